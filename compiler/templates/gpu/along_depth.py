@@ -1,4 +1,4 @@
-"""Factors of a product in rows along its depth, as bulk copies bring them to products that take no other order."""
+"""Factors of a product laid out in rows along its depth, for products with bulk copies that need this order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .digits import extent_of, loops_around
 from .gemm_mma import Factor, factors
 
 LANES = 4
-"""Neighbours in a row that a thread reads at once."""
+"""Adjacent elements of a row that a thread reads at once."""
 THREADS = 128
 
 
 def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
     """Makes the stage of each factor of a staged `te.ops.product` one copy of a box along the depth.
 
-    What lies across it is packed so ahead, if it is one of the `constants`, or else transposed in a kernel of its own
-    first, whose loops are scheduled here. Returns the names of these stages. Stages that are no copies stay as they
-    are. LegalityError where factors have not the form of `gemm_mma.factors`.
+    A factor in the other order is packed ahead if it is one of the `constants`, or else transposed first in a separate
+    kernel, whose loops are scheduled here. Returns the names of these transposing stages. Stages that are no copies
+    stay unchanged. LegalityError if the factors do not have the form of `gemm_mma.factors`.
     """
     return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]
 
@@ -31,7 +31,7 @@ def _lay(s: Schedule, factor: Factor, constants: Sequence[str]) -> str | None:
         return None
     order = (*range(factor.rank - 2), factor.rank - 1, factor.rank - 2)
     if around:
-        # A copy by elements, as of a matrix that lies along the depth already.
+        # A copy by elements, like that of a matrix in rows along the depth.
         s.pack(factor.name, (), order)
         s.box_copy(factor.name)
         return None
@@ -53,7 +53,7 @@ def _lay(s: Schedule, factor: Factor, constants: Sequence[str]) -> str | None:
 
 
 def _share(s: Schedule, stage: str) -> None:
-    """Shares the transposition out: a thread reads neighbours in a row; neighbouring threads write such in another."""
+    """Binds the transposition to threads: each reads adjacent elements; adjacent threads write adjacent elements."""
     *outside, depth, data = loops_around(s, stage)
     lanes = LANES
     while extent_of(s, data) % lanes:

@@ -17,15 +17,15 @@ from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
 
 MOST_BLOCK = 32
-"""The most channels that follow one another in a sum: what the deepest tile takes (`gemm_account.DEPTHS`)."""
+"""Most consecutive channels in a sum: the depth of the deepest tile (`gemm_account.DEPTHS`)."""
 
 Knobs = Tile
 
 
 def channel_block(channels: int) -> int:
-    """Channels of a block in the order of a sum (`te.ops.gathered_product.Depth`) over so many.
+    """Channels of a block in the order of a sum (`te.ops.gathered_product.Depth`) over `channels`.
 
-    Tiles whose depth divides it have one tap each. It divides the channels, so that no product is in vain.
+    Tiles whose depth divides it have one tap each. It divides the channels, so that no product is padding.
     """
     return gcd(channels, MOST_BLOCK)
 
@@ -56,12 +56,12 @@ def problem_of(program: Program, tag: str = "") -> Problem:
 
 
 def gather_instructions(channels: int) -> float:
-    """Of a thread for each element that it gathers from so many channels (`Problem.copy_instructions`)."""
+    """Instructions of a thread for each element that it gathers from `channels` (`Problem.copy_instructions`)."""
     return APART_INSTRUCTIONS if channel_block(channels) < VECTOR else GATHER_INSTRUCTIONS
 
 
 def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) -> Problem:
-    """The product that this template makes of a convolution of one group, for comparison with other methods."""
+    """The gathered product of a convolution of one group, for comparison with other methods."""
     return Problem(
         rows=filters,
         columns=positions,

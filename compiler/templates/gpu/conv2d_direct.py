@@ -28,7 +28,7 @@ def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
 
 
 def is_faster(target: CudaTarget, program: Program) -> bool:
-    """Whether the accounts expect this to be faster than a product of matrices, as `conv2d` has it by default."""
+    """Whether the cost models expect the direct method to be faster than the gathered product of `conv2d`."""
     if (seconds := seconds_of(target, program)) == inf:
         return False
     layer = layer_of(program)
@@ -42,10 +42,10 @@ def is_faster(target: CudaTarget, program: Program) -> bool:
 
 
 def seconds_of(target: CudaTarget, program: Program) -> float:
-    """What the account expects of `choose_knobs`; infinity where this is no way to do it.
+    """Estimated seconds with `choose_knobs`; infinity if the direct method does not apply.
 
-    That is for a tap alone, where no tile fits into shared memory, and where factors are rounded to tf32: tensor cores
-    multiply these, of which this makes no use.
+    It does not apply to a single tap, if no tile fits into shared memory, and to factors rounded to tf32, which tensor
+    cores multiply: the direct method does not use these.
     """
     layer = layer_of(program)
     if target.tensor_float or prod(layer.taps) == 1:
@@ -87,7 +87,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     for stage in ("b", "a"):
         s.compute_at(stage, c0)
         s.set_scope(stage, "shared")
-    # The weights of a tap are as many neighbours as a thread has filters: vectors.
+    # The weights of a tap for a thread's filters are adjacent: loaded as vectors.
     s.cache_read("a", kw, "register")
     bind_blocks(s, ["conv.n", f0], y0, x0)
     start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
@@ -130,7 +130,7 @@ def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves "post" behind the tile that it takes, which goes to registers; its loops over threads, and in them."""
+    """Moves "post" after its tile of sums, which goes to registers; returns its loops over threads, and inside them."""
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]
     block_f, tf, rf = _tiles(s, "f", counts["f"])

@@ -14,7 +14,7 @@ from .direct_account import account
 from .direct_knobs import Knobs, Layer, layer_of
 
 SLACK = 4.0
-"""How much worse than the best a point may be in what nothing can change: elements beyond the borders."""
+"""Largest ratio of a point's bound to the least bound; they differ by elements beyond the borders."""
 AXES = (
     Axis(name="filters", values=(1, 2, 3, 4, 6, 8, 16)),
     Axis(name="rows", values=(1, 2, 4)),
@@ -51,7 +51,7 @@ def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
 
 
 def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
     e["channels"] = np.minimum(e["channels"], layer.channels)
     e["stages"] = np.minimum(e["stages"], -(-layer.channels // e["channels"]))

@@ -1,4 +1,4 @@
-"""Transposed convolutions on a GPU: a tiled product for the phases that are alike, see `te.ops.gemm_convolution`."""
+"""Transposed convolutions on a GPU: a tiled product for each set of equal phases, see `te.ops.gemm_convolution`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tile import Tile, tile_sum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """The tile of each product, by what its names end with."""
+    """The tile of each product, by the suffix of its stages' names."""
 
     tiles: Mapping[str, Tile]
 
@@ -49,13 +49,13 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
 
 def products(program: Program) -> list[str]:
-    """What the names of the stages of each product end with."""
+    """The suffixes of each product's stage names."""
     starts = [loop.name for loop in loops(program) if loop.name.startswith("gemm.k")]
     return [name.removeprefix("gemm.k") for name in starts]
 
 
 def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
-    """A thread for each of these outputs."""
+    """Binds the outputs of statement `name`, which have no taps, to one thread each."""
     around = [node for node in path_to(program, name) if isinstance(node, For)]
     bind_nest(s, [(loop.name, int(loop.extent.value)) for loop in around if isinstance(loop.extent, Const)])
 
@@ -82,7 +82,7 @@ def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
 
 
 def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_account.choose_tile` for the product that takes longest, which others need not have."""
+    """The point of `gemm_account.choose_tile` for the largest product; defaults of other products may differ."""
     longest = max(_problems(program).values(), key=lambda p: p.batch * p.rows * p.columns * p.depth)
     return gemm_space.values_of(choose_tile(target, longest))
 
@@ -92,7 +92,7 @@ def _problems(program: Program) -> dict[str, Problem]:
 
 
 def _account(parts: Sequence[Space], points: Columns) -> Account:
-    """All limits, and costs one after the other."""
+    """The account of all products together: every limit holds for each, costs are summed."""
     found = [part.account(points) for part in parts]
 
     def total(values: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Depthwise convolutions on a GPU, bound by memory: each thread computes some rows of one channel's outputs.
 
-Neighbouring threads compute neighbouring columns, so that a warp loads and stores one piece at a time. What a window
-needs is in a thread's registers: rows serve all outputs below one another, columns come from the first-level cache once
-more for the threads beside.
+Adjacent threads compute adjacent columns, so that a warp's loads and stores are contiguous. The inputs of a thread's
+windows are in its registers: rows are shared by its outputs, columns are loaded again, from the first-level cache, by
+the adjacent threads.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from .traffic import moved_bytes
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 THREADS = 128
-"""Threads of a block, which share nothing: few, so that blocks are many."""
+"""Threads of a block, which share no data: few, so that there are many blocks."""
 MOST_TAPS = 128
-"""Taps of a window that is held in registers. Larger ones are read tap by tap, by `generic`'s kernels."""
+"""Most taps of a window whose inputs are in registers. `generic` kernels read larger windows tap by tap."""
 
 SCHEDULERS = 4
 """Warps that a multiprocessor issues from in a cycle (CUDA C++ Programming Guide, "Multiprocessor Level")."""
 LOAD_INSTRUCTIONS = 3
-"""Of an element of the input: its condition, its address, the load. An estimate."""
+"""Instructions for an element of the input: condition, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 40
-"""Of a thread: where its outputs lie, the taps, the stores. An estimate."""
+"""Further instructions of a thread: addresses of its outputs, loads of taps, stores. An estimate."""
 ALONE = 3
-"""Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
+"""Cycles between two instructions of a warp, which mostly depend on each other. An estimate."""
 RAGGED = 1.5
-"""How much longer rows take that may not be there. An estimate."""
+"""Slowdown if the rows or columns of some threads may be outside the output. An estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Knobs:
 
 
 def choose_knobs(target: CudaTarget, program: Program, window: Window) -> Knobs:
-    """Defaults for any shape: rows so that what a multiprocessor's warps issue takes least."""
+    """Defaults for any shape: the rows of least `issue_cycles`."""
     rows = np.array([r for r in ROWS if r == 1 or r * prod(window.kernel) <= MOST_TAPS], np.int64)
     cycles = issue_cycles(target, program, window, rows, np.ones_like(rows))
     return Knobs(rows=int(rows[np.argmin(cycles)]))
@@ -100,7 +100,7 @@ def schedule(target: CudaTarget, program: Program, window: Window, knobs: Knobs 
     s.decompose_reduction("conv", "conv.kh")
     for loop in ("conv.kh", "conv.kw", "conv.y", "conv.x", "conv.y.init", "conv.x.init", own_y, own_x):
         s.unroll(loop)
-    # The taps of a channel lie together.
+    # The taps of a channel are contiguous.
     s.pack("W", (), (2, 0, 1))
     tiles = [("n", batch), ("c", channels), (y, ceil(rows / knobs.rows)), (x, ceil(columns / knobs.columns))]
     bind_nest(s, tiles, knobs.threads)
@@ -113,9 +113,9 @@ AXES = (
     Axis(name="threads", values=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)),
 )
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 MOST_INPUTS = 160
-"""Elements of the input in a thread's registers, of which it may have 255, sums and addresses included."""
+"""Most elements of the input in a thread's registers, which are at most 255 with sums and addresses."""
 
 
 def space(target: CudaTarget, program: Program, window: Window) -> Space:

@@ -1,4 +1,4 @@
-"""Loops and dimensions cut into several: blocks, threads, a thread's own; and what the templates ask of programs."""
+"""Splits of loops and dimensions into several (blocks, threads, a thread's own), and queries of programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..cpu.borders import has_loop
 
 
 def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
-    """A loop as one for each of `counts`, whose product its extent is; their names, outermost first."""
+    """Splits a loop into one for each of `counts`, whose product is its extent; their names, outermost first."""
     names: list[str] = []
     for d in range(1, len(counts)):
         outer, loop = s.split(loop, prod(counts[d:]))
@@ -22,7 +22,7 @@ def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
 
 
 def pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None:
-    """Makes a dimension for each of `counts` of dimension `d`, in its place."""
+    """Splits dimension `d` of a buffer into one for each of `counts`, in its place."""
     for at in range(1, len(counts)):
         rank = len(shape_of(s, buffer))
         s.pack(buffer, ((d, prod(counts[at:])),), (*range(d + 1), rank, *range(d + 1, rank)))
@@ -30,7 +30,7 @@ def pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None
 
 
 def unroll(s: Schedule, loops: Sequence[str]) -> None:
-    """Unrolls loops; those of one iteration go."""
+    """Unrolls loops; a loop of one iteration is replaced by its body."""
     for loop in loops:
         if extent_of(s, loop) == 1:
             s.peel(loop)
@@ -39,7 +39,7 @@ def unroll(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def drop_single(s: Schedule, loops: Sequence[str]) -> None:
-    """Takes out the loops of exactly one iteration; names that no loop has any more are passed over."""
+    """Replaces loops of exactly one iteration by their bodies; ignores names of loops that no longer exist."""
     for loop in loops:
         if has_loop(s, loop) and find_loop(s.program, loop).extent == Const(1):
             s.peel(loop)

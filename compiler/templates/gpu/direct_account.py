@@ -1,4 +1,4 @@
-"""What direct convolutions cost on a GPU, by the account of `gemm_account`, and the choice of knobs without trials."""
+"""The cost model of direct convolutions on a GPU, like `gemm_account`, and the choice of knobs without trials."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from .gemm_account import (
 from .tile import VECTOR
 
 BANKS = 32
-"""Of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Banks of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 56
-"""Of a thread beside sums and a tap's operands: addresses, and the operands of further taps, which nvcc loads ahead.
-With these it is what NVRTC 13.0 takes for sm_90 of 4 x 2 x 2 sums of a 7 x 7 window, 80; of smaller ones less."""
+"""Registers of a thread besides sums and a tap's operands: addresses, and operands of further taps, which nvcc loads
+early. The total is NVRTC 13.0's for sm_90 with 4 x 2 x 2 sums of a 7 x 7 window, 80; smaller windows take fewer."""
 MOST_COPIES = 64
-"""Of a thread for one step, which are all written out."""
+"""Most copies of a thread in one step, all unrolled."""
 THREADS_ALONG_Z = 64
-"""CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+"""Most threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 THREADS_Z = (1, 2, 4, 8, 16)
 THREADS_Y = (1, 2, 4, 7, 8, 16)
@@ -60,7 +60,7 @@ OWN = (
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
 LAYERS = 256
-"""Whose best knobs are kept: they are asked for to choose a method, then to schedule it, and layers are alike."""
+"""Layers in the cache of best knobs, which are needed to choose a method and to schedule it; many layers are equal."""
 
 
 def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
@@ -104,7 +104,7 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     tiles = ceil_divided(layer.filters, filters) * ceil_divided(oh, rows) * ceil_divided(ow, columns)
     blocks = layer.batch * tiles
 
-    # A thread's weights of a tap are pieces of vectors, its elements of the input lie apart.
+    # A thread loads its weights of a tap in vectors, its elements of the input one by one.
     pieces = ceil_divided(
         c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
     )
@@ -159,9 +159,9 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
 
 @lru_cache(maxsize=LAYERS)
 def best_knobs(target: CudaTarget, layer: Layer) -> tuple[Knobs, float]:
-    """The knobs, of a fixed list, that the account expects to be fastest, and in how many seconds.
+    """The knobs of a fixed list with the least estimated seconds, and these seconds.
 
-    Of equal ones those which compute least. ValueError where none keeps to the limits of a block.
+    Among equal ones the least bound. ValueError if none keeps to the limits of a block.
     """
     steps = [(channels,) for channels in CHANNELS if channels <= layer.channels]
     table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])
@@ -178,13 +178,13 @@ def best_knobs(target: CudaTarget, layer: Layer) -> tuple[Knobs, float]:
 
 
 def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarray) -> np.ndarray:
-    """How often shared memory is accessed for one load of a warp from the tile of the input, rows `pitch` apart."""
+    """Number of shared memory accesses (bank conflicts) of a warp's load from the input tile, rows `pitch` apart."""
     sizes = [int(values.max(initial=0)) + 1 for values in (high, wide, pitch)]
     keys, place = np.unique(np.ravel_multi_index((high, wide, pitch), sizes), return_inverse=True)
     high, wide, pitch = np.stack(np.unravel_index(keys, sizes))[:, :, None]
     lane = np.arange(WARP)
     address = lane // wide % high * layer.strides[0] * pitch + lane % wide * layer.strides[1]
-    # Of the same bank, the lanes whose address no lane before them has.
+    # Distinct addresses count: lanes whose address no earlier lane has.
     same = address[:, :, None] == address[:, None, :]
     new = ~np.any(same & np.tri(WARP, k=-1, dtype=bool), axis=2)
     most = np.zeros(len(address), np.int64)

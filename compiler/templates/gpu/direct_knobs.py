@@ -1,4 +1,4 @@
-"""The knobs of direct convolutions on a GPU, and the sizes that they cut up."""
+"""The knobs of direct convolutions on a GPU, and the sizes of a layer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...te.blocks import Pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """How a direct convolution is cut up.
+    """The tiling of a direct convolution.
 
     A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns, each of which computes
-    `filters` neighbouring filters of `rows` x `columns` positions; these are apart by the threads along their axis, so
-    that neighbouring threads read neighbours. A step takes so many `channels`; `stages` steps are in shared memory at
-    once: one waits for its copies, of more the copies run ahead.
+    `filters` adjacent filters of `rows` x `columns` positions; a thread's positions are as far apart as there are
+    threads along the axis, so that adjacent threads read adjacent elements. A step takes `channels` channels. `stages`
+    steps are in shared memory at once: one stage waits for its copies, with more the copies run ahead.
     """
 
     threads_z: int
@@ -85,5 +85,5 @@ def layer_of(program: Program) -> Layer:
 
 
 def _step(index: Expr, loop: str) -> int:
-    """What an index grows by with a variable."""
+    """The coefficient of a loop's variable in an index."""
     return linear_form(index).terms.get(Var(loop), 0)

@@ -1,4 +1,4 @@
-"""Operators on a GPU that compute every element of the output by itself: element-wise ones, gathers, resizes, moves."""
+"""Operators on a GPU that compute each output element independently: element-wise ones, gathers, resizes, moves."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ WIDTHS = (4, 2, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A thread computes `items` times `width` elements, those of `width` side by side; blocks have `threads` threads.
+    """A thread computes `items` vectors of `width` adjacent elements; blocks have `threads` threads.
 
-    Items are a block's width apart, so that neighbouring threads stay neighbours in memory. Nests that `width` or
-    `items` does not divide have the next smaller one that does.
+    A thread's items are a block's width apart, so that adjacent threads access adjacent elements. A nest whose size
+    `width` does not divide uses the next smaller width that does; `items` likewise falls back to 1.
     """
 
     threads: int = THREADS
@@ -37,7 +37,7 @@ class Knobs:
 
 
 def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
-    """Defaults for any shape: wide accesses where there is enough to do for all multiprocessors even so."""
+    """Defaults for any shape: wide accesses if they leave enough threads for all multiprocessors."""
     elements = max([_elements(loop) for loop in nests(program)])
     wide = elements >= WIDTHS[0] * THREADS * target.multiprocessors
     threads = THREADS if elements >= THREADS * target.multiprocessors else THREADS // 2
@@ -69,7 +69,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
 
 def side_by_side(chain: list[For]) -> bool:
-    """Whether neighbouring iterations of the innermost loop have the same elements, or neighbours, of all arrays."""
+    """Whether adjacent iterations of the innermost loop access equal or adjacent elements of all arrays."""
     name = chain[-1].name
     for node in walk(chain[-1]):
         accessed = [load.indices for top in expressions(node) for load in loads_in(top)]
@@ -92,7 +92,7 @@ AXES = (
     Axis(name="items", values=(1, 2, 4, 8)),
 )
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:

@@ -1,4 +1,4 @@
-"""Programs without reuse between threads: buffers in one dimension, loops in one, shared out to blocks and threads."""
+"""Programs without reuse between threads: buffers and loops flattened to one dimension, bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def flattened(program: Program, *, intermediates: bool = True) -> Program:
 
     rewrite:
         Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
-    Those are flattened that are written, or that are read at loop variables and constants alone: elsewhere conditions
-    may guard an index of one dimension. What boxes are copied of stays, and `intermediates` where that is not set.
-    Statements in no loop get one of one iteration.
+    Flattened arrays are written, or read at loop variables and constants only: elsewhere conditions may guard the index
+    of one dimension. Sources and destinations of box copies stay, and allocated arrays unless `intermediates`.
+    Statements outside of loops get a loop of one iteration.
     """
     boxed: set[str] = set()
     computed: set[str] = set()
@@ -54,7 +54,7 @@ def flattened(program: Program, *, intermediates: bool = True) -> Program:
     try:
         verify(flat)
     except VerifyError:
-        # Bounds of one of the indices in one dimension cannot be proven: those in several can.
+        # The bounds of some flat index cannot be proven; the original indices' bounds can.
         return _looped(program)
     return flat
 
@@ -101,7 +101,7 @@ def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
 
 
 def _looped(program: Program) -> Program:
-    """The program with a loop around every statement that stands in none; copies get theirs as they are expanded."""
+    """The program with a loop of one iteration around each statement outside of loops; copies get loops later."""
 
     def visit(s: Stmt) -> Stmt:
         match s:
@@ -122,7 +122,7 @@ def nests(node: Stmt | Program) -> list[For]:
 
 
 def perfect_nest(loop: For) -> list[For]:
-    """The loops of which each is all that the one around it holds, from `loop` inwards."""
+    """The chain of perfectly nested loops from `loop` inwards."""
     chain = [loop]
     while isinstance(chain[-1].body, For):
         chain.append(chain[-1].body)
@@ -138,9 +138,9 @@ def bind_nest(
 ) -> None:
     """Makes blocks of `threads` threads of perfectly nested loops (name and iterations, outermost first), in one order.
 
-    All iterations may run at once. Neighbouring threads run neighbouring iterations of the innermost loop. Where
-    `items` divides what a block then has to do, a thread runs so many, `threads` apart. `inner` are loops inside of
-    these that each thread runs as a whole.
+    All iterations must be independent. Adjacent threads run adjacent iterations of the innermost loop. A thread runs
+    `items` iterations, `threads` apart, if `threads` * `items` divides their number. `inner`: loops inside, which each
+    thread runs as a whole.
     """
     for name, _ in loops:
         s.parallel(name)

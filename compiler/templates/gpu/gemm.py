@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: tiles in shared memory, or, for few rows, the matrix read once from where it lies."""
+"""Matrix products on a GPU: tiles in shared memory or, for few rows, direct reads of the matrix, once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .tile import Tile, schedule_tile
 from .workload import CudaTemplate
 
 Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
-"""Of one kind of kernel or another."""
+"""Knobs of any kind of product kernel: CUDA cores, few rows, mma, wgmma."""
 
 
 def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """Defaults for any shape of what has the stages of `te.ops.product`; `constants` as of `schedule`."""
+    """Defaults for any program with the stages of `te.ops.product`; `constants` as in `schedule`."""
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
     if is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma")):
@@ -52,16 +52,16 @@ def schedule(
 
 
 def template_of(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
-    """The template with a space of knobs that the defaults are of, for a product of float32."""
+    """The template of the default knobs of a float32 product."""
     if is_rounded(program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
 
 
 def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:
-    """What a program with the stages of `te.ops.product` has to compute; loops of constant extents.
+    """The sizes of a program with the stages of `te.ops.product` and loops of constant extents.
 
-    `tag` is what the stages' names end with.
+    `tag`: suffix of the stages' names.
     """
     path = path_to(program, f"gemm{tag}")
     reduce = path[-1]

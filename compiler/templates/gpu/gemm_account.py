@@ -1,9 +1,9 @@
-"""What tiles of a sum of products cost on a GPU: an account of many at once, and the choice of one without trials.
+"""The cost model of tiled sums of products on a GPU, for many tiles at once, and the choice of a tile without trials.
 
-The account counts, for one step of a block, what each unit of a multiprocessor has to do, and takes the busiest one;
-what latencies are left open by too few stages or blocks; and how many rounds of blocks the busiest multiprocessor has.
-Its constants are facts of NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast
-tiles counting more): `benchmarks/gpu_account.py` tells how far off the account is.
+The model counts, for one step of a block, the cycles of each unit of a multiprocessor, and takes the busiest one;
+latencies that too few stages or blocks leave exposed; and the rounds of blocks on the busiest multiprocessor. Its
+constants are from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles
+weighted more). `benchmarks/gpu_account.py` measures its errors.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ SCHEDULERS = 4
 SHARED_BYTES_CYCLE = 128
 """Bytes of shared memory a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
 RESERVED_SHARED_BYTES = 1024
-"""Of every block, from compute capability 8.0 on (CUDA C++ Programming Guide, there "Shared Memory")."""
+"""Reserved bytes of every block, compute capability 8.0 and later (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 32
-"""Of a thread beside sums and operands: addresses, counters. With `HELD` it gives what NVRTC 13.0 takes for sm_90, to
-15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2, where X is transposed; else 127, 91, 73 and 40."""
+"""Registers of a thread besides sums and operands: addresses, counters. With `HELD` totals match NVRTC 13.0 for sm_90
+to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and 40."""
 HELD = 3
-"""Elements of each row that a thread holds at once where it reads vectors along the depth: not quite whole vectors."""
+"""Registers for each row if a thread reads vectors along the depth: not quite a vector of 4."""
 CACHE_BYTES_CYCLE = 37
-"""Bytes that one multiprocessor gets from the second-level cache in a cycle while all do. Fitted."""
+"""Bytes per cycle from the second-level cache to one multiprocessor while all read. Fitted."""
 COPY_INSTRUCTIONS = 3.4
-"""Of a piece that is copied: address, condition, the copy. Fitted."""
+"""Instructions for a vector that is copied: address, condition, copy. Fitted."""
 GATHER_INSTRUCTIONS = 7.0
-"""Of a thread for each element that it gathers: its address, whether its row and its column exist. Fitted."""
+"""Instructions for a gathered element: address, tests of its row and column. Fitted."""
 APART_INSTRUCTIONS = 20.0
-"""The same where its neighbours in depth are of other taps, so that it has a tap of its own to find. Fitted."""
+"""Instructions for a gathered element whose neighbours in depth have other taps: it also computes its tap. Fitted."""
 STALL_CYCLES = 4
-"""Of a warp at every step in depth, whose operands come from shared memory; other warps fill them. Fitted."""
+"""Stall cycles of a warp at every step in depth, for operands from shared memory; other warps fill them. Fitted."""
 LONE = 0.34
-"""How much longer a warp takes that a scheduler has alone: no other issues where it waits for registers. Fitted."""
+"""Relative slowdown of a scheduler's only warp: no other warp issues while it waits for registers. Fitted."""
 APART = 0.5
-"""Of the work of a multiprocessor's units, what does not run beside that of the busiest. Fitted."""
+"""Share of the work of a multiprocessor's units that does not overlap with the busiest unit's. Fitted."""
 LATENCY = 380
-"""Cycles from global memory (what is read is mostly cached) into shared memory, and until the block goes on. Fitted."""
+"""Cycles of a copy from global memory (mostly cached) into shared memory until the block continues. Fitted."""
 BARRIER_CYCLES = 124
-"""Of a step's barriers and waits. Fitted."""
+"""Cycles of a step's barriers and waits. Fitted."""
 BLOCK_CYCLES = 2700
-"""Before a block's first step and after its last: its launch, a tile that nothing hides, its stores. Fitted."""
+"""Cycles before a block's first step and after its last: launch, the first exposed tile, stores. Fitted."""
 KERNEL_CYCLES = 2650
-"""Of one more kernel in a graph of kernels, about 1.4 us. Fitted."""
+"""Cycles of one more kernel in a graph of kernels, about 1.4 us. Fitted."""
 MOST_UNROLLED = 2048
-"""Multiply-adds of a thread in one step, which are all written out; more would outgrow the instruction cache."""
+"""Most multiply-adds of a thread in one step, all unrolled; more would exceed the instruction cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A sum of products to be cut up: `rows` x `columns` sums of `depth` products, for each of a `batch`.
+    """A sum of products to be tiled: `rows` x `columns` sums of `depth` products, for each of a `batch`.
 
-    `along_depth`: neighbours in memory of the first operand are neighbours in depth (an X [rows, depth]).
-    `copy_instructions` are those of a thread for each element of the second operand beyond what a plain copy of vectors
-    has: 0, or what gathering takes that goes element by element.
+    `along_depth`: the first operand is contiguous along the depth (an X [rows, depth]). `copy_instructions`: a thread's
+    instructions for each element of the second operand beyond a plain copy of vectors: 0, or the cost of gathering
+    element by element.
     """
 
     rows: int
@@ -77,10 +77,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TileAccount:
-    """Of n tiles, arrays of length n: `limits` (bool) that they keep to, `seconds` that they are expected to take.
+    """The cost of n tiles, arrays of length n: `limits` (bool: kept or not), estimated `seconds`.
 
-    `bound` are seconds that no kernel with this tile can beat: its multiply-adds, or each operand's bytes once.
-    `quantities` are what the seconds were made of.
+    `bound`: lower bound in seconds of kernels with this tile: multiply-adds, or each operand's bytes once.
+    `quantities`: the parts of the estimate, by name.
     """
 
     limits: Mapping[str, np.ndarray]
@@ -140,7 +140,7 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     copied = (c["rows"] + c["columns"]) / np.maximum(threads, 1)
     gathered = problem.copy_instructions * c["columns"] / np.maximum(threads, 1)
     instructions = products + row_loads + column_loads + COPY_INSTRUCTIONS * copied / VECTOR + gathered
-    # Multiply-adds beyond what a scheduler issues, where the processor has fewer lanes.
+    # Additional issue slots of multiply-adds if the multiprocessor has fewer lanes than its schedulers issue.
     instructions = instructions + products * (SCHEDULERS * WARP / target.float32_lanes - 1)
     # Threads of a warp that read the same element are served at once.
     wide = np.minimum(x, WARP)
@@ -201,11 +201,11 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedWork:
-    """Kernels whose blocks fetch into shared memory, `stages` steps at once, what they compute with; an array a fact.
+    """The work of kernels whose blocks fetch operands into shared memory, `stages` steps at once; an array per field.
 
-    `resident` of the `blocks` fit onto a multiprocessor, each of `warps`. In each of its `steps` a thread has
-    `instructions` and waits for `stalls` cycles, a block takes `banks` cycles of shared memory and fetches `moved`
-    bytes.
+    `resident`: blocks that fit onto a multiprocessor, of `blocks` in all, with `warps` each. In each of its `steps` a
+    thread has `instructions` and `stalls` cycles of waiting; a block takes `banks` cycles of shared memory and fetches
+    `moved` bytes.
     """
 
     blocks: np.ndarray
@@ -220,13 +220,13 @@ class FetchedWork:
 
 
 def kernel_cycles(target: CudaTarget, work: FetchedWork) -> np.ndarray:
-    """The cycles that such kernels take."""
+    """Estimated cycles of kernels with this work."""
     busiest = ceil_divided(work.blocks, target.multiprocessors)
     together = np.clip(work.resident, 1, busiest)
     hidden = LATENCY / np.maximum(work.stages - 1, 1)
 
     def round_cycles(count: np.ndarray) -> np.ndarray:
-        """Of `count` work.blocks that run at once on one multiprocessor."""
+        """Cycles of `count` blocks that run at once on one multiprocessor."""
         each = ceil_divided(np.maximum(count, 1) * work.warps, SCHEDULERS)
         issue = work.instructions * (each + LONE / each) + work.stalls / each
         units = [issue, count * work.banks, count * work.moved / CACHE_BYTES_CYCLE]
@@ -256,16 +256,16 @@ THREAD_TILES = (
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
 """Threads along rows and columns that are tried without tuning."""
 EQUAL_CYCLES = 100
-"""Less than any estimate here can tell apart."""
+"""Difference in cycles below the model's accuracy: estimates are rounded to it."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PROBLEMS = 256
-"""Whose best tiles are kept: they are asked for to choose a method, then to schedule it, and layers are alike."""
+"""Problems in the cache of best tiles, which are needed to choose a method and to schedule it; many are equal."""
 
 
 def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
-    """The tile, of a fixed list, that the account expects to be fastest; of equal ones that which computes least."""
+    """The tile of a fixed list with the least estimated seconds; among equal ones the least bound."""
     return best_tile(target, problem)[0]
 
 
@@ -278,13 +278,13 @@ def best_tile(target: CudaTarget, problem: Problem) -> tuple[Tile, float]:
     cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
     best = int(np.lexsort((found.bound, cycles))[0])
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
-    # Stages that no step ever uses are none.
+    # At most as many stages as steps.
     tile = replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))
     return tile, float(found.seconds[best])
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
-    """Into how many groups a thread's rows or columns go so that each is one vector."""
+    """The number of groups of a thread's rows or columns, each of them one vector."""
     return np.maximum(np.asarray(own, np.int64) // VECTOR, 1)
 
 
@@ -318,7 +318,7 @@ def _faces(problem: Problem) -> tuple[tuple[int, int], ...]:
 
 
 def _pieces(own: np.ndarray) -> np.ndarray:
-    """Loads of neighbours in shared memory."""
+    """Number of vector loads of adjacent elements in shared memory."""
     return np.maximum(own / VECTOR, 1)
 
 

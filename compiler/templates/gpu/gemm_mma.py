@@ -32,7 +32,7 @@ X: LoopKind = "thread.x"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """How a factor lies: its buffer's dimensions of the tile's rows or columns and of the depth, and its type."""
+    """The layout of a factor: the dimensions of its buffer that are the tile's rows or columns (`data`) and `depth`."""
 
     name: str
     dtype: DType
@@ -42,7 +42,7 @@ class Factor:
 
     @property
     def along_depth(self) -> bool:
-        """Whether neighbours in memory are neighbours in depth."""
+        """Whether elements adjacent in depth are adjacent in memory (the depth is after the data dimension)."""
         return self.depth > self.data
 
     @property
@@ -59,12 +59,12 @@ class Factor:
 def schedule(
     target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """What has the stages of `te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
+    """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `choose_knobs`).
 
     Statement "gemm" multiplies types that an `mma` multiplies, float32 rounded to tf32
     (`te.ops.product.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
-    `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError where the
-    program is none such, or the knobs do not fit together.
+    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError for other
+    programs, or if the knobs do not fit together.
     """
     a, b = factors(program)
     knobs = knobs or choose_knobs(target, described(program))
@@ -193,7 +193,7 @@ def blocks_in_groups(
 
 
 def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
-    """Makes loads of fragments of the copy `name`, which takes what one step in depth needs of a factor."""
+    """Tensorizes the copy `name` of a factor's elements for one step in depth into loads of fragments."""
     s.expand_copy(name)
     data, depth = f"{name}.{factor.data}", f"{name}.{factor.depth}"
     size = ROWS if scope == MATRIX_A else COLUMNS
@@ -218,7 +218,7 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Gives every warp its part of the sums as whole fragments, and the copy `sums` of them back its loops.
+    """Splits the sums into whole fragments for every warp, and tiles the copy `sums` back to memory likewise.
 
     The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
     """
@@ -239,7 +239,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs) -> None:
-    """Shares the computation of the results out: each warp takes rows of the tile, each lane neighbours in them."""
+    """Binds the results' computation to threads: each warp takes rows of the tile, each lane adjacent elements."""
     columns = s.program.parameters[-1].shape[-1]
     vector = 4
     while vector > 1 and (columns % vector or knobs.columns // WARP < vector):
@@ -265,6 +265,6 @@ def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
 
 
 def widen_rows(s: Schedule, buffer: str, *, matrix: bool) -> None:
-    """Gives the rows of a tile the room in which accesses meet no bank twice."""
+    """Pads the rows of a tile so that accesses have no bank conflicts."""
     held = allocated(s, buffer)
     s.widen(buffer, len(held.shape) - 1, room(held.shape[-1], held.dtype, matrix=matrix))

@@ -1,4 +1,4 @@
-"""Knobs of matrix products on tensor cores: what they must keep to, and defaults for any size from a simple account."""
+"""Knobs of matrix products on tensor cores: their limits, and defaults for any size from a simple cost model."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ...ir.types import DType
 
 MOST_WARPS = 16
 MOST_REGISTERS = 255
-"""Of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 SHARED_BYTES_A_CYCLE = 128
-"""Of a multiprocessor: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Shared memory bytes per cycle of a multiprocessor: 32 banks of 4 (CUDA C++ Programming Guide, "Shared Memory")."""
 CACHE_BYTES_A_CYCLE = 22
-"""From the second level cache to one of all multiprocessors, while all read. Fitted (`benchmarks/gpu_account.py`
-says how well)."""
+"""Bytes per cycle from the second-level cache to each multiprocessor while all read. Fitted
+(`benchmarks/gpu_account.py` measures the errors)."""
 HOPPER_SHARE = 0.38
-"""What `mma.sync` reaches of a Hopper card's peak, which takes wgmma: fitted to these kernels. (Alone, in registers, it
-reaches 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)"""
+"""Share of a Hopper card's peak (that of wgmma) that `mma.sync` reaches, fitted to these kernels. (In registers alone
+it is 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)"""
 LATENCY = 1350
 """Cycles from the first copy of a block to its first product, and about as many after its last. Fitted."""
 LAUNCH = 2360
-"""Cycles that a second kernel costs beside its work. Fitted."""
+"""Fixed cycles of a second kernel, without its work. Fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
     """A product to find knobs for: its sizes and the type of its factors.
 
-    Of A and of B: whether `ldmatrix` loads them, and whether neighbours in memory are neighbours in depth.
+    `matrix`, `along_depth`: for A and B, whether `ldmatrix` loads the factor and whether it is contiguous along depth.
     """
 
     rows: int
@@ -48,7 +48,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block's tile of `rows` x `columns`, cut into such of `warp_rows` x `warp_columns`, in slices of `depth`.
+    """A block's tile of `rows` x `columns`, split into warps' tiles `warp_rows` x `warp_columns`, slices of `depth`.
 
     `stages` slices are in shared memory at a time (1: none is fetched ahead); `group` rows of tiles are computed
     together where that divides their number; `splits` blocks share the depth of a tile.
@@ -105,7 +105,7 @@ class Points:
     splits: np.ndarray
 
     def at(self, index: int) -> Knobs:
-        """One of them."""
+        """The knobs of one setting."""
         return Knobs(**{field.name: int(getattr(self, field.name)[index]) for field in fields(self)})
 
 
@@ -152,7 +152,7 @@ def _warps(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
 
 
 def resident(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
-    """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
+    """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
     down, beside = _warps(knobs)
     threads = down * beside * WARP
     # A kilobyte of each block's shared memory is the system's (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
@@ -163,7 +163,7 @@ def resident(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarra
 
 
 def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
-    """What settings that fit together must keep to, by name: bool for each."""
+    """Whether settings keep to each legality limit: bool arrays by the limit's name."""
     down, beside = _warps(knobs)
     warps = down * beside
     step = COLUMNS * 2 if factors.matrix[1] else COLUMNS
@@ -227,7 +227,7 @@ def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -
 
 
 def precision(dtype: DType) -> Precision:
-    """What the target's tables call products of a type."""
+    """The name of products of a type in the target's tables."""
     if dtype.is_integer:
         return "int8"
     return "tf32" if dtype is DType.FLOAT32 else "float16"

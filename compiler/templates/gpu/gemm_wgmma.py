@@ -70,7 +70,7 @@ def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ())
 def schedule(
     target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """What has the stages of `te.ops.product` scheduled with `knobs` (default: `default_knobs`).
+    """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies what `target.cuda.wgmma.wgmma` does. Rows of 16-bit factors that do not begin at
     multiples of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants`
@@ -169,7 +169,7 @@ def takes_bulk(program: Program) -> bool:
 
 
 def default_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """What `gemm_wgmma_knobs.choose_knobs` takes for a program."""
+    """The knobs that `gemm_wgmma_knobs.choose_knobs` chooses for a program."""
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
         lay_along_depth(s, constants)
@@ -213,7 +213,7 @@ def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
 
 
 def _transposition_cycles(target: CudaTarget, copied: Buffer) -> float:
-    """Of a kernel that reads and writes an array once."""
+    """Cycles of a kernel that reads and writes an array once."""
     moved = 2 * prod(copied.shape) * copied.dtype.bits / 8
     return LAUNCH + moved / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
 

@@ -1,4 +1,4 @@
-"""Knobs of matrix products by warpgroups (sm_90a): what they must keep to, and defaults from a simple account."""
+"""Knobs of matrix products by warpgroups (sm_90a): their limits, and defaults from a simple cost model."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ CORE_LINES = CORE + 1
 OVERLAPPED = 2
 """Slices of bulk copies whose slots are not filled anew: products of one are under way, those of the other begin."""
 MOST_SUMS = 128
-"""Of a thread, in defaults with bulk copies: what was measured has no more."""
+"""Most sums of a thread in defaults with bulk copies: more were not measured."""
 OTHER_REGISTERS = 40
 """Registers of a thread beside its sums: an assumption."""
 TURN = 150
 """Cycles from the last product of a slice to the first one of the next, in which tensor cores rest unless another block
 has work for them, or products of the slice before are under way: an assumption."""
 BULK_BYTES_A_CYCLE = 64
-"""What bulk copies bring from the second level cache to a multiprocessor: its port."""
+"""Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
 BULK_TURN = 120
 """Cycles of a slice of bulk copies beside its products and its way: a barrier, and products too few to fill a rest."""
 BULK_LATENCY, BULK_TRIP = 900, 700
 """Cycles from a block's beginning to its first product where bulk copies bring the factors, and about as many at its
 end; and from a copy's issue to its arrival."""
 BULK_RESULT_BYTES_A_CYCLE = 64
-"""Of a block's results, 8 bytes each, through shared memory and to the device's. These five were fitted to times of
-fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` are off by a tenth, root mean square.
+"""Bytes per cycle of a block's results, 8 each, through shared to global memory. These five constants were fitted to
+fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error of 10% (RMS).
 """
 
 
@@ -136,7 +136,7 @@ class Points:
     bulk: bool
 
     def at(self, index: int) -> Knobs:
-        """One of them."""
+        """The knobs of one setting."""
         numbers = {f.name: int(getattr(self, f.name)[index]) for f in fields(self) if f.name != "bulk"}
         return Knobs(**numbers, bulk=self.bulk)
 
@@ -177,7 +177,7 @@ def resident(target: CudaTarget, dtype: DType, knobs: Settings) -> np.ndarray:
 
 
 def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
-    """What settings of whole warpgroups must keep to, by name: bool for each."""
+    """Whether settings of whole warpgroups keep to each legality limit: bool arrays by the limit's name."""
     down, beside = _groups(knobs)
     found = {
         "warpgroups of a block": down * beside <= MOST_GROUPS,

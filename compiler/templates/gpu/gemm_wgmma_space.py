@@ -17,7 +17,7 @@ from .gemm_wgmma import default_knobs
 from .gemm_wgmma_knobs import OVERLAPPED, Knobs, Points, cycles, limits, resident
 
 SLACK = 4.0
-"""As of `gemm_mma_space`."""
+"""The slack of `gemm_mma_space`."""
 AXES = (
     Axis(name="group_rows", values=(64, 128)),
     Axis(name="group_columns", values=(16, 32, 48, 64, 96, 128, 160, 192, 256)),

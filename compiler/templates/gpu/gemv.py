@@ -21,7 +21,7 @@ MOST_ROWS = 8
 THREADS = 256
 """Threads of a block where the matrix is large enough."""
 SHARED_BYTES = 48 * 1024
-"""Of all sums of a block: what no kernel has to ask for (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Shared memory for all sums of a block: the limit without opt-in (CUDA C++ Programming Guide, "Shared Memory")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

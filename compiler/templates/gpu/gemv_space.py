@@ -26,7 +26,7 @@ AXES = (
 SLACK = 1.0
 """The bound is what all programs move, so that none is hopeless."""
 OTHER_REGISTERS = 40
-"""Of a thread, beside its sums and what it has loaded: addresses and counters. An estimate."""
+"""Registers of a thread besides its sums and loaded elements: addresses and counters. An estimate."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:

@@ -1,4 +1,4 @@
-"""From a node of the graph to a program for a GPU: which tensor expression, which template, which arrays."""
+"""Lowering of a graph node to a program for a GPU: tensor expression, template, constant arrays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from .tasks import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
-"""What else can schedule the products of a template: few rows can be tiled, too, and single warps do what four do."""
+"""An alternative template for the products of a template: few rows can be tiled, and mma can replace wgmma."""
 
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(
     {
@@ -59,7 +59,7 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
         Relayout: ELEMENTS,
     }
 )
-"""What schedules the expressions of `templates.expressions`."""
+"""The schedule of each operator with an expression in `templates.expressions`; others take GENERIC."""
 
 ChooseKnobs = Callable[[Node], Any]
 """Knobs of a node's template, such as a tuner found; None: the template's defaults."""

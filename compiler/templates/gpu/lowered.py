@@ -1,4 +1,4 @@
-"""What a node of the graph becomes for a GPU before it is compiled."""
+"""The lowered form of a graph node for a GPU, before compilation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LoweredCudaNode: TypeAlias = LoweredNode[CudaTarget, CudaWorkload]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """What schedules an expression: `schedule` of a target, a program and knobs (None: its defaults), called `name`.
+    """The schedule of an expression: a function of target, program and knobs (None: its defaults), called `name`.
 
     `tuned` is the template of the node's workload. If `flat`, arrays become those of one dimension before
     (`intermediates`: see `flat.flattened`).

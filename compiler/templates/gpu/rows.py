@@ -46,7 +46,7 @@ def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -
 
 
 def choose_reduction_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """As `choose_knobs`, with chunks where there are few long rows."""
+    """`choose_knobs`, but with each row in chunks if there are few long rows."""
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:
         chunks = min(ceil_div(blocks, rows), size // (LONG // 8))
@@ -56,7 +56,7 @@ def choose_reduction_knobs(target: CudaTarget, rows: int, size: int, *, beside: 
 
 
 def row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """What lies outside of an axis, the axis and what lies inside of it, in elements."""
+    """The number of elements before an axis, of the axis, and after it."""
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 

@@ -22,7 +22,7 @@ CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 MOST_KEPT = 64
 """Elements that a thread keeps in registers, beside what else it holds."""
 LOADS = 4
-"""Of a thread that wait for memory at once where a loop has them one after the other. An estimate."""
+"""A thread's concurrent loads from memory in a loop of consecutive loads. An estimate."""
 SLACK = 1.0
 """The bound is what all programs move, so that none is hopeless."""
 

@@ -13,9 +13,9 @@ LEAST = 8
 
 
 def for_target(target: CudaTarget, program: Program) -> Program:
-    """What has the stages of `te.ops.product` in float32, its factors rounded to tf32 if tensor cores are to multiply.
+    """The program, of stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
 
-    That is where `target.tensor_float` allows it and fragments are not mostly padding; else the same object.
+    Unchanged (the same object) unless `target.tensor_float` allows it and fragments are not mostly padding.
     """
     if not (target.tensor_float and target.has("mma")):
         return program

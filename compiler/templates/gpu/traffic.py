@@ -10,9 +10,9 @@ from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
 
 LATENCY_CYCLES = 800
-"""From a load from memory to its data. An estimate."""
+"""Cycles from a load from memory to its data. An estimate."""
 BLOCK_CYCLES = 1000
-"""Before a block's first load and after its last store, which other blocks hide in part. An estimate."""
+"""Cycles before a block's first load and after its last store, which other blocks hide in part. An estimate."""
 LARGEST_BLOCK = 1024
 """Threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 

@@ -1,4 +1,4 @@
-"""What Winograd's method costs on a GPU beside its products, and whether it is faster than the gathered product."""
+"""The cost model of Winograd's method on a GPU: its transforms, and the comparison with the gathered product."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .traffic import BLOCK_CYCLES, moving_seconds
 THREADS = 128
 """Threads of a block that transforms: each holds two tiles in its registers."""
 LOAD_INSTRUCTIONS = 5
-"""Of an element of the input: conditions, address, the load. An estimate."""
+"""Instructions for an element of the input: conditions, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 60
-"""Of a thread: which tile is its own, and where that lies. An estimate."""
+"""Further instructions of a thread: the number and address of its tile. An estimate."""
 ALONE = 3
-"""Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
+"""Cycles between two instructions of a warp, which mostly depend on each other. An estimate."""
 UNHIDDEN = 2.4
-"""A transform's seconds over the greater of moving and issuing, without what a block takes alone. Fitted."""
+"""Ratio of a transform's seconds to the greater of moving and issuing, without a block's fixed cost. Fitted."""
 GAIN = 0.95
-"""Of another method's time: what is closer no estimate here can tell apart, and transforms need memory."""
+"""Largest ratio to another method's time for a choice: a margin for the model's error, and transforms need memory."""
 MOST_BYTES = 1 << 29
-"""Of what is between the kernels: 512 MiB, so that one layer does not take what a network's tensors need."""
+"""Most bytes of tensors between the kernels: 512 MiB, so that one layer leaves memory for a network's tensors."""
 
 
 def products_of(shape: Convolution, m: int) -> Problem:
@@ -62,14 +62,14 @@ def kept_bytes(products: Problem) -> int:
 
 
 def tile_seconds(target: CudaTarget, problem: Problem, tile: Tile) -> float:
-    """What `gemm_account` expects of one tile."""
+    """The seconds that `gemm_account` estimates for one tile."""
     fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
     return float(account(target, problem, values).seconds[0])
 
 
 def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> float:
-    """Both transforms, each a kernel, of which one is beyond what a convolution has in any case."""
+    """Estimated seconds of both transforms, each a kernel; one of them is an additional launch."""
     n, problem = m + TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
