@@ -203,7 +203,7 @@ class CpuLowering:
 
     @property
     def templates(self) -> Registry[CpuTarget, CpuWorkload]:
-        """Those of processors."""
+        """The templates of processors."""
         return CPU
 
     def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
@@ -248,11 +248,11 @@ class CpuLowering:
         return Imported(graph=graph, label=read.label, quantized=converted_inputs(graph))
 
     def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
-        """By the templates of processors."""
+        """The node lowered with the default knobs of its processor template."""
         return lower_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
-        """There is one way."""
+        """The default lowering alone: processors have one method for each node."""
         lowered = lower_node(self.target, graph, node)
         return () if lowered is None else (lowered,)
 

@@ -115,7 +115,7 @@ def compile_cuda(
 
 
 def _assembler(target: CudaTarget) -> Callable[[str], bytes]:
-    """What makes code of modules' text: NVRTC, where the text is not the code."""
+    """The function that compiles a module's text to code: NVRTC, or plain encoding for kinds that load text."""
     kind = kind_of(target)
     if kind.compile is None:
         return str.encode

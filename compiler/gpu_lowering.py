@@ -26,7 +26,7 @@ class GpuLowering:
 
     @property
     def templates(self) -> Registry[CudaTarget, CudaWorkload]:
-        """Those of GPUs."""
+        """The templates of GPUs."""
         return GPU
 
     def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
@@ -49,7 +49,7 @@ class GpuLowering:
         return Imported(graph=graph, label=model_label(model))
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
-        """By the templates of GPUs."""
+        """The node lowered with the default knobs of its GPU template."""
         return lower_cuda_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:

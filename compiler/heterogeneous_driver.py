@@ -195,7 +195,7 @@ def _undivided(
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What one compilation has made so far: regions may stay the same while others change."""
+    """Settings of one compilation, and its compiled regions: a region may stay the same while others change."""
 
     label: str
     proto: onnx.ModelProto
@@ -334,7 +334,7 @@ def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes
 
 
 def _of_both(work: _Work, partition: Partition, error: NodeError) -> NodeError:
-    """What is wrong with a node on the CPU, and on the accelerator where that refused it, too."""
+    """The error of a node on the CPU, together with the accelerator's refusal if there is one."""
     problem = error.problem
     if (refusal := partition.refusals.get(error.node)) is not None:
         problem = f"neither target runs it (CPU: {problem}; accelerator: {refusal})"

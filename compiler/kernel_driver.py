@@ -56,7 +56,7 @@ class Lowering(Protocol[Target]):
 
     @property
     def target(self) -> Target:
-        """What kernels are scheduled for."""
+        """The target that kernels are scheduled for."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class Lowering(Protocol[Target]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorded(Generic[Target]):
-    """Where records are asked for a kernel: its workload, and the node lowered with a point's knobs."""
+    """The lookup of records for a kernel: its workload, and a function that lowers the node with given knobs."""
 
     knobs: ChosenKnobs[Any]
     workload: Any
@@ -106,13 +106,13 @@ class LoweredNetwork(Generic[Target]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Maker(Generic[Target, Made, KernelT]):
-    """What a scheduled kernel becomes.
+    """The functions that turn scheduled kernels into a target's code.
 
-    `make` compiles one, given how many there are before it and where to dump; it may raise `chosen_knobs.UNUSABLE`, and
-    so may `settle`, which waits for what `make` left to a thread. `kernel` is what launches hold of it, given the name
-    of the node; `parameters` are in the order of its arguments. `placed` puts a constant in the shape of its parameter:
-    one that is only written to a file needs no place on a cache line, `np.reshape` does. `dumped` ends the dumps.
-    `refused` says what an UNUSABLE of a node becomes where no knobs of records are to blame.
+    `make` compiles a kernel, given the number of kernels before it and the dump; it may raise `chosen_knobs.UNUSABLE`,
+    and so may `settle`, which waits for work that `make` left to a thread. `kernel` gives the value stored in launches,
+    from the node's name; `parameters` gives the buffers in argument order. `placed` brings a constant to the shape of
+    its parameter, by default on a cache line; for files `np.reshape` suffices. `dumped` ends the dumps. `refused` maps
+    a node and its UNUSABLE error to the error to raise if no recorded knobs are the cause.
     """
 
     make: Callable[[LoweredNode[Target, Any], Schedule, int, Dump | None], Made]

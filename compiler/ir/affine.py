@@ -55,7 +55,7 @@ def atom_form(atom: Expr) -> LinearForm:
 
 
 def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> LinearForm:
-    """The linear form of an int64 expression; `atom` says what becomes of variables and opaque parts."""
+    """The linear form of an int64 expression; `atom` maps variables and opaque parts to their forms."""
     if atom is not atom_form:
         terms: dict[Expr, int] = {}
         constant = _accumulate(expr, 1, terms, atom)
@@ -138,12 +138,12 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
 
 
 def is_multiple(expr: Expr, factor: int) -> bool:
-    """Whether an index expression is a multiple of `factor` for all values of its variables, as far as can be seen."""
+    """Whether an index expression is provably a multiple of `factor` for all values of its variables."""
     return quotient(expr, factor) is not None
 
 
 def quotient(expr: Expr, factor: int) -> Expr | None:
-    """expr / `factor`, which leaves no rest for any values of the variables; None where that cannot be seen."""
+    """expr / `factor` if the division is provably exact for all values of the variables; else None."""
     form = linear_form(expr)
     if form.constant % factor:
         return None

@@ -18,12 +18,12 @@ from .iteration_axes import Place
 
 
 class EvaluateError(CodeError):
-    """A program that only the interpreter can run: of integers, with intrinsics, with sums that begin in the middle."""
+    """A program that only the interpreter can run: integers, intrinsics, or sums that do not begin with their loops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A buffer's contents, with an axis ahead for each of the loops `axes` around its allocation."""
+    """A buffer's contents, with a leading axis for each of the loops `axes` around its allocation."""
 
     data: np.ndarray
     axes: tuple[str, ...]
@@ -37,7 +37,7 @@ class Memory:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: Place) -> tuple[Any, ...]:
-        """Indices into a buffer's contents; those of what is guarded and not there are any that exist."""
+        """Indices into a buffer's contents for all iterations; indices outside of the buffer (guarded) are clipped."""
         around = [place.variable(name) for name in self.cells[buffer.name].axes]
         own = [
             np.clip(self.value(i, place), 0, size - 1) for i, size in zip(indices, buffer.shape, strict=True)
@@ -45,7 +45,7 @@ class Memory:
         return (*around, *own)
 
     def view(self, e: Expr, place: Place, dtype: type = np.float32) -> np.ndarray | None:
-        """What is loaded in all iterations, without copying it; None unless that is steps through a buffer."""
+        """The values of a Load in all iterations as a strided view; None unless its indices are affine and in range."""
         if not isinstance(e, Load):
             return None
         cell = self.cells[e.buffer.name]
@@ -70,7 +70,7 @@ class Memory:
         return as_strided(begin, place.shape, list(steps.values()), writeable=False)
 
     def value(self, e: Expr, place: Place) -> Any:
-        """An expression in all iterations: an array with an axis for each, or of one where it depends on none."""
+        """An expression's values in all iterations: an array with an axis a loop, of size 1 where it is constant."""
         match e:
             case Const(value=value, dtype=dtype):
                 return dtype.numpy.type(value)

@@ -30,7 +30,7 @@ class Interval:
 
 
 Ranges: TypeAlias = Mapping[str, Interval | Expr]
-"""What variables may hold, outermost first: an interval, or a dependent extent E, meaning 0 .. E - 1."""
+"""Ranges of variables, outermost first: an interval, or a dependent extent E, meaning 0 .. E - 1."""
 
 UNKNOWN = Interval(None, None)
 _BOOL = Interval(0, 1)
@@ -107,9 +107,9 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of a // c for an `a` with variables of dependent extent, in terms of what these depend on.
+    """Upper bounds of a // c for an `a` with variables of dependent extent, in terms of the variables outside.
 
-    v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: what `pack` makes of the tail of a split.
+    v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: `pack` makes such quotients of the tail of a split.
     """
     match atom:
         case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
@@ -142,7 +142,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a form whose range depends on others: its bound speaks only of variables outside."""
+    """The innermost variable of a form whose range depends on others; its bound contains only variables outside."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]
@@ -153,7 +153,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """A form with the end of a dependent variable's range in its place that makes it greatest (`up`) or least."""
+    """A form with a dependent variable replaced by the end of its range that makes it greatest (`up`) or least."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]
@@ -166,7 +166,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
     """An upper (`up`) or lower bound of a form, None if there is none."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Var) and (coefficient > 0) == up and (shared := _cancels(form, atom, ranges)):
-            # e + v for v < n - e: n - 1, which taking e and v apart would not show.
+            # e + v for v < n - e is at most n - 1; bounds of e and of v alone would not show it.
             return _extreme(form.without(atom).plus(shared, coefficient), ranges, up)
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op in ("min", "max"):

@@ -1,4 +1,4 @@
-"""Indices that are digits of one number: which loops' iterations they tell apart, all together."""
+"""Indices that are digits of one number: the loops whose variables they determine together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from .visit import free_vars, substitute_expr, walk_expr
 
 
 def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The `varying` loops whose variables follow from the values of all `indices`.
+    """The `varying` loops whose variables are determined by the values of all `indices`.
 
-    Different iterations of them then differ in an index: n = 8*i + j, j < 8, from n // 49, n % 49 // 7 and n % 7.
+    Different iterations of these loops then differ in an index: i and j of n = 8*i + j, j < 8, follow from n // 49,
+    n % 49 // 7 and n % 7.
     """
-    # Loops of one iteration hide that two numbers are the same.
+    # Replace variables of loops of one iteration by 0, so that equal numbers are equal trees.
     once = {name: Const(0) for name in varying if interval(Var(name), ranges) == Interval(0, 0)}
     parts = [part for index in indices for part in walk_expr(index)]
     divisors = {int(p.b.value) for p in parts if isinstance(p, Binary) and isinstance(p.b, Const)}
@@ -37,7 +38,7 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 
 
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
-    """A quotient as those by smaller numbers, a remainder as what is below the divisor anyway.
+    """A quotient rewritten as a quotient by a smaller number; a remainder without its % if it has no effect.
 
     (2*h + r) // 6 is (h + r // 2) // 3.
     """
@@ -59,7 +60,8 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 
 
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
-    """What varies in a sum and follows from it: its digits, each of a weight that all smaller ones never reach."""
+    """The varying terms of a sum that its value determines: mixed-radix digits, each of a weight beyond the reach of
+    all smaller ones; none if the sum is no such number."""
     found: list[Expr] = []
     smaller = LinearForm({}, 0)
     for atom, coefficient in sorted(form.terms.items(), key=lambda term: abs(term[1])):
@@ -76,7 +78,7 @@ def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> li
 
 
 def _number(high: Expr, low: Expr) -> list[Expr]:
-    """The number whose quotient and remainder two expressions are; none where they are not."""
+    """The number of which two expressions are the quotient and the remainder; empty if there is none."""
     match high, low:
         case Binary(op="//", a=a, b=Const(value=c)), Binary(op="%", a=b, b=Const(value=d)):
             if c == d and _congruent(a, b, int(c)):
@@ -108,7 +110,7 @@ def _congruent(a: Expr, b: Expr, modulus: int) -> bool:
 
 
 def _without_remainders(form: LinearForm, modulus: int) -> LinearForm:
-    """The same modulo `modulus`, with x in place of x % m wherever that is no different: 4 * (x % 25) modulo 10."""
+    """A form equal modulo `modulus`, with x % m replaced by x where that is equal, as in 4 * (x % 25) modulo 10."""
     for atom, coefficient in form.terms.items():
         match atom:
             case Binary(op="%", a=a, b=Const(value=int(m))) if coefficient * m % modulus == 0:

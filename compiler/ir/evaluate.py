@@ -1,9 +1,9 @@
-"""Programs on numpy arrays, whole nests of loops at a time: what the interpreter computes, thousands of times faster.
+"""Evaluates programs on numpy arrays, whole nests of loops at a time, thousands of times faster than the interpreter.
 
-An iteration space becomes axes of arrays. Where several statements share a loop, each of them goes through all of its
-iterations before the next one does, if no iteration touches what another one writes; buffers allocated inside get an
-axis for it. Other loops run one iteration after the other. Float32 is computed in float32, as the interpreter has it,
-but sums are added up in float64 and rounded once: so results are a reference for every order of adding them up.
+An iteration space becomes axes of arrays. If several statements share a loop, each runs all iterations before the next
+one, provided that no iteration touches elements that another one writes; buffers allocated inside get an axis for the
+loop. Other loops run one iteration after the other. Float32 is computed in float32, as by the interpreter, but sums are
+added up in float64 and rounded once: so results are a reference for every order of summation.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def evaluate(
 ) -> dict[str, np.ndarray]:
     """The contents of every parameter by name when the program has run; `arrays` are not changed.
 
-    Parameters without an array, and allocations, start as zeros. `functions` take arrays. EvaluateError where the
-    program is none that this can run.
+    Parameters without an array, and allocations, start as zeros. `functions` take arrays. EvaluateError for a program
+    that only the interpreter can run.
     """
     memory = Memory(functions=functions or {})
     for parameter in program.parameters:
@@ -84,7 +84,7 @@ class _Machine:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
 
     def independent(self, loop: For) -> bool:
-        """`is_independent`, found out once for a loop inside of others."""
+        """`is_independent` with a cache, for loops inside of others."""
         if id(loop) not in self.loops:
             self.loops[id(loop)] = is_independent(loop)
         return self.loops[id(loop)]
@@ -96,7 +96,7 @@ class _Machine:
         )
         source = self.memory.cells[node.source.buffer.name].data
         values = np.full(counts, 0 if node.pad is None else node.pad.value, np.float32)
-        # What of the box lies inside of the buffer.
+        # The part of the box inside of the buffer.
         spans = [(max(s, 0), min(s + n, size)) for s, n, size in zip(of, counts, source.shape, strict=True)]
         if all(low < high for low, high in spans):
             inner = tuple([slice(low - s, high - s) for (low, high), s in zip(spans, of, strict=True)])
@@ -105,7 +105,7 @@ class _Machine:
         self.memory.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
 
     def gather(self, node: Copy, place: Place) -> None:
-        """A copy in all iterations, its boxes' dimensions behind the loops' axes."""
+        """Runs a copy in all iterations at once; its boxes' dimensions are axes behind the loops' axes."""
         count = len(place.axes)
         read, written = self.box(node.source, place), self.box(node.destination, place)
         cell = self.memory.cells[node.source.buffer.name]
@@ -121,12 +121,12 @@ class _Machine:
         values = np.broadcast_to(values, (*place.shape, *shape[count:])).reshape(*place.shape, *sizes)
         to = self.memory.cells[node.destination.buffer.name]
         around = [place.variable(name)[(..., *[None] * len(written))] for name in to.axes]
-        # As of several iterations in `write`.
+        # One index for each iteration, so that the last one wins, as in `write`.
         first, *others = [*around, *written]
         to.data[(np.broadcast_to(first, values.shape), *others)] = values
 
     def box(self, region: Region, place: Place) -> list[np.ndarray]:
-        """The indices that a box has in each dimension: loops' axes first, then an axis for each dimension."""
+        """The indices of a box in each dimension: arrays with the loops' axes, then an axis for each dimension."""
         found: list[np.ndarray] = []
         for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             count = np.asarray(self.memory.value(extent, place))
@@ -141,14 +141,14 @@ class _Machine:
         return found
 
     def kept(self, node: Assign | Reduce) -> set[str]:
-        """The loops on which it depends what is written."""
+        """The loops on which the written element depends."""
         names = set(self.memory.cells[node.buffer.name].axes)
         return names.union(*map(free_vars, node.indices))
 
     def store(
         self, node: Assign | Reduce, place: Place, kept: list[str], factors: tuple[Factor, Factor] | None
     ) -> None:
-        """Writes what a statement computes in all iterations; of sums of products from `factors`, if they are known."""
+        """Runs a statement in all iterations at once; `factors`: those of a sum of products, if they are known."""
         mask: np.ndarray | None = None
         for name, extent in place.guards:
             here = np.asarray(place.variable(name) < self.memory.value(extent, place))
@@ -172,7 +172,7 @@ class _Machine:
         self.write(node, small, total, mask)
 
     def begins(self, node: Reduce, place: Place, gone: tuple[int, ...]) -> bool:
-        """Whether this is the begin of the sums, rather than more of them."""
+        """Whether the sums start at this place, rather than continue earlier ones."""
         if node.first is None:
             return False
         first = np.asarray(self.memory.value(node.first, place))
@@ -194,7 +194,7 @@ class _Machine:
         mask: np.ndarray | None,
         factors: tuple[Factor, Factor] | None,
     ) -> np.ndarray:
-        """What is added up, or the greatest of it, with an axis of one for each loop that is gone."""
+        """The sum, or maximum, of a Reduce over the axes `gone`, which stay as axes of size 1."""
         factors = factors or factors_of(self.memory, node, place)
         if factors is not None:
             kept_axes = [k for k in range(len(place.axes)) if k not in gone]
@@ -211,7 +211,7 @@ class _Machine:
         data = self.memory.cells[node.buffer.name].data
         at = self.memory.positions(node.buffer, node.indices, place)
         if mask is None:
-            # Of several iterations that write an element the last one counts: there is an index for each.
+            # If several iterations write an element, the last one wins: there is an index for each iteration.
             data[(np.broadcast_to(at[0], place.shape), *at[1:])] = value
             return
         where = np.broadcast_to(mask, place.shape)

@@ -30,17 +30,17 @@ COMPARISONS = ("<", "<=", "==", "!=")
 
 
 class Operand:
-    """What all nodes share: Python's operators, building expressions (ints take the other side's dtype).
+    """Base class of all nodes: Python's operators build expressions (ints take the other side's dtype).
 
-    Nodes never change, so what analyses find out about one is kept with it: `kept_form` (`affine.linear_form`),
-    `kept_loads` (`visit.loads_in`) and `kept_variables` (`visit.variables_in`), unset until then. They are no fields:
-    equality, hashes, copies and pickles know nothing of them.
+    Nodes never change, so each has a cache of results of analyses: `kept_form` (`affine.linear_form`), `kept_loads`
+    (`visit.loads_in`) and `kept_variables` (`visit.variables_in`), unset at first. They are no fields: equality,
+    hashes, copies and pickles ignore them.
     """
 
     __slots__ = ("kept_form", "kept_loads", "kept_variables")
 
     called: ClassVar[str] = "an expression (of a tensor A an element, as A[i, j])"
-    """How messages about arguments call it."""
+    """The class's name in messages about arguments."""
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, other)
@@ -174,7 +174,7 @@ class Load(Operand):
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Call(Operand):
-    """A pure scalar function by name; its meaning is handed to the interpreter and to each code emitter."""
+    """A pure scalar function by name; the interpreter and each code emitter get its implementation separately."""
 
     function: str
     arguments: tuple[Expr, ...]

@@ -1,7 +1,7 @@
-"""Loops that are a GPU's grid of blocks and threads: how they may nest, and which memories lie in one of them.
+"""Loops that are a GPU's grid of blocks and threads: rules of their nesting, and of memories private to each of them.
 
-Threads' own memory may be allocated around loops over threads if every access says by its indices whose part it means:
-sum[ty, tx, 0] in loops ty and tx over threads. Such dimensions are distributed: every thread holds only the others.
+Threads' own memory may be allocated around loops over threads if every access is indexed by the threads' variables:
+sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 """The kinds of loops that are axes of a grid. The interpreter runs their iterations in order."""
 
 FRAGMENT = "fragment"
-"""Scopes that begin so hold matrices in the registers of a warp."""
+"""Prefix of scopes of matrices in the registers of a warp."""
 _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
@@ -31,8 +31,8 @@ def owners(scope: str) -> tuple[str, ...]:
 def distribution(alloc: Alloc) -> tuple[str | None, ...]:
     """For each dimension of an allocated buffer, the axis of threads that it is distributed over, or None.
 
-    That is the axis of the loop whose variable, and nothing else, is the index in every access that such a loop is
-    around. (Others there may be as long as not all loops are bound; `distribution_obstacle` finds them.)
+    It is the axis of the loop whose variable, and nothing else, is the index in every access inside a loop over that
+    axis. (Accesses outside are allowed until all loops are bound; `distribution_obstacle` finds them.)
     """
     found: _Accesses = {}
     _record(alloc.body, (), found)
@@ -40,7 +40,7 @@ def distribution(alloc: Alloc) -> tuple[str | None, ...]:
 
 
 def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | None, ...]:
-    """`distribution` of a buffer that is accessed so within its allocation."""
+    """`distribution` of a buffer with these accesses within its allocation."""
     axes: list[set[str]] = [set() for _ in buffer.shape]
     placed = [
         ({loop.kind for loop in loops}, [_axis(s, e, loops) for s, e in zip(starts, extents, strict=True)])
@@ -54,9 +54,9 @@ def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | Non
 
 
 def distribution_obstacle(alloc: Alloc) -> str | None:
-    """What is wrong with a buffer that is distributed over threads, once all loops are bound; None if nothing is.
+    """The error in a buffer that is distributed over threads, once all loops are bound; None if there is none.
 
-    Outside of the loops over an axis works the first thread alone, so it must stay with its own part there.
+    Outside of the loops over an axis only the first thread works, so accesses there must be to index 0.
     """
     buffer = alloc.buffer
     found: _Accesses = {}
@@ -75,7 +75,7 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
-    """The only one of `axes`, if it is that of every access in loops of it."""
+    """The single element of `axes`, if all accesses inside loops of that axis are indexed by it; else None."""
     if len(axes) != 1:
         return None
     (axis,) = axes
@@ -119,11 +119,11 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
-    """What is wrong with the grid loops of a program, and the loop at fault; None if nothing is.
+    """(error, loop at fault) for the grid loops of a program; None if they are right.
 
-    No axis runs within itself, blocks not within threads, neither within loops that a processor's threads or lanes
-    share out; extents have a constant bound (that many are launched); and what lies in a memory that each block (scope
-    "shared") or thread ("local", "register") has for itself is allocated within these loops, or distributed over them.
+    No axis is nested in itself, no block axis in a thread axis, and neither in a parallel or vectorized loop; extents
+    have a constant bound (that many are launched); and a buffer in the private memory of a block (scope "shared") or a
+    thread ("local", "register") is allocated within these loops, or distributed over them.
     """
     for inner in walk(node):
         if type(inner) is For and inner.kind in AXES:

@@ -1,7 +1,7 @@
 """Structural hashes and equality, the same on any machine and in any process.
 
-With `alpha`, names do not count: loop variables and buffers are numbered by first appearance, and statement
-and program names left out. So two candidates that differ only in names hash alike.
+With `alpha`, names are ignored: loop variables and buffers are numbered by first appearance, and statement
+and program names left out. So two candidates that differ only in names have equal hashes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which loops may go through all of their iterations at once, statement by statement (`evaluate`)."""
+"""Independence of loops: whether each statement may run all iterations before the next statement (`evaluate`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .visit import expressions, free_vars, walk, walk_expr
 
 
 def is_independent(loop: For) -> bool:
-    """Whether all statements of a loop may go through its iterations before the next statement does."""
+    """Whether each statement of a loop may run all iterations before the next statement starts."""
     leaves = [s for s in walk(loop) if isinstance(s, Assign | Reduce | Copy)]
     ragged = [s for s in walk(loop) if isinstance(s, For) and not isinstance(s.extent, Const)]
     if any(isinstance(s, Copy) for around in ragged for s in walk(around)):
@@ -41,7 +41,7 @@ def _reads(statement: Node, buffer: str) -> list[tuple[Expr, ...]]:
 def _apart(loop: For, buffer: str) -> bool:
     """Whether no iteration of the loop touches an element of the buffer that another one does.
 
-    That is so where, in one dimension, all indices are c times its variable and something from 0 to c - 1.
+    True if, in one dimension, all indices are c times its variable plus something from 0 to c - 1.
     """
     ranges: dict[str, Any] = {}
     touched: list[tuple[Expr, ...]] = []

@@ -12,14 +12,14 @@ import numpy as np
 from .expr import Expr
 
 MOST_ELEMENTS = 1 << 23
-"""Of an array on the way, as far as the iteration space can be cut along what a statement writes."""
+"""Largest intermediate array, in elements, as far as the iteration space can be cut along the written indices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in a program: loops that are axes, with their first iteration and how many, and values of the others.
+    """A place in a program: loops that are axes, as (first iteration, count), and values of the other loops.
 
-    `guards` are loops whose extent depends on others: an iteration exists where the variable is below it.
+    `guards`: (variable, extent) of loops whose extent depends on others; an iteration exists if variable < extent.
     """
 
     axes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Place:
         return np.arange(first, first + count, dtype=np.int64).reshape(shape)
 
     def pieces(self, names: list[str]) -> list[Place]:
-        """This place cut along the loops `names`, so that arrays keep to MOST_ELEMENTS if possible."""
+        """This place cut along the loops `names`, so that arrays have at most MOST_ELEMENTS elements if possible."""
         places: list[Place] = [self]
         for name in names:
             first, count = self.axes[name]

@@ -1,8 +1,8 @@
 """Kernels: the parts of a program that run on a GPU, and the phases in which the threads of a block work.
 
-A kernel is an outermost nest of loops over blocks. In it, at block level, stand allocations, sequences, loops that all
-threads go through together, barriers, commits, waits, and phases: nests that begin with loops over threads, in which
-each thread works by itself. An asynchronous copy in no loop over threads is one that a block issues as a whole.
+A kernel is an outermost nest of loops over blocks. At block level it holds allocations, sequences, loops that all
+threads run together, barriers, commits, waits, and phases: nests that begin with loops over threads, in which each
+thread works by itself. An asynchronous copy in no loop over threads is issued by a block as a whole.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BLOCK_AXES = ("block.x", "block.y", "block.z")
 WARP = 32
 """Threads that execute one instruction of a warp together (CUDA C++ Programming Guide, "SIMT Architecture")."""
 WARPGROUP, WARPGROUP_FRAGMENT = 4 * WARP, "fragment.d"
-"""Threads of the four warps that execute some instructions together, and the scope of what these work on."""
+"""Threads of the four warps that execute some instructions together, and the scope of the accumulators of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel: the loops around it on the host, those over its blocks, and what each block does."""
+    """One kernel: the loops around it on the host, the loops over its blocks, and the body of a block."""
 
     host: tuple[For, ...]
     blocks: tuple[For, ...]
@@ -47,7 +47,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What threads of a block do side by side: loops over threads around a body."""
+    """Work of a block's threads side by side: loops over threads around a body."""
 
     threads: tuple[For, ...]
     body: Stmt
@@ -61,7 +61,7 @@ class Phase:
 
     @property
     def lanes(self) -> int:
-        """How many threads along x execute its statements together, at least."""
+        """Number of threads along x that execute its statements together: 1, a warp or a warpgroup."""
         uses = [n for n in walk(self.body) if isinstance(n, Intrinsic)] if self.collective else []
         group = any(r.buffer.scope == WARPGROUP_FRAGMENT for use in uses for r in use.operands)
         return WARPGROUP if group else WARP if uses else 1
@@ -158,7 +158,7 @@ def threads_of(kernel: Kernel) -> dict[str, int]:
 
 
 def successive(kernel: Kernel) -> frozenset[tuple[str, str]]:
-    """Pairs of shared buffers neither of which is allocated within the other: they may lie in the same bytes."""
+    """Pairs of shared buffers neither of which is allocated within the other: they may have the same addresses."""
     found: set[tuple[str, str]] = set()
 
     def visit(node: Stmt, outer: tuple[str, ...], seen: list[str]) -> None:
@@ -177,7 +177,7 @@ def successive(kernel: Kernel) -> frozenset[tuple[str, str]]:
 
 
 def shared_between_threads(buffer: Buffer) -> bool:
-    """Whether the threads of a block see the same elements: those in shared and in global memory."""
+    """Whether the threads of a block access the same elements of a buffer: it is in shared or global memory."""
     return "thread" not in owners(buffer.scope)
 
 
@@ -247,10 +247,10 @@ def _element(
 def kernel_obstacle(program: Program) -> str | None:
     """Why a program is not in kernel form; None if it is.
 
-    Everything that computes stands in kernels; loops over blocks, and those over threads, are nested without anything
-    between them; barriers, commits and waits stand where all threads of a block come by, which is in no phase;
-    everything else in a kernel stands in a phase, but for asynchronous copies of a whole block, and unless its blocks
-    have one thread each; no thread uses another's part of a buffer that is distributed over them.
+    All statements that compute are in kernels. Loops over blocks are nested directly, and so are loops over threads.
+    Barriers, commits and waits are outside of phases, where all threads of a block run them. All other statements of a
+    kernel are in phases, except for asynchronous copies of a whole block, and unless its blocks have one thread each.
+    No thread uses another's part of a buffer that is distributed over them.
     """
     return _host_obstacle(program.body)
 

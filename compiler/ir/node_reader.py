@@ -16,9 +16,9 @@ from .stmt import LOOP_KINDS, Alloc, Assign, Copy, For, Reduce, Region, Seq, Stm
 from .types import DType
 
 MOST_NODES = 1 << 14
-"""Of a document, and of the program's tree, in which a node counts as often as it is used."""
+"""Most nodes of a document, and of the program's tree, in which a node counts once for each use."""
 MOST_DEPTH = 96
-"""Of the tree; analyses recurse a few calls for each level, and Python allows a thousand."""
+"""Deepest tree; analyses recurse a few calls for each level, and Python allows a thousand."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -27,7 +27,7 @@ _OPS = ("add", "max")
 
 
 class ProgramFormatError(UserError):
-    """A document that is no program; the message says at which node."""
+    """A document that is no program; the message names the node."""
 
 
 def read_nodes(buffers: Sequence[Buffer], described: Sequence[Any]) -> list[Expr | Region | Stmt]:
@@ -39,7 +39,7 @@ def read_nodes(buffers: Sequence[Buffer], described: Sequence[Any]) -> list[Expr
 
 
 class _Reader:
-    """Makes nodes of their descriptions, each checked against what was read before."""
+    """Makes nodes of their descriptions, each checked against the nodes read before."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.buffers = buffers
@@ -72,7 +72,7 @@ class _Reader:
         return ProgramFormatError(f"nodes[{len(self.nodes)}]: {reason}")
 
     def take(self, rest: list[Any], *least: str, more: bool = False) -> list[Any]:
-        """The items of a node, of which `least` are named and more may follow."""
+        """The items of a node: `least` names the required ones; `more` allows further ones."""
         if len(rest) < len(least) or (len(rest) > len(least) and not more):
             raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} behind its word")
         return rest

@@ -4,9 +4,9 @@
      "nodes": [["const", "int64", 8], ["var", "i"], ["load", 0, 1], ["const", "float32", 2.0], ["*", 2, 3],
                ["assign", "scale", 1, 4, 1], ["for", "i", "serial", 0, 5]]}
 
-A node is a word and what it needs: names, positions in `buffers`, positions of earlier nodes. Equal expressions are one
+A node is a word and its arguments: names, positions in `buffers`, positions of earlier nodes. Equal expressions are one
 node, the last node is the body. So a document is flat, however deep the program is, and a program has one document.
-Only what tensor expressions are made of has a form; intrinsics and asynchronous copies have none.
+Only nodes of tensor expressions have a form; intrinsics and asynchronous copies have none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .verify import VerifyError, verify
 
 MOST_BUFFERS, MOST_RANK = 256, 16
 MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
-"""Of a dimension and of a buffer."""
+"""Most elements of a dimension, and of a buffer."""
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def program_to_dict(program: Program) -> dict[str, Any]:
 
 
 def program_from_dict(values: Any) -> Program:
-    """The program of a JSON object, verified. ProgramFormatError says where it is none."""
+    """The program of a JSON object, verified. ProgramFormatError, which names the place, for an invalid one."""
     document = _fields(values)
     buffers = _buffers(document["buffers"])
     count = document["parameters"]
@@ -66,7 +66,7 @@ _FIELDS = ("name", "parameters", "buffers", "nodes")
 
 
 class _Writer:
-    """Numbers buffers and nodes in the order in which they are met, children first."""
+    """Numbers buffers and nodes in the order of a walk over the program, children first."""
 
     def __init__(self, program: Program) -> None:
         self.nodes: list[list[Any]] = []

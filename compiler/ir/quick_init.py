@@ -1,4 +1,4 @@
-"""A faster `__init__` for small frozen dataclasses of which compiling makes millions."""
+"""A faster `__init__` for small frozen dataclasses: a compilation makes millions of their instances."""
 
 from __future__ import annotations
 

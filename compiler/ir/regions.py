@@ -1,4 +1,4 @@
-"""Which box of which buffer a statement touches, affine in the loops around it.
+"""Boxes of buffers that statements touch, affine in the loops around them.
 
 One analysis for legality, cache placement, DMA, tokens and race checks. Boxes are conservative (they hold
 every element touched) and exact for affine indices whose pieces have unit stride: 2*y + k with y < 4, k < 3
@@ -34,9 +34,9 @@ def read_regions(
 ) -> dict[Buffer, Region]:
     """The box of every buffer that `node` reads, over all iterations of the loops inside it and of those in `over`.
 
-    The result is in terms of the other loops around; `ranges` says what they may hold, and only sharpens
-    the expressions. Buffers allocated inside `node` are left out. A Reduce reads its target too, unless
-    `targets` is False. `only` names the one buffer of interest, to save the work for the others.
+    The result is in terms of the other loops around; `ranges` are their ranges and only sharpen the expressions.
+    Buffers allocated inside `node` are left out. A Reduce reads its target too, unless `targets` is False. `only`
+    restricts the analysis to one buffer, by name.
     """
     return _collect(node, over, ranges, reads=True, targets=targets, only=only)
 
@@ -53,7 +53,7 @@ def operand_access(declaration: IntrinsicDeclaration) -> tuple[tuple[bool, bool]
 
 
 def read_buffers(node: Node) -> frozenset[Buffer]:
-    """The buffers of `read_regions`, for those who ask for no boxes."""
+    """The buffers of `read_regions`, without their boxes."""
     return _touched(node, reads=True)
 
 
@@ -87,7 +87,7 @@ def _touched(node: Node, *, reads: bool) -> frozenset[Buffer]:
 def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = _NO_RANGES) -> tuple[Expr, Expr] | None:
     """Least and greatest value of an index over the loops `over`, in terms of the other variables.
 
-    None where that cannot be said (an index read from memory).
+    None if they are unknown (an index read from memory).
     """
     if isinstance(expr, Const) or (isinstance(expr, Var) and expr.name not in over):
         return expr, expr
@@ -237,7 +237,7 @@ def _hull(a: Box, b: Box, ranges: Ranges) -> Box:
 
 
 def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr], sign: int) -> Expr:
-    """The lesser (sign -1) or greater (sign 1) of two ends; the common case of a constant distance kept fast."""
+    """The lesser (sign -1) or greater (sign 1) of two ends, with a fast path for a constant distance."""
     difference = constant_difference(x, y)
     if difference is not None:
         return x if difference * sign >= 0 else y

@@ -1,11 +1,11 @@
-"""Whether two accesses can meet in an element: by affine forms, for threads and blocks that run side by side.
+"""Separation of accesses: whether two can touch the same element, for threads and blocks that run side by side.
 
 Two iterations meet where all indices agree. An index agrees where a sum of differences is 0, such as
 
     256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4,
 
-which splits from the greatest coefficient down: what is left below it is too small to make up for a multiple of 256, so
-p' = p, then t' = t, then j' = j. Indices that are a quotient and a remainder of one expression count as it.
+which splits from the greatest coefficient down: the other terms are too small to cancel a multiple of 256, so p' = p,
+then t' = t, then j' = j. Indices that are the quotient and the remainder of one expression are treated as it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .stmt import For
 from .visit import loads_in, substitute_expr
 
 Coordinates = Sequence[tuple[str | None, str | None]]
-"""Pairs of loops, one around each of two accesses, that count the same thing; None: it is 0 there."""
+"""Pairs of loops, one around each of two accesses, over the same coordinate; None: the coordinate is 0 there."""
 
 
 def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collection[str] = ()) -> bool:
     """Whether `p` and `q` provably touch one element only where every pair of `coordinates` has the same value.
 
-    Loops named in `common` have the same value at both; all others run independently of one another, also where both
-    accesses stand in them. Without coordinates: whether they provably never meet.
+    Loops named in `common` have the same value at both; all others run independently of one another, even if both
+    accesses are inside them. Without coordinates: whether the accesses provably never touch one element.
     """
     if p.buffer.name != q.buffer.name:
         return True
@@ -58,7 +58,7 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
 
 
 def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
-    """Whether two equal accesses to single elements have indices from which all coordinates follow."""
+    """Whether two accesses are equal, to single elements, with indices that determine all coordinates."""
     if p.starts != q.starts or p.loops != q.loops or not coordinates:
         return False
     loops = {a for a, b in coordinates if a is not None and a == b}
@@ -93,7 +93,7 @@ def _boxes(
 
 
 def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> bool:
-    """Whether two indices are remainders that always differ, as the slots k % 2 and (k + 1) % 2 do."""
+    """Whether two indices are remainders that always differ, such as the slots k % 2 and (k + 1) % 2."""
     if width != 1 or other != 1 or a.constant != b.constant:
         return False
     match tuple(a.terms.items()), tuple(b.terms.items()):
@@ -107,7 +107,7 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Dimensions (first, second) with n * (a // c) and m * (a % c), for some a, in both accesses, and c * m / n."""
+    """(first, second, c * m / n): dimensions whose indices in both accesses contain n * (a // c) and m * (a % c)."""
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
             found = _weights(p, first, second) & _weights(q, first, second)
@@ -140,7 +140,7 @@ def _joined(
 
 
 class _Equations:
-    """Sums of products that are 0, and what variables are known to be equal, or 0, because of them."""
+    """Bounded linear forms of an assumed common element, and the equalities of variables that follow from them."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
@@ -149,7 +149,7 @@ class _Equations:
         self._values: dict[Var, LinearForm] = {}
 
     def add(self, a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> None:
-        """A box from `a` of `width` elements and one from `b` of `other` have an element in common (None: any)."""
+        """Assumes that a box of `width` elements from `a` and one of `other` from `b` overlap (None: unknown width)."""
         if width is not None and other is not None:
             self._pending.append((b.plus(a, -1), -(other - 1), width - 1))
 
@@ -163,7 +163,7 @@ class _Equations:
         return form_interval(self._known(form), self.ranges) == Interval(0, 0)
 
     def solve(self) -> None:
-        """Splits all equations as far as they go."""
+        """Splits all equations until nothing new follows."""
         progress = True
         while progress and not self.impossible:
             progress = False
@@ -179,7 +179,7 @@ class _Equations:
         return form
 
     def _split(self, form: LinearForm, low: int, high: int) -> bool:
-        """From low <= form <= high; whether anything new came of it."""
+        """Learns equalities from low <= form <= high; returns whether there is a new one."""
         low, high = low - form.constant, high - form.constant
         spans: dict[Expr, tuple[int, int]] = {}
         for atom, coefficient in form.terms.items():
@@ -187,7 +187,7 @@ class _Equations:
             if held.low is None or held.high is None:
                 return False
             if held.low == held.high:
-                # The variable of a loop with one iteration at most, as guards are.
+                # The variable of a loop of at most one iteration, such as a guard.
                 low, high = low - coefficient * held.low, high - coefficient * held.low
                 continue
             ends = coefficient * held.low, coefficient * held.high
@@ -218,7 +218,7 @@ class _Equations:
         return progress
 
     def _learn(self, terms: Mapping[Expr, int], value: int) -> bool:
-        """From sum of +-a = value: what one variable is."""
+        """Learns one variable's form from sum of +-a = value; returns whether it is new."""
         variables = [a for a in terms if isinstance(a, Var)]
         if not variables or len(terms) > 2 or len(variables) != len(terms):
             return False

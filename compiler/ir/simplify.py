@@ -1,8 +1,7 @@
 """Canonicalising simplifier of index arithmetic and of the conditions over it.
 
-Equal affine expressions come out as equal trees. // and % by positive constants split off what divides, and
-vanish where the loop ranges allow. Values of other types keep their arithmetic; only indices and conditions
-in them change.
+Equal affine expressions become equal trees. // and % by positive constants split off divisible terms, and vanish where
+the loop ranges allow. Values of other types keep their arithmetic; only indices and conditions in them change.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def simplify_node(node: N, ranges: Ranges = _NO_RANGES) -> N:
 
 
 def provably_equal(a: Expr, b: Expr, ranges: Ranges = _NO_RANGES) -> bool:
-    """Whether two int64 expressions are equal in all iterations, as far as simplification can tell."""
+    """Whether simplification proves two int64 expressions equal in all iterations."""
     if a == b:
         return True
     difference = simplify_form(Binary("-", a, b), ranges)
@@ -203,7 +202,7 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
 def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
     """(high, low, g) with form = g * high + low, low within 0 .. g - 1 and g a divisor of `divisor`; None without such.
 
-    Of (4*h + l) // 12 for l < 4 remains h // 3, of (4*h + l) % 12 there is 4*(h % 3) + l.
+    So (4*h + l) // 12 for l < 4 becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
     """
     for factor in sorted({gcd(divisor, c) for c in form.terms.values()} - {1}, reverse=True):
         terms = {atom: c for atom, c in form.terms.items() if c % factor}

@@ -1,4 +1,4 @@
-"""Several copies of one buffer that take turns: accesses with a leading index, the number of the copy."""
+"""Slots: copies of one buffer that are used in turn; accesses get a leading index, the number of the copy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .visit import expressions, loads_in, map_expr, map_expressions
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with every access to the buffer of that name going to copy `slot` of `wide`.
+    """`statement` with every access to the buffer of the name of `wide` redirected to copy `slot` of `wide`.
 
-    `wide` has the old buffer's name, and its shape behind the number of copies.
+    `wide` has the old buffer's name; its shape is the number of copies followed by the old shape.
     """
 
     def access(region: Region) -> Region:

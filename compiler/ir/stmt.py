@@ -124,7 +124,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntrinsicDeclaration:
-    """What a hardware operation computes: `body` over formal `parameters`; its Reduces may use FIRST."""
+    """A hardware operation, defined by `body` over formal `parameters`; its Reduces may use FIRST."""
 
     name: str
     parameters: tuple[Buffer, ...]
@@ -163,9 +163,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
-    """All threads of a GPU's block wait here for one another, and see what each has written before.
+    """All threads of a GPU's block wait here for one another, and see each other's earlier writes.
 
-    Run in order, a program is the same without it.
+    It has no effect on a program that runs in order.
     """
 
 
@@ -175,7 +175,7 @@ NamedStmt: TypeAlias = Assign | Reduce | Copy | Intrinsic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A kernel over `parameters`; which are inputs and which outputs follows from what the body writes."""
+    """A kernel over `parameters`; parameters that the body writes are outputs, the others inputs."""
 
     name: str
     parameters: tuple[Buffer, ...]

@@ -1,4 +1,4 @@
-"""Sums of products over arrays: as products of matrices, where that is possible."""
+"""Sums of products over arrays, computed as matrix products if possible."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .iteration_axes import Place
 from .stmt import Reduce
 
 MOST_FACTOR = 1 << 27
-"""Elements of a factor, as a product of matrices takes it, of sums that are computed whole: a gigabyte."""
+"""Most elements of a factor of a sum that is computed as matrix products: a gigabyte in float64."""
 MOST_MATRICES = 256
-"""Of a batch that are multiplied one by one, rather than all of their elements."""
+"""Most matrix products of a batch that are computed one by one; larger batches use one einsum."""
 
 Factor: TypeAlias = tuple[np.ndarray, list[int]]
-"""A factor of products, with the axes of loops that its dimensions are."""
+"""A factor of products: an array, and the axis (loop) of each of its dimensions."""
 
 
 def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Factor] | None:
     """Both factors of a sum of products in float64, each with the axes that it depends on.
 
-    Factors are loads, or functions of one (rounded ones, say). None for other sums, under guards, and where a factor is
-    too large to be summed up whole. An axis on which none depends is the second one's.
+    Factors are loads, or functions of a load (for example rounding). None for other sums, under guards, and if a factor
+    has more than MOST_FACTOR elements. An axis on which neither depends is assigned to the second factor.
     """
     value = node.value
     if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
@@ -54,7 +54,7 @@ def sum_of_products(
     kept: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums over all axes but `kept`, of this shape: one product of matrices, or a few, where that is possible."""
+    """The sums over all axes but `kept`, an array of `shape`: one einsum, or one for each matrix of a small batch."""
     (a, of_a), (b, of_b) = first, second
     each = [k for k in of_a if k in of_b and k in kept]
     sizes = [shape[kept.index(k)] for k in each]

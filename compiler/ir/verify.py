@@ -300,7 +300,7 @@ def wide(extents: Sequence[Expr]) -> list[Expr]:
 
 
 def _facts(condition: Expr) -> Facts:
-    """What a condition says, as forms that are at least 0."""
+    """Facts of a condition: forms that are >= 0 if it holds."""
     match condition:
         case Binary(op="and", a=a, b=b):
             return *_facts(a), *_facts(b)
@@ -313,7 +313,7 @@ def _facts(condition: Expr) -> Facts:
 
 
 def _of_loop(var: Var, extent: Expr) -> Facts:
-    """What holds in a loop's body: var < extent; of a quotient a // c also c * var < c * (a // c), which is <= a."""
+    """Facts of a loop's body, as forms >= 0: var < extent; for a quotient a // c also c * var < c * (a // c) <= a."""
     facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
     for fact in tuple(facts):
         for atom, coefficient in fact.terms.items():
@@ -334,7 +334,7 @@ def _least(extent: Expr) -> Facts:
 def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
     """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - m * fact, as fact >= 0.
 
-    For n, or m, that make a term go: iterations that are guarded may be single elements or vectors of them.
+    It tries n, or m, that cancel a term: guarded iterations may be single elements or vectors of elements.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:
@@ -347,7 +347,7 @@ def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
                 low = -(-low // scale)
                 best = low if best is None else max(best, low)
     if facts and (best is None or best < 0):
-        # What facts say of a dividend, they say of its quotient: c * (a // c) lies within a - (c - 1) .. a.
+        # Facts about a dividend bound its quotient: c * (a // c) is within a - (c - 1) .. a.
         for atom, coefficient in form.terms.items():
             match atom:
                 case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
@@ -361,6 +361,6 @@ def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
 
 
 def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
-    """The coefficients of one form over those of another, where these are positive whole numbers."""
+    """Ratios of the coefficients of common atoms, of `of` to `to`, that are positive integers."""
     pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
     return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

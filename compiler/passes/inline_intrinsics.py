@@ -1,10 +1,9 @@
-"""Inline intrinsics: every use of a hardware operation becomes the loops that its declaration says it computes.
+"""Inline intrinsics: replaces every use of a hardware operation by the loops of its declaration's body.
 
     rewrite:  mma: m16n8k8(C[0:16, 0:8], A[0:16, 8:16], B[8:16, 0:8])
               ->  for mma.i in 16: for mma.j in 8: for mma.k in 8: mma.sum: C[mma.i, mma.j] += A[...] * B[...]
 
-The inverse of tensorize. What a program means is the same before and after, so it can run where there is no such
-operation.
+The inverse of tensorize. The program's meaning stays the same, so it can run on hardware without the operation.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..ir.visit import map_expressions, map_operands, map_stmt
 
 
 def inline_intrinsics(program: Program) -> Program:
-    """`program` without intrinsics; loops and buffers of their bodies are named after the statement (and a number)."""
+    """`program` without intrinsics; names in their bodies get the statement's name (and a number) as prefix."""
     used: dict[str, int] = {}
 
     def rewrite(statement: Stmt) -> Stmt:
@@ -32,7 +31,7 @@ def inline_intrinsics(program: Program) -> Program:
 
 
 class _Use:
-    """One use on its way."""
+    """The replacement of one use: operands by formal buffer, values by formal variable."""
 
     def __init__(self, use: Intrinsic, prefix: str) -> None:
         self.use = use
@@ -76,7 +75,7 @@ class _Use:
         return replace(buffer, name=f"{self.prefix}.{buffer.name}")
 
     def region(self, box: Region) -> Region:
-        """A box of a formal or local buffer as one of the buffer in its place."""
+        """A box of a formal buffer as a box of its operand; a box of a local buffer as one of the renamed buffer."""
         starts = tuple([self.expr(e) for e in box.starts])
         extents = tuple([self.expr(e) for e in box.extents])
         held = self.operands.get(box.buffer.name)
@@ -93,7 +92,7 @@ class _Use:
         return Region(buffer=operand.buffer, starts=tuple(first), extents=tuple(sizes))
 
     def expr(self, expr: Expr) -> Expr:
-        """An expression of the body in the terms of its use."""
+        """An expression of the body with operands and renamed variables."""
         if isinstance(expr, Load):
             return self.load(expr)
         if isinstance(expr, Var):

@@ -1,17 +1,17 @@
-"""Insert barriers: threads of a block wait for one another where one may need what another has done.
+"""Insert barriers: threads of a block wait for one another where one may access another's elements.
 
     rewrite:  for t in range(64): S[t] = X[t]   (threads)        for t in range(64): S[t] = X[t]
               for u in range(64): Y[u] = S[63 - u]         ->    barrier
                                                                  for u in range(64): Y[u] = S[63 - u]
 
-Phases of a kernel are gone through in order, and what has been touched since the last barrier is held against what the
-next phase touches. Where both may touch one element in different threads, and one of them writes, a barrier goes
-between them: in front of the phase, or in front of the loop around it if all that it conflicts with is outside. Loops
-are gone through until nothing new comes around from the end of an iteration to the beginning of the next one. An
-asynchronous copy counts as a write from the first wait behind it on, and before it is issued as one that must not
-meet what others still do. A barrier for what has been waited for comes right behind the wait, before more copies are
-issued: so it also stands between these and what was done before. Shared buffers that are not allocated one within the
-other may lie in the same bytes, so a barrier comes between their uses. Barriers that are there already stay and count.
+The pass visits the phases of a kernel in order, and compares the accesses since the last barrier with the accesses of
+the next phase. If both may touch one element in different threads, and one of them writes, a barrier is inserted
+between them: in front of the phase, or in front of the loop around it if all conflicting accesses are outside. Loops
+are visited until no new access is carried from the end of an iteration to the beginning of the next one. An
+asynchronous copy counts as a write from the first wait behind it on; where it is issued, it must not conflict with
+accesses of other threads either. A barrier for completed copies comes right behind the wait, before more copies are
+issued: so it also separates these from earlier accesses. Shared buffers that are not allocated one within the other may
+have the same addresses, so a barrier comes between their uses. Existing barriers stay and count.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from ..ir.visit import map_children, substitute_expr, walk
 
 
 def insert_barriers(program: Program) -> Program:
-    """`program`, which is in kernel form, with the barriers that its kernels need."""
+    """`program`, in kernel form, with the barriers that its kernels need."""
 
     def visit(node: Stmt, host: tuple[For, ...]) -> Stmt:
         if isinstance(node, For):
@@ -77,7 +77,7 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 class _Use:
     """An access since the last barrier, by threads `coordinates` (axis to loop; None: by a warp or block as a whole).
 
-    `own` are loops around it whose iteration was another one than the present one, nobody knows which.
+    `own`: loops around it of which the access was in another, unknown iteration than the present one.
     """
 
     access: Access
@@ -92,7 +92,7 @@ class _Use:
 
 @dataclass(slots=True)
 class _State:
-    """What has happened: uses since the last barrier, copies under way, uses before the first barrier."""
+    """The state of the walk: uses since the last barrier, copies in flight, uses before the first barrier."""
 
     pending: dict[object, _Use] = field(default_factory=dict)
     flying: dict[object, _Use] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """More uses; copies that are under way are pending only from their wait on."""
+        """Adds uses; asynchronous copies become pending only at their wait."""
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use
@@ -120,7 +120,7 @@ class _Block:
         self.successive = successive(kernel)
 
     def statement(self, node: Stmt, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """The statement with its barriers, and the state behind it; `state` is used up."""
+        """The statement with its barriers, and the state behind it; `state` is consumed."""
         match node:
             case For() if is_thread_loop(node):
                 phase = phase_at(node)
@@ -179,7 +179,7 @@ class _Block:
         return node, state
 
     def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """A loop of all threads together: first alone, with what comes around, then with what was before it."""
+        """A loop of all threads together: first with accesses of its own earlier iterations, then with earlier ones."""
         inside = (*around, node)
         most = interval(node.extent, loop_ranges(around)).high
         if most is not None and most <= 0:
@@ -201,7 +201,7 @@ class _Block:
                 break
             returning = again
         new: Stmt = node if body is node.body else replace(node, body=body)
-        # The loop's own uses by themselves: what comes around is met inside.
+        # The loop's own uses alone: conflicts with its earlier iterations are handled inside.
         _, first = self.statement(body, _State(), inside)
         if self.conflict(state.pending.values(), first.head.values(), around):
             new = seq(Barrier(), new)
@@ -216,7 +216,7 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """Uses of an iteration as the next one sees them; those that an earlier one left may be of any."""
+        """Uses of an iteration as seen by the next one; uses from before it may be of any earlier iteration."""
         name = loop.name
         for use in uses:
             if before is None or use.key in before or name in use.own:
@@ -252,7 +252,7 @@ class _Block:
 
 
 def _begins_with_barrier(new: Stmt, old: Stmt) -> bool:
-    """Whether a statement has come to be itself behind a barrier."""
+    """Whether `new` is a barrier followed by `old`."""
     match new:
         case Seq(statements=(Barrier(), second)):
             return second is old
@@ -260,7 +260,7 @@ def _begins_with_barrier(new: Stmt, old: Stmt) -> bool:
 
 
 def _only_issues(node: Stmt) -> bool:
-    """Whether all that a statement does is to issue asynchronous copies and to close groups of them."""
+    """Whether a statement only issues asynchronous copies and closes groups of them."""
     work = [
         n for n in walk(node) if isinstance(n, Assign | Reduce | Copy | Intrinsic | Wait | Barrier | Commit)
     ]

@@ -15,17 +15,17 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
     rewrite (`kind` is "serial", "unroll", "vectorize", "parallel", "virtual_thread", "block.x" … "thread.z"):
         for i in range(n):             for i in kind(n):
             body                 ->        body
-    What it means is the same for all kinds, in the interpreter too: every iteration, in order. What targets make of it:
-    "unroll" repeats the body; "vectorize" computes all iterations at once, one a lane; "parallel" shares them out to
+    The meaning is the same for all kinds, also in the interpreter: every iteration, in order. Code of the targets:
+    "unroll" repeats the body; "vectorize" computes all iterations at once, one a lane; "parallel" distributes them to
     the threads of a processor; "virtual_thread" gives every iteration its own copy of the buffers in it, in turn, so
     that an accelerator's units overlap iterations; "block.x" and so on make the loop an axis of a GPU's grid, where
     loops on one axis, side by side in one block, share its threads and are ordered by a barrier between them.
-    Targets refuse kinds that they have nothing for.
-    Legal for "serial", "unroll" and "virtual_thread" always (they keep the order, or every dependence). For the others
-    if no two iterations touch the same element of what the body writes, which is known of loops that are one of these
-    others already (so loops that are parallel can be fused first, then bound, whatever becomes of indices). For axes of
-    a grid, the rules of `ir.grid.grid_obstacle` too: no axis within itself, blocks around threads, constant bounds,
-    memories of a block or a thread allocated in it.
+    Targets refuse kinds that they do not support.
+    "serial", "unroll" and "virtual_thread" are always legal (they keep the order, or every dependence). The other kinds
+    are legal if no two iterations touch the same element of a buffer that the body writes; this is not checked again
+    for a loop that already has one of these kinds (so parallel loops can be fused first, then bound). Axes of a grid
+    must also obey `ir.grid.grid_obstacle`: no axis within itself, blocks around threads, constant bounds, memories of a
+    block or a thread allocated in it.
     """
     path, old = locate_loop(program, name)
     if kind not in LOOP_KINDS:

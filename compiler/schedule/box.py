@@ -1,4 +1,4 @@
-"""Boxes of elements: how one lies in another, with starts and extents that depend on loops."""
+"""Intersection and containment of boxes of elements whose starts and extents depend on loops."""
 
 from __future__ import annotations
 

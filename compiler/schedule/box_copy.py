@@ -1,4 +1,4 @@
-"""box_copy: loops around the copy of an element become one copy of a box."""
+"""box_copy: turns loops around the copy of an element into one copy of a box."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def box_copy(program: Program, name: str) -> Program:
-    """Copies at once what the loops right around `name` copy element by element: the reverse of `expand_copy`.
+    """Replaces the loops right around `name`, which copies an element, by one copy of a box: inverse of `expand_copy`.
 
     rewrite:
         for T.0 in range(4):                             ->   T: copy T[0:4, 0:n] = A[i, 0:4, 0:n]
@@ -58,7 +58,7 @@ def box_copy(program: Program, name: str) -> Program:
 
 
 def _elements(statement: object) -> tuple[Load, Load] | None:
-    """The element that is written and the one that is read, if a statement is no more than the copy of one."""
+    """The written and the read element of a statement that only copies one element; None for other statements."""
     match statement:
         case Assign(buffer=buffer, indices=indices, value=Load() as value):
             to = Load(buffer, indices)

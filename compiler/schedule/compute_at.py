@@ -1,4 +1,4 @@
-"""compute_at: a buffer's producers move under a loop of its consumers and shrink to what is needed there."""
+"""compute_at: moves a buffer's producers under a loop of its consumers and shrinks them to the elements read there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def compute_at(program: Program, name: str, loop: str) -> Program:
-    """Computes what the statement `name` writes under `loop` of its consumers, just before they need it.
+    """Moves the producers of the buffer that the statement `name` writes under `loop` of its consumers.
 
     rewrite:
         alloc T[n]                         for i in range(n // 4):
@@ -45,10 +45,10 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
             for j in range(4):                 for j in range(4):
                 C[i*4+j] = T[i*4+j+2]              C[i*4+j] = T[j + 2]
 
-    The buffer shrinks to the box that one iteration of `loop` reads (its greatest size, where that varies), and starts
+    The buffer shrinks to the box that one iteration of `loop` reads (its greatest size, if the size varies), and starts
     at that box's first element; the producers' loops keep their names and shrink to the box where their variable alone
-    is an index of it. What neighbouring iterations both need is computed twice. All statements that write the buffer
-    move, in their order.
+    is an index of it. Elements that neighbouring iterations both read are computed twice. All statements that write the
+    buffer move, in their order.
 
     Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
     `loop` that write nothing else and start from nothing (no Reduce without `first`), and nothing that they read is
@@ -147,7 +147,7 @@ def _producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """What is needed of a buffer: first element and size in each dimension."""
+    """The box of a buffer that a loop reads: first element and size in each dimension."""
 
     starts: tuple[Expr, ...]
     extents: tuple[Expr, ...]
@@ -169,11 +169,11 @@ class _Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """A producer: its loops outermost first, its statement, and where that writes.
+    """A producer: its loops outermost first, its statement, and the box that it writes.
 
     `variables[d]` is the loop whose variable alone runs through dimension d (None: the dimension cannot shrink),
-    `boxed[d]` whether the statement itself writes a box there that may be cut. `starts` and `extents` are all it
-    writes, over its loops; those of dimensions with a variable or a cuttable box are in terms of the loops outside.
+    `boxed[d]` whether the statement itself writes a box there that may be cut. `starts` and `extents`: the box written
+    over all its loops; in dimensions with a variable or a cuttable box they are in terms of the loops outside.
     """
 
     loops: tuple[For, ...]
@@ -253,7 +253,7 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """The box with all this nest writes in the dimensions in which it cannot shrink."""
+        """The box, widened to all elements that this nest writes in dimensions in which it cannot shrink."""
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:
@@ -270,7 +270,7 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest, writing only what is in the box, into a buffer that starts there."""
+        """This nest, writing only the box, into the buffer `local`, whose element 0 is the box's first element."""
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []

@@ -1,4 +1,4 @@
-"""compute_early: what all readers of a buffer make of its elements is made of them where they are written."""
+"""compute_early: moves a scalar function that all readers apply to a buffer's elements to the buffer's producer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tree import locate, locate_alloc, rebuild
 
 
 def compute_early(program: Program, name: str) -> Program:
-    """Stores f(value) by the Assign `name` where all that is read of its buffer is read as f of it.
+    """Stores f(value) by the Assign `name` if every read of its buffer is the argument of the function f.
 
     rewrite:
         alloc T[n]                             alloc T[n]
@@ -58,7 +58,7 @@ def compute_early(program: Program, name: str) -> Program:
 
 
 def _functions(node: Node, buffer: str) -> set[tuple[str, object] | None]:
-    """Names and types of the functions of which single elements of a buffer are arguments; None for other reads."""
+    """(name, type) of each function applied to a single element of a buffer; None is added for any other read."""
     found: set[tuple[str, object] | None] = set()
     for top in (e for n in walk(node) for e in expressions(n)):
         held: list[Load] = []

@@ -1,4 +1,4 @@
-"""Whether the loops around an access run through every element of the box that it touches, split tails included."""
+"""Coverage: whether the loops around an access touch every element of its box, split tails included."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def fills_box(
 ) -> bool:
     """Whether an access to `sizes` elements from `starts` on touches all of a box while the loops `over` run.
 
-    The box is the hull of what it touches (`ir.regions`), `extents` its size; `ranges` hold the loops around `over`.
-    A size of None is not known.
+    The box is the hull of the touched elements (`ir.regions`), `extents` its size; `ranges` hold the loops around
+    `over`. A size of None is not known.
     Each dimension's index must be a mixed-radix number of loops that are found in no other dimension. Loops may be cut
     off as `split` leaves them: 4*o + i with i < min(4, 10 - 4*o) runs through 0 .. 9.
     """
@@ -46,14 +46,14 @@ def fills_box(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
-    """One dimension: the extents of the loops, the ranges of all loops, and the elements touched at once."""
+    """The test of one dimension: extents of `loops`, `ranges` of all loops, `width` elements touched at once."""
 
     loops: dict[str, Expr]
     ranges: Ranges
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether the index runs through 0 .. extent - width: each digit begins within what the smaller ones reach."""
+        """Whether the index runs through 0 .. extent - width: each digit's step is within the smaller digits' reach."""
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)
         before: dict[str, tuple[int, int, bool]] = {}
@@ -87,11 +87,11 @@ class _Digits:
                 reach = min(reach, step * (low - 1) + below)
                 reached = minimum(reached, (limit - 1) * step + below)
                 exact = exact and isinstance(limit, Const)
-        # A cut over several digits is more than the hull of the loops' ranges need know.
+        # The hull of the loops' ranges may ignore a cut over several digits.
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """An extent that is the least of several: its constant, or a bound of it, and the others."""
+        """The parts of an extent that is a minimum: its least constant (else an upper bound), and the other parts."""
         flat, stack = [], [extent]
         while stack:
             match stack.pop():
@@ -120,7 +120,7 @@ class _Digits:
 
 
 def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
-    """Whether two extents, each the least of several forms, are provably equal: each form has a lesser one there."""
+    """Whether two minima of several forms are provably equal: for each form the other side has one that is <= it."""
     x, y = _least(linear_form(a)), _least(linear_form(b))
     return all(
         any((low := form_interval(own.plus(form, -1), ranges).low) is not None and low >= 0 for form in other)
@@ -130,7 +130,7 @@ def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
 
 
 def _least(form: LinearForm) -> list[LinearForm]:
-    """The forms of which a form with minima in it is the least."""
+    """The forms whose minimum is `form`, with the minima in it expanded."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             rest = form.without(atom)

@@ -9,10 +9,10 @@ from ..ir.stmt import Program
 
 
 class LegalityError(CodeError):
-    """A primitive would change what the program means, or does not apply where it was asked to.
+    """A primitive would change the program's meaning, or does not apply at the given place.
 
-    An ordinary outcome for a tuner, so the text is made only when asked for: the reason, then the program with the
-    loop or statement `at` underlined.
+    An ordinary outcome for a tuner, so `str` makes the text on demand: the reason, then the program with the loop or
+    statement `at` underlined.
     """
 
     def __init__(self, reason: str, program: Program, at: str) -> None:

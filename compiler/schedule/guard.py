@@ -1,4 +1,4 @@
-"""guard: a loop made a multiple of a tile, with a loop of at most one iteration around what it holds."""
+"""guard: rounds a loop up to a multiple of a tile, with a loop of at most one iteration around its body."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .tree import locate_loop, names_in, rebuild
 
 
 def guard(program: Program, loop: str, multiple: int) -> Program:
-    """Rounds the extent of a loop up to a constant multiple; what it holds runs in its old iterations only.
+    """Rounds the extent of a loop up to a constant multiple; its body runs in the old iterations only.
 
     rewrite (guard("i", 4)):
         for i in range(10):            for i in range(12):
             body(i)              ->        for i.in in range(min(1, 10 - i)):
                                                body(i)
-    So tiles of the loop are whole, as threads want them, and `i.in` may move inside all loops of a perfect nest. Does
-    nothing where the extent is a constant multiple. Legal for a loop that is not bound to anything and whose extent has
-    a constant bound. LegalityError for a multiple below 1, or if the new name is taken.
+    So tiles of the loop are whole, as threads require, and `i.in` may move inside all loops of a perfect nest. Does
+    nothing if the extent is a constant multiple. Legal for a serial or unrolled loop whose extent has a constant bound.
+    LegalityError for a multiple below 1, or if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot guard {loop}: "
@@ -41,5 +41,5 @@ def guard(program: Program, loop: str, multiple: int) -> Program:
     exists = simplify(minimum(1, at.extent - at.var))
     body = For(var=inside, extent=exists, body=at.body)
     result = rebuild(path, For(var=at.var, extent=Const(size), body=body, kind=at.kind))
-    # Of guards within guards, and of two in one index, the bounds are not always found.
+    # Bounds of nested guards, and of two guards in one index, cannot always be proven.
     return check_verified(result, program, loop)

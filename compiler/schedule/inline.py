@@ -1,4 +1,4 @@
-"""compute_inline: a buffer's definition in place of its uses."""
+"""compute_inline: replaces reads of a buffer by its definition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tree import locate, locate_alloc, rebuild, tidy
 
 
 def compute_inline(program: Program, name: str) -> Program:
-    """Computes what the Assign `name` writes where it is read, and nothing before.
+    """Replaces every read of the buffer that the Assign `name` writes by its value, and removes the Assign.
 
     rewrite:
         alloc T[n]
@@ -23,7 +23,7 @@ def compute_inline(program: Program, name: str) -> Program:
             C[i] = T[i + 1]
     Legal if `name` alone writes an allocation, at indices that are its loops' variables, each once; all other uses
     are reads of single elements behind it (no copies, no intrinsics); and nothing that it reads is overwritten there.
-    What is read more than once is computed more than once.
+    An element that is read more than once is computed more than once.
     """
     statement = locate(program, name)[-1]
     if not isinstance(statement, Assign):

@@ -1,4 +1,4 @@
-"""When iterations may change their order: the dependences that loops carry, from the affine accesses of their body."""
+"""Legality of reordered and concurrent iterations: loop-carried dependences, from the affine accesses of the body."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONCURRENT = ("vectorize", "parallel", *AXES)
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One access: the first index in each dimension and how many elements from there (None: not known), by whom."""
+    """One access: first index and number of elements (None: not known) in each dimension; `by` is its statement."""
 
     starts: tuple[Expr, ...]
     extents: tuple[int | None, ...]
@@ -35,7 +35,7 @@ class Touch:
 
 
 def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
-    """All accesses in a tree by buffer name, without the buffers allocated in it; `only` names the one of interest."""
+    """All accesses in a tree by buffer name, without buffers allocated in it; `only` restricts them to one buffer."""
     found: dict[str, list[Touch]] = {}
     hidden: set[str] = set()
 
@@ -89,7 +89,7 @@ def written(node: Node) -> set[str]:
 
 
 def single(loop: For) -> bool:
-    """Whether a loop has at most one iteration, as those that guard what they hold."""
+    """Whether a loop has at most one iteration, like the loops of `guard`."""
     return _at_most_one(loop.extent)
 
 
@@ -111,7 +111,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The loops of which `first` says that all are at 0; None if it says anything else."""
+    """The loops in `first` if it is the condition that all of them are at 0; None for any other condition."""
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:
@@ -125,7 +125,7 @@ def starting_loops(first: Expr) -> set[str] | None:
 
 
 def asynchronous(node: Node) -> str | None:
-    """Why nothing in a tree may change its place: copies in flight. None if there are none."""
+    """Why nothing in a tree may move: it holds asynchronous copies. None if it holds none."""
     for s in walk(node):
         kind = type(s)
         if kind is Commit or kind is Wait or (type(s) is Copy and s.asynchronous):
@@ -143,9 +143,8 @@ def check_grid(program: Program) -> Program:
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
     """`after`, if it verifies wherever an index divides; LegalityError on `before` else.
 
-    `changed` is the part of it that is new (None: all of it); the others were looked at when they were new. Bounds of
-    quotients and remainders of several loops are not always found, and what the verifier cannot prove, no target
-    compiles.
+    `changed` is its new part (None: all of it); older parts were verified before. Bounds of quotients and remainders of
+    several loops cannot always be proven, and no target compiles a program that does not verify.
     """
     return (
         check_verified(after, before, at)
@@ -176,7 +175,7 @@ def _divides_somewhere(node: Node) -> bool:
 
 
 def _divides(expr: Expr) -> bool:
-    # Most expressions are variables and sums: these are told apart without a generator.
+    # Fast path without a generator: most expressions are variables and sums.
     if type(expr) is Var or type(expr) is Const:
         return False
     if type(expr) is Binary:
@@ -187,11 +186,11 @@ def _divides(expr: Expr) -> bool:
 def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], inside: int) -> str | None:
     """Why the iterations of the loops `moved` may not run in another order; None if they may.
 
-    `around` are the loops around `body`, outermost first; those from position `inside` on belong to the nest in
-    question, those before are constant in it.
-    Iterations of a Reduce may be reordered among themselves; the loops must then be its own: found in the target's
-    indices or in `first`, which says that they are all at 0 if several of these move. All else must touch different
-    elements in each iteration.
+    `around`: the loops around `body`, outermost first; loops from position `inside` on belong to the reordered nest,
+    earlier ones are constant in it.
+    Iterations of a Reduce may be reordered among themselves; the loops must then be its own: they occur in the target's
+    indices or in `first`, which must be the condition that they are all at 0 if several of them move. All other
+    accesses must touch different elements in each iteration.
     """
     if (reason := asynchronous(body)) is not None:
         return reason
@@ -213,7 +212,7 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
-    """Why the iterations of `loop` may not run at once; None if they touch different elements of what they write."""
+    """Why the iterations of `loop` may not run at once; None if they touch different elements of written buffers."""
     if (reason := asynchronous(loop.body)) is not None:
         return reason
     inner = tuple(loops(loop.body))
@@ -245,12 +244,12 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
         for d, start in enumerate(uses[0].starts)
         if all(u.extents[d] == 1 and u.starts[d] == start for u in uses) and not loads_in(start)
     ]
-    # What no index divides, each index has told by itself.
+    # Only indices with divisions need the joint test: the others were decided one by one.
     return found | determined_loops(same, ranges, varying) if any(map(_divides, same)) else found
 
 
 def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The varying loops whose steps in different indices are alike and greater than all else in them reaches.
+    """The varying loops with the same step in all indices, greater than the reach of the indices' other terms.
 
     8*x + i and 8*x + 4 + j for i, j < 4 are apart in different iterations of x.
     """
@@ -282,13 +281,13 @@ def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Ab
 def _residues(
     forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]
 ) -> set[str]:
-    """The varying loops that alone decide what remains of all indices when divided by a number.
+    """The varying loops that alone determine the remainders of all indices modulo some number.
 
     8*k + x and 32 + x for x < 8 leave x when divided by 8, so that they are apart in different iterations of x.
     """
     shifts: list[LinearForm] = []
     for form in forms:
-        # A loop that has one iteration at most adds a constant.
+        # A loop of at most one iteration adds a constant.
         single = {
             a: h.low for a in form.terms if (h := interval(a, ranges)).low is not None and h.low == h.high
         }
@@ -323,8 +322,8 @@ def _residues(
 def _injective(form: LinearForm, extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
     """The varying loops of an index if it is a mixed-radix number of them: pieces of `extent` that never overlap.
 
-    A digit must exceed what all smaller ones reach together: 7*o + 4*x.0 + x.1 is one for x.1 < min(4, 6 - 4*x.0),
-    since 4*x.0 + x.1 is at most 5.
+    A digit's weight must exceed the joint reach of all smaller ones: 7*o + 4*x.0 + x.1 is a mixed-radix number for
+    x.1 < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
     """
     found: set[str] = set()
     smaller = LinearForm({}, 0)
@@ -350,7 +349,7 @@ _ANY = frozenset({""})
 
 
 def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
-    """The loops over which a Reduce, or an intrinsic that is one, sums up; _ANY if any order is the same to it.
+    """The loops over which a Reduce, or an intrinsic of Reduces, sums up; _ANY if any order gives the same result.
 
     None for other statements, and where the target is also an ordinary operand.
     """

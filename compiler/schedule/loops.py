@@ -23,15 +23,15 @@ from .tree import locate_loop, names_in, rebuild
 
 
 def split(program: Program, loop: str, factor: int) -> Program:
-    """Cuts a loop into pieces of `factor` iterations; the last piece holds what is left.
+    """Cuts a loop into pieces of `factor` iterations; the last piece holds the rest.
 
     rewrite:
         for i in range(10):            for i.0 in range(3):
             body(i)              ->        for i.1 in range(min(4, 10 - i.0 * 4)):
                                                body(i.0 * 4 + i.1)
-    No piece is ragged if the extent is seen to be a multiple of `factor`. Both loops are of the kind of the old one.
-    Legal, as the iterations and their order stay, but for axes of a grid, which do not nest in themselves: bind
-    afterwards. With one piece only, body(i.1). LegalityError for a factor below 1, or if a new name is taken.
+    All pieces are whole if the extent is provably a multiple of `factor`. Both loops have the kind of the old one.
+    Always legal (iterations and order stay), except for axes of a grid, which must not nest in themselves: bind after
+    splitting. With one piece only, the body is body(i.1). LegalityError for a factor below 1, or a name that is taken.
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:
@@ -56,7 +56,7 @@ def split(program: Program, loop: str, factor: int) -> Program:
     body = substitute(old.body, {loop: value})
     nested = For(var=inner, extent=extent, body=body, kind=old.kind)
     result = rebuild(path, For(var=outer, extent=pieces, body=nested, kind=old.kind))
-    # Bounds of pieces of pieces are not always found.
+    # Bounds of pieces of pieces cannot always be proven.
     ragged = not isinstance(old.extent, Const) and not isinstance(extent, Const)
     return check_verified(result, program, loop) if ragged else result
 
@@ -68,9 +68,8 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
         for i in range(6):             for i_j in range(24):
             for j in range(4):   ->        body(i_j // 4, i_j % 4)
                 body(i, j)
-    Indices are simplified: of 4*i + j remains i_j. Legal if `inner` is all that `outer` holds, both have constant
-    extents (the inner one above 0), and both are of one kind, which the new loop has too: the iterations and their
-    order stay.
+    Indices are simplified: 4*i + j becomes i_j. Legal if `inner` is the whole body of `outer`, both have constant
+    extents (the inner one above 0), and both are of one kind, which becomes the new loop's: iterations and order stay.
     """
     path, a = locate_loop(program, outer)
     b = a.body
@@ -103,17 +102,17 @@ def reorder(program: Program, *names: str) -> Program:
         for i in range(n):             for j in range(m):
             for j in range(m):   ->        for i in range(n):
                 body                           body
-    Legal if the loops are a perfect nest, no extent depends on a loop that would be inside it, and no iteration
-    depends on another, but for a Reduce's on the sum so far, and where nothing is summed along one of the loops, whose
-    iterations stay in their order. Loops that run at once must still be able to, and those of
-    a grid nest as before.
+    Legal if the loops are a perfect nest, no extent depends on a loop that would be inside it, and no iteration depends
+    on another. Two exceptions: a Reduce may depend on its sum so far; and without a Reduce, dependences along a single
+    loop are allowed, whose iterations stay in order. Concurrent loops must stay legal, and axes of a grid must nest as
+    before.
     """
     if not names:
         raise LegalityError("no loop to reorder is named", program, "")
     if len(set(names)) != len(names):
         raise LegalityError("a loop is named twice", program, names[0])
     path, _ = locate_loop(program, names[0])
-    # The outermost named loop may lie above the first one named.
+    # The outermost named loop may be outside of the first one named.
     top = next(i for i, node in enumerate(path) if isinstance(node, For) and node.name in names)
     chain: list[For] = []
     node: Node = path[top]
@@ -141,13 +140,13 @@ def reorder(program: Program, *names: str) -> Program:
             raise LegalityError(reason, program, loop.name)
     body = chain[-1].body
     changed = [i for i, (a, b) in enumerate(zip(order, chain, strict=True)) if a is not b]
-    # A loop that keeps its place between two that change sides is passed by both.
+    # A loop between two that swap sides changes its order with both, though its own position stays.
     moved = {loop.name for loop in chain[changed[0] : changed[-1] + 1] if not single(loop)}
     outside = [n for n in path[:top] if isinstance(n, For)]
     around = [*outside, *chain]
     obstacle = order_obstacle(body, around, moved, len(outside))
     if obstacle is not None and not any(isinstance(inner, Reduce) for inner in walk(body)):
-        # Where all other loops touch elements of their own, what depends on one another differs in one loop alone.
+        # If all other loops touch different elements, dependent iterations differ in one loop alone.
         others = [order_obstacle(body, around, moved - {loop}, len(outside)) for loop in sorted(moved)]
         obstacle = None if None in others else obstacle
     if obstacle is not None:
@@ -166,7 +165,7 @@ def reorder(program: Program, *names: str) -> Program:
 
 
 def tile(program: Program, y: str, x: str, rows: int, columns: int) -> Program:
-    """Two directly nested loops as loops over tiles and loops in them.
+    """Turns two directly nested loops into loops over tiles and loops within a tile.
 
     rewrite (tile("y", "x", 4, 8)):
         for y in range(8):                 for y.0 in range(2):

@@ -1,4 +1,4 @@
-"""Primitives on buffers: where they live, and copies of them nearer to their use."""
+"""Primitives on buffers: their memory scope and size, and copies nearer to their use."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
 
     rewrite:
         alloc T: int8[64] @ dram   ->   alloc T: int8[64] @ inp
-    Scopes say where data lies, not what it is. Illegal only for parameters, which lie where the caller put them; for
-    operands of hardware operations that want another scope; and where each block or thread of a grid would get its own
-    memory of what it shares with others.
+    A scope is the memory of a buffer and does not change its contents. Illegal only for parameters, which the caller
+    placed; for operands of hardware operations that require another scope; and where each block or thread of a grid
+    would get its own copy of a buffer that it shares with others.
     """
     path = locate_alloc(program, buffer)
     if path is None:
@@ -52,12 +52,12 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
 
 
 def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
-    """Gives an allocation more room in a dimension, so that what follows it lies elsewhere (in other banks, aligned).
+    """Enlarges an allocation in a dimension, so that later elements have other addresses (other banks, aligned).
 
     rewrite (widen("T", 1, 40)):
         alloc T: [8, 32] @ shared        ->    alloc T: [8, 40] @ shared
             T[i, j] = f(i, j)                      T[i, j] = f(i, j)
-    Nothing uses the elements that are new. Legal for every allocation that is not wider already.
+    Nothing uses the new elements. Legal for every allocation that is not wider already.
     """
     path = locate_alloc(program, buffer)
     if path is None:
@@ -74,7 +74,7 @@ def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
 
 
 def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
-    """Copies what is read of a buffer under `loop` (None: in the whole program) into a new one in `scope` first.
+    """Copies the box of a buffer that is read under `loop` (None: in the whole program) into a new buffer in `scope`.
 
     rewrite:
         for i in range(n):                      for i in range(n):
@@ -83,7 +83,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
                                                     for j in range(4):
                                                         C[i] += A.inp[j]
     The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); its shape is that of the
-    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box read lies in it.
+    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box is within it.
     """
     path, body, ranges = _body_at(program, loop)
     old = buffer_named(program, buffer)
@@ -108,7 +108,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
 
 
 def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
-    """Computes what is written of a buffer under `loop` in a new one in `scope`, and copies it back at the end.
+    """Redirects writes to a buffer under `loop` to a new buffer in `scope`, which is copied back at the end.
 
     rewrite:
         for i in range(n):                      for i in range(n):
@@ -116,8 +116,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
                 C[i * 4 + j] = f(i, j)    ->        for j in range(4):
                                                         C.acc[j] = f(i, j)
                                                     C.acc: copy C[i * 4:i * 4 + 4] = C.acc[0:4]
-    Legal if one Assign or Reduce under `loop` writes the buffer, every element of the box it touches, and reads
-    nothing of it but a sum started there.
+    Legal if one Assign or Reduce under `loop` writes the buffer, and every element of the box it touches, and reads
+    only sums of it that start there.
     """
     path, body, ranges = _body_at(program, loop)
     old = buffer_named(program, buffer)
@@ -150,20 +150,20 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
 
 
 def cache_name(program: Program, buffer: str, scope: str) -> str:
-    """What `cache_read` and `cache_write` call the new buffer, and the copy."""
+    """The name of the new buffer and of the copy made by `cache_read` and `cache_write`."""
     return unused(program, f"{buffer}.{scope}")
 
 
 def expand_copy(program: Program, name: str) -> Program:
-    """Makes loops of a copy, one for each dimension of its regions, around an assignment of the same name.
+    """Turns a copy into loops, one for each dimension of its regions, around an assignment of the same name.
 
     rewrite:
         T: copy T[0:4, 0:n] = A[i - 1:i + 3, 0:n] pad 0   ->   for T.0 in range(4):
                                                                    for T.1 in range(n):
                                                                        T: T[T.0, T.1] = select(0 <= i - 1 + T.0 and
                                                                           i - 1 + T.0 < 8, A[i - 1 + T.0, T.1], 0)
-    Dimensions of extent 1 have loops too, but where the regions differ in them. Conditions are left out where the
-    source provably is not left. Legal unless the copy is asynchronous or stays within one buffer.
+    Dimensions of extent 1 get loops too, unless the two regions differ in them. Conditions that provably hold are left
+    out. Legal unless the copy is asynchronous or stays within one buffer.
     """
     path = locate(program, name)
     copy = path[-1]
@@ -232,7 +232,7 @@ def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
 
 
 def _check_operands(program: Program, body: Stmt, buffer: str, scope: str, problem: str) -> None:
-    """LegalityError where a hardware operation under `body` takes the buffer from another memory than `scope`."""
+    """LegalityError if a hardware operation under `body` requires the buffer in another scope than `scope`."""
     for node in walk(body):
         if isinstance(node, Intrinsic):
             for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
@@ -244,7 +244,7 @@ def _check_operands(program: Program, body: Stmt, buffer: str, scope: str, probl
 def check_inside(
     program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
 ) -> None:
-    """LegalityError unless a box lies in its buffer wherever loops are in their `ranges`."""
+    """LegalityError unless a box is within its buffer for all values of loops in their `ranges`."""
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high
@@ -254,7 +254,7 @@ def check_inside(
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether a sum starts anew for every element, by loops of `inner` alone."""
+    """Whether a sum starts for every element under the condition that loops of `inner` alone are at 0."""
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:
         return False

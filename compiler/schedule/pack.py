@@ -1,4 +1,4 @@
-"""pack: a buffer in another order, in tiles of its dimensions (weights once, before any call)."""
+"""pack: stores a buffer in tiles and another order of dimensions (weights are packed once, before any call)."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Order = tuple[int, ...]
 
 
 def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
-    """Stores a buffer with dimensions cut into tiles and all in another order.
+    """Stores a buffer with some dimensions cut into tiles, and all dimensions in another order.
 
     rewrite (pack("W", ((1, 16),), (1, 0, 2))):
         def f(W: [K, 40], ...):                        def f(W: [3, K, 16], ...):
             for k: for j.0 in range(3):          ->        for k: for j.0 in range(3):
                 for j.1: ... W[k, j.0 * 16 + j.1]              for j.1: ... W[j.0, k, j.1]
     `tiles` are (dimension, size), each dimension at most once: dimension d becomes ceil(d / size) tiles. `order`
-    numbers the dimensions of the result by those cut: first the old ones in their order (tiled ones count tiles), then
-    the positions in the tiles in the order of `tiles`. A parameter so stored must be handed over so: `pack_array` does
-    it, with zeros in what tiles hold beyond the old shape.
+    lists the result's dimensions as numbers: first the old ones in their order (tiled ones count tiles), then the
+    positions within tiles in the order of `tiles`. The caller must pack a parameter in the same way: `pack_array` does,
+    with zeros in elements of tiles beyond the old shape.
     Legal if all accesses are to single elements, or are copies of boxes that are one element or one whole tile in the
-    dimensions that are cut and whose dimensions stay in order. A copy's pads in what a tile holds beyond the old shape
-    must be zeros, and the buffer a parameter.
+    cut dimensions and whose dimensions stay in order. If tiles extend beyond the old shape, a copy's pads must be
+    zeros, and the buffer a parameter.
     """
     old = buffer_named(program, buffer)
     sizes = dict(tiles)
@@ -79,7 +79,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     def box(region: Region, copy: Copy, ranges: Ranges) -> Region:
         if region.buffer.name != buffer:
             return region
-        # Where pads are read, tiles have zeros, which `pack_array` puts into parameters only.
+        # Elements of tiles beyond the old shape are zeros only in parameters, from `pack_array`.
         padded = copy.pad is not None and region is copy.source
         if padded and any(old.shape[d] % size for d, size in tiles):
             assert copy.pad is not None
@@ -144,7 +144,7 @@ def packed_shape(shape: tuple[int, ...], tiles: Tiles, order: Order) -> tuple[in
 
 
 def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
-    """An array as `pack` with the same arguments stores it, in fresh contiguous memory."""
+    """An array in the layout that `pack` with the same arguments makes, in fresh contiguous memory."""
     sizes = dict(tiles)
     padding = [(0, -size % sizes[d]) if d in sizes else (0, 0) for d, size in enumerate(array.shape)]
     padded = np.pad(array, padding) if any(behind for _, behind in padding) else array
@@ -166,7 +166,7 @@ def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
 
 
 def pack_arrays(trace: Iterable[Step], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`arrays` by parameter name as the program behind a trace takes them: those that it packs, packed."""
+    """`arrays` by parameter name, packed as the `pack` steps of a trace require."""
     packed = dict(arrays)
     for step in trace:
         match step.primitive, *step.arguments:

@@ -1,4 +1,4 @@
-"""pad: a loop of a sum made a multiple of a tile, with zeros in what its operands' copies hold beyond."""
+"""pad: rounds a loop of a sum up to a multiple of a tile, with zeros in the new elements of its operands' copies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
             for k in range(6):                              for k in range(8):
                 C[i] += a[i, k] * b[k] first k == 0             C[i] += a[i, k] * b[k] first k == 0
     Buffers of that size with the loop's variable as an index grow: the copies that fill them get zeros beyond their
-    source, and a target of the sum has results there that nothing reads. Does nothing where the extent is a multiple.
+    source, and a target of the sum has results there that nothing reads. Does nothing if the extent is a multiple.
     Legal for a nest of loops around one Reduce that adds, in which the variable is a whole index of allocated buffers
-    wherever it is used; operands must be filled by one copy each (or loops around one), and where the sum runs over the
-    loop, its value must be a product of these operands that are zero beyond: what their copies read there lies outside
-    its source. Where the sum does not run over it, an operand's index may also be a multiple of the variable plus what
-    other variables give, as that of a window is. LegalityError for a multiple below 1.
+    wherever it is used; each operand must be filled by one copy (or loops around one). If the sum runs over the loop,
+    its value must be a product of operands that are zero in the new elements: their copies read outside of the source
+    there. If the sum does not run over it, an operand's index may also be a multiple of the variable plus other
+    variables, as in a window. LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
@@ -95,9 +95,9 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer | None, int, int]]:
-    """The buffers that have the loop's variable as an index, and at which dimension; None for any other use of it.
+    """(buffer, dimension, 0) of each index that is the loop's variable; the buffer is None for any other use of it.
 
-    With `steps`, also those of which an index has a multiple of the variable as a term, and which multiple; else 0.
+    With `steps`, also (buffer, dimension, step) of operands' indices with step times the variable as a term.
     """
     accesses = [(reduce.buffer, reduce.indices), *[(e.buffer, e.indices) for e in loads_in(reduce.value)]]
     for number, (buffer, indices) in enumerate(accesses):
@@ -111,7 +111,7 @@ def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer 
 
 
 def _step(index: Expr, loop: str) -> int:
-    """By how much an index grows with a variable; 0 unless it is a term of its linear form and in no other."""
+    """The step of an index for a loop's variable; 0 unless the variable is a term of its linear form and only there."""
     form = linear_form(index)
     if any(loop in free_vars(atom) for atom in form.terms if atom != Var(loop)):
         return 0
@@ -131,7 +131,7 @@ def _outside_loads(value: Expr, loop: str) -> bool:
 
 
 def factors(value: Expr) -> list[Expr]:
-    """What a product is a product of, conversions and roundings, which keep zero, aside."""
+    """The factors of a product, without conversions and roundings, which keep zero."""
     match value:
         case Binary(op="*", a=a, b=b):
             return [*factors(a), *factors(b)]
@@ -143,9 +143,9 @@ def factors(value: Expr) -> list[Expr]:
 def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, zero: bool, where: str
 ) -> tuple[Copy, list[str]]:
-    """The copy that fills a buffer, with `new` elements for `old` in dimension `d`, and its loops that grow so.
+    """The copy that fills a buffer, grown from `old` to `new` elements in dimension `d`, and the loops that grow too.
 
-    `zero`: those beyond must be zeros.
+    `zero`: the new elements must be zeros.
     """
     allocation = locate_alloc(program, buffer.name)
     assert allocation is not None

@@ -1,4 +1,4 @@
-"""peel: the last iteration of a loop apart, so that what differs there costs nothing in the others."""
+"""peel: separates the last iteration of a loop, so that its special cases cost nothing in the others."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
         for i in range(3):                             for i in range(2):
             for j in range(min(4, 10 - i * 4)):    ->      for j in range(4): body(i, j)
                 body(i, j)                             for j.last in range(2): body(2, j.last)
-    Extents and conditions are simplified in both parts, and loops without iterations (a guard's, behind its tile) go.
-    Loops, statements and buffers in the copy get `.last` (`.first`) behind their names, `.last.1` and so on if any of
-    those is taken. Always legal: the iterations and their order stay. With one iteration only, the loop goes and the
+    Extents and conditions are simplified in both parts, and loops without iterations (a guard's, behind its tile) are
+    removed. Loops, statements and buffers in the copy get the suffix `.last` (`.first`), or `.last.1` and so on if one
+    of the names is taken. Always legal: iterations and order stay. With a single iteration, the loop is removed and the
     names stay. LegalityError if the extent is no constant.
     """
     path, old = locate_loop(program, loop)
@@ -54,7 +54,7 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
 
 
 def suffix_for(program: Program, loop: str, end: str) -> str:
-    """What `peel` puts behind the names in the copy."""
+    """The suffix that `peel` gives to the names in the copy."""
     _, old = locate_loop(program, loop)
     taken, declared = names_in(program), _declared(old.body)
     suffix, count = f".{end}", 0
@@ -69,7 +69,7 @@ def _declared(body: Stmt) -> set[str]:
 
 
 def _renamed(body: Stmt, suffix: str, values: Mapping[str, Expr]) -> Stmt:
-    """A copy of a tree with new names for all that it declares, and with `values` for loops around it."""
+    """A copy of a tree with suffixed names for all its declarations, and with `values` for loops around it."""
     buffers: dict[str, Buffer] = {}
     for node in walk(body):
         if isinstance(node, Alloc):

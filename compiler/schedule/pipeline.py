@@ -1,4 +1,4 @@
-"""pipeline: the copies that a loop begins with are issued iterations ahead, so that they run beside its computation."""
+"""pipeline: issues the copies at the head of a loop's body iterations ahead, to overlap them with computation."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
                                                          commit
                                                          body(S[k % 2])
                                                      wait 0
-    The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` is a loop
-    of one iteration where there is one to come. Every iteration closes one group of copies, so that the group of
-    iteration k is the oldest of `ahead` (by default `stages` - 1) when it is waited for. Copies are issued behind that
-    wait, so that of threads that share them one barrier serves both: what has come may be read, and what was read may
-    be overwritten. With `ahead` less than that, the slots of the last `stages` - 1 - `ahead` iterations are left alone:
-    hardware may still be reading them.
-    Copies may stand in loops of their own, as those that threads share do, whose names in front of the loop end with
-    ".ahead" too. Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers
-    that it allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for
-    less than two stages, for copies that would be no iteration ahead or more than there are slots for, and if a new
-    name is taken.
+    The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` has one
+    iteration if there is a later iteration to copy for, else none. Every iteration closes one group of copies, so that
+    the group of iteration k is the oldest of `ahead` (by default `stages` - 1) when it is waited for. Copies are issued
+    behind that wait, so that one barrier between threads that share them serves both purposes: arrived data may be
+    read, and data already read may be overwritten. With a smaller `ahead`, the slots of the last `stages` - 1 - `ahead`
+    iterations are not overwritten: hardware may still be reading them.
+    Copies may be in loops of their own, such as copies shared by threads; these loops' names in front of the loop also
+    end with ".ahead". Legal for a loop whose iterations run in order and whose body begins with plain copies into
+    buffers that it allocates, if nothing else in it writes these buffers or the copies' sources. LegalityError for less
+    than two stages, for `ahead` below 1 or above the number of slots less one, and if a new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "
@@ -93,7 +92,7 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
     if provably_at_least(at.extent, distance, ranges):
         first = issue(before, before, ".ahead")
     else:
-        # Fewer iterations than copies go ahead: the groups without one are empty.
+        # The loop may have fewer iterations than `ahead`: groups of missing iterations are empty.
         more = Var(f"{loop}.more")
         exists = simplify(minimum(1, at.extent - before), ranges)
         first = nest([(more, exists)], issue(before + more, before, ".ahead"))
@@ -116,9 +115,9 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
 
 
 def _heads(body: Stmt) -> tuple[list[Buffer], list[Stmt], tuple[Stmt, ...]]:
-    """The buffers that a body allocates around all of it, the copies into them that it begins with, and what follows.
+    """The buffers that a body allocates around all of it, the copies into them at its head, and the other statements.
 
-    An allocation around all that follows such a copy counts too.
+    An allocation around everything behind a copy at the head counts too.
     """
     allocated: list[Buffer] = []
     heads: list[Stmt] = []

@@ -1,4 +1,4 @@
-"""prefetch: what a loop will read soon is asked for early, so that the arithmetic does not wait for it."""
+"""prefetch: hints to load data that a loop reads later, so that its arithmetic does not wait for memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX, AHEAD = "prefetch_", "ahead"
 
 
 def prefetch_declaration(dtype: DType, shape: tuple[int, ...], scope: str) -> IntrinsicDeclaration:
-    """A hint about a box of elements side by side: it computes nothing, and changes nothing but time."""
+    """The intrinsic of a prefetch of a contiguous box of elements: it computes nothing, and changes only run time."""
     data = Buffer(name="data", shape=shape, dtype=dtype, scope=scope)
     return IntrinsicDeclaration(
         name=f"{PREFIX}{dtype}_{prod(shape)}", parameters=(data,), body=Seq(statements=())
@@ -26,15 +26,15 @@ def prefetch_declaration(dtype: DType, shape: tuple[int, ...], scope: str) -> In
 
 
 def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
-    """In every iteration of a loop, asks for what lies `ahead` bytes behind what it reads of `buffer`.
+    """In every iteration of a loop, prefetches the memory `ahead` bytes behind the box of `buffer` that it reads.
 
     rewrite:
         for k in range(64):                  for k in range(64):
             body(k), which reads W[k, 0:16]  ->  prefetch_float32_16(W[k:k + 1, 0:16]) ahead=4096
                                                  body(k)
-    The region is what the body reads, and lies in the buffer; what is asked for may lie beyond it, which does no harm.
-    Legal where the loop's iterations run one after the other and read one box of constant size of a parameter or
-    allocation outside of it, which lies in memory in one piece.
+    The region is the box that the body reads; the prefetched addresses may be outside of the buffer, which is harmless.
+    Legal if the loop's iterations are no lanes, and read one box of constant size, contiguous in memory, of a parameter
+    or of an allocation outside of the loop.
     """
     path, old = locate_loop(program, loop)
     if old.kind not in ("serial", "unroll", "parallel") or any(

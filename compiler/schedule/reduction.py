@@ -1,4 +1,4 @@
-"""Primitives on sums: their start as a statement of its own, and partial sums."""
+"""Primitives on reductions: a separate statement for the initial value, and partial sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tree import locate, names_in, rebuild, unused
 
 
 def decompose_reduction(program: Program, name: str, loop: str) -> Program:
-    """Starts the sum `name` in a loop nest of its own before `loop`, from what changes nothing (0, least value).
+    """Initializes the sum `name` in a loop nest of its own before `loop`, with its identity (0, or the least value).
 
     rewrite:
                                                            for j.init in range(4):
@@ -25,9 +25,10 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
             for j in range(4):                       ->    for k in range(n):
                 C[j] += A[k, j] first k == 0                   for j in range(4):
                                                                    C[j] += A[k, j]
-    The new statement is called `name`.init, its loops as those of the target's indices under `loop`, of the same kinds.
-    Legal if the nest under `loop` holds nothing but the Reduce, `first` says that all its reduction loops, which are
-    `loop` or inside it, are at 0, and the extents of the loops kept do not depend on reduction loops.
+    The new statement is called `name`.init; its loops are copies of the non-reduction loops from `loop` inwards, with
+    the same kinds and the suffix ".init". Legal if the nest under `loop` holds nothing but the Reduce, `first` is the
+    condition that all its reduction loops, which are `loop` or inside it, are at 0, and the extents of the other loops
+    do not depend on reduction loops.
     """
     path, reduce = _reduce_named(program, name)
     chain = [n for n in path if isinstance(n, For)]
@@ -67,7 +68,7 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
 
 
 def rfactor(program: Program, name: str, loop: str) -> Program:
-    """Sums up each iteration of one of the reduction loops of `name` apart, then adds those sums.
+    """Makes a partial sum for each iteration of one of the reduction loops of `name`, then adds the partial sums.
 
     rewrite:
                                                      alloc C.rf: [m, n]
@@ -78,10 +79,10 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
                         first k == 0 and j == 0      for i in range(n):
                                                          for k in range(m):
                                                              C[i] += C.rf[k, i] first k == 0
-    The partial sums' statement and buffer are called `name`.rf and the target's name with .rf. Legal if all loops
-    around the Reduce, from the allocation of its target on, are one perfect nest that holds nothing else, of which
-    `loop` is a reduction loop, `first` says that all reduction loops are at 0, and the extents of data loops do not
-    depend on reduction loops.
+    The partial sums' statement is called `name`.rf, their buffer has the target's name with .rf. Legal if all loops
+    around the Reduce, from the allocation of its target on, are one perfect nest that holds nothing else, `loop` is one
+    of its reduction loops, `first` is the condition that all reduction loops are at 0, and the extents of the other
+    loops do not depend on reduction loops.
     """
     path, reduce = _reduce_named(program, name)
     around = [n for n in path if isinstance(n, For)]
@@ -147,14 +148,14 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
     both = (first_nest, _nest(shared, adding))
     if top == 0 or not isinstance(parent := path[top - 1], Seq):
         return rebuild(path[: top + 1], Alloc(buffer=partial, body=seq(*both)))
-    # Around all that follows, so that what is made and used there stands in one sequence.
+    # The allocation encloses all following statements, so that producers and users are in one sequence.
     position = next(i for i, s in enumerate(parent.statements) if s is path[top])
     before, after = parent.statements[:position], parent.statements[position + 1 :]
     return rebuild(path[:top], seq(*before, Alloc(buffer=partial, body=seq(*both, *after))))
 
 
 def identity(op: str, dtype: DType) -> Const:
-    """What a reduction starts from without changing its result."""
+    """The identity of a reduction: 0 for "add", the least value of the type for "max"."""
     if op == "add":
         return Const(0.0 if dtype.is_float else 0, dtype)
     return Const(float("-inf") if dtype.is_float else dtype.limits[0], dtype)
@@ -184,7 +185,7 @@ def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> No
 def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
     """The loops over which a sum runs, provided that `first` holds exactly where they are all at 0.
 
-    `chain` are all loops around it, `nest` those in which it must not start anew.
+    `chain`: all loops around it; `nest`: the loops in which it must not start anew.
     """
     assert reduce.first is not None
     ranges = loop_ranges(chain)

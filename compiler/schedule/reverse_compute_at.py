@@ -1,4 +1,4 @@
-"""reverse_compute_at: a consumer moves under a loop of its producers and does what can be done with their results."""
+"""reverse_compute_at: moves a consumer under a loop of its producers, for the results of each iteration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONE = Const(1)
 
 
 def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
-    """Computes the statement `name` at the end of each iteration of `loop`, as far as that iteration's results go.
+    """Moves the statement `name` to the end of each iteration of `loop`, for the elements that the iteration produces.
 
     rewrite:
         alloc T[n]                               for i in range(n // 4):
@@ -30,14 +30,13 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
         for a in range(n):                           for a in range(4):
             C[a] = g(T[a])                               C[i * 4 + a] = g(T[a])
 
-    The consumer's loops keep their names; those whose variable alone is an index of what it takes shrink to the box
-    that one iteration of `loop` makes. Where nothing else uses the buffer, it moves along and shrinks too.
+    The consumer's loops keep their names; a loop whose variable alone is an index of the buffer it reads shrinks to the
+    box that one iteration of `loop` writes. If nothing else uses the buffer, its allocation moves too and shrinks.
 
     Legal if the consumer is one loop nest around one Assign or Reduce, behind the nest that holds `loop`; if each
-    iteration of `loop` (and of the loops around it in that nest) writes a box of its own, all of it and for good, and
-    these boxes hold all that the consumer reads, at one and the same place; if the order of the consumer's shrunken
-    loops does not count (it does not sum over them); and if nothing on the way touches what it writes or writes what
-    it reads.
+    iteration of `loop` (and of the loops around it in that nest) writes a box of its own, completely and finally, and
+    these boxes hold all elements that the consumer reads, with one and the same index; if the consumer does not sum
+    over its shrunken loops; and if nothing in between touches a buffer that it writes or writes one that it reads.
     """
     statement = locate(program, name)[-1]
     path, at = locate_loop(program, loop)
@@ -76,7 +75,7 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
-    """The sequence in which both nests stand, the one that holds the loop, and the consumer's behind it."""
+    """The sequence of both nests, the nest that holds the loop, and the consumer's nest behind it."""
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
             continue
@@ -111,7 +110,7 @@ def _chain(program: Program, consumer: Stmt, name: str) -> tuple[list[For], Assi
 
 
 def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) -> set[str]:
-    """The buffers that the nest makes for the consumer, which may move past all between."""
+    """The buffers that the nest writes and the consumer reads; checks the statements that the consumer moves past."""
     mine = touches(consumer)
     writes = {n for n, uses in mine.items() if any(u.write for u in uses)}
     start = next(i for i, s in enumerate(parent.statements) if s is nest)
@@ -143,7 +142,7 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """What one iteration of the loop writes of a buffer, and what the whole nest does; both checked to be exact."""
+    """The box of a buffer written by one iteration of the loop, and by the whole nest; both checked to be exact."""
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]
     writes = [u for u in under if u.write]
@@ -182,7 +181,7 @@ def _limits(
     ranges: Ranges,
     name: str,
 ) -> dict[str, tuple[Expr, Expr]]:
-    """For each loop of the consumer that must shrink, first and number of the iterations that one box is good for."""
+    """For each loop of the consumer that must shrink: first iteration and number of iterations that read one box."""
     box, whole = boxes
     index = uses[0].starts
     buffer = box.buffer.name
@@ -231,15 +230,15 @@ def _shrink(
 
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
-    """The buffer allocated under the loop `before`, with the size of an iteration's box, if nothing else uses it.
+    """Moves a buffer's allocation under the loop `before`, with an iteration's box as size, if nothing else uses it.
 
-    `own` are the loops down to it that the consumer did not stand in before.
+    `own`: the loops down to `before` that were not around the consumer before.
     """
     path, at = locate_loop(program, before.name)
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)
     if alloc is None or any(not u.write for u in touches(before.body).get(name, [])):
         return program
-    # In a loop around both nests, what an earlier iteration left could still count.
+    # In a loop around both nests, elements of an earlier iteration could still be read.
     if any(isinstance(n, For) and n.name not in own for n in path[path.index(alloc) :]):
         return program
     if len(touches(alloc.body)[name]) > len(touches(at.body)[name]):

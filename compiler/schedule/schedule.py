@@ -1,4 +1,4 @@
-"""A program under transformation, and the trace of what was done to it."""
+"""A schedule: a program under transformation, and the trace of its steps."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .trace import Argument, Step, Trace, step_obstacle
 
 
 class Schedule:
-    """Threads a program through the primitives of this package and records each in a trace.
+    """Applies the primitives of this package to a program and records each in a trace.
 
-    Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `pack`,
-    `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `box_copy`, `split_copy`,
-    `share_copy`, `prefetch` or `tensorize`, which says what it does and when it is legal; all raise LegalityError and
-    then leave the schedule as it was. Methods that make new names return them.
+    Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `skip_pads`,
+    `pack`, `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `box_copy`,
+    `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose docstring has its rewrite and legality; all raise
+    LegalityError and then leave the schedule unchanged. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -51,12 +51,12 @@ class Schedule:
 
     @property
     def program(self) -> Program:
-        """The program as it is now."""
+        """The program after all steps so far."""
         return self._program
 
     @property
     def trace(self) -> Trace:
-        """What was done so far; `replay` does it again."""
+        """The steps so far; `replay` applies them again."""
         return tuple(self._steps)
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class Schedule:
         self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
-        """See `peel.peel`; returns what the names in the copy end with."""
+        """See `peel.peel`; returns the suffix of names in the copy."""
         before = self._program
         self._apply(peeling.peel, "peel", loop, end)
         return peeling.suffix_for(before, loop, end)
@@ -141,7 +141,7 @@ class Schedule:
         self._apply(sharing.share_copy, "share_copy", name, axes, width)
 
     def guard(self, loop: str, multiple: int) -> str:
-        """See `guard.guard`; returns the name of the loop that guards, which is not there for exact multiples."""
+        """See `guard.guard`; returns the name of the guarding loop, which does not exist for exact multiples."""
         self._apply(guarding.guard, "guard", loop, multiple)
         return f"{loop}.in"
 
@@ -150,7 +150,7 @@ class Schedule:
         self._apply(padding.pad, "pad", loop, multiple)
 
     def skip_pads(self, loop: str) -> None:
-        """See `skip_pads.skip_pads`; the loop around what is left out is called `loop`.in."""
+        """See `skip_pads.skip_pads`; the loop around the skipped body is called `loop`.in."""
         self._apply(skipping.skip_pads, "skip_pads", loop)
 
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
@@ -223,8 +223,8 @@ class Schedule:
         )
 
     def _record(self, rewrite: Callable[[], Program], step: Step) -> None:
-        """Takes the program that `rewrite` makes and records `step`. LegalityError also where an argument is of a wrong
-        kind, which a primitive itself may not notice, or stumble over."""
+        """Applies `rewrite` and records `step`. LegalityError also for an argument of a wrong kind, which a primitive
+        may not check itself, or on which it may fail with another exception."""
         try:
             program = rewrite()
         except LegalityError:
@@ -244,9 +244,9 @@ class Schedule:
 def replay(
     program: Program, trace: Iterable[Step], intrinsics: Mapping[str, IntrinsicDeclaration] | None = None
 ) -> Schedule:
-    """Applies a trace to a program; `intrinsics` by name are those that its tensorize steps use.
+    """Applies a trace to a program; `intrinsics`: declarations by name for its tensorize steps.
 
-    LegalityError where a step is none (`trace.step_obstacle`) or is not legal here, or an intrinsic is missing.
+    LegalityError for an invalid step (`trace.step_obstacle`), a step that is not legal here, or a missing intrinsic.
     """
     schedule = Schedule(program)
     for step in trace:
@@ -260,6 +260,6 @@ def replay(
                 reason = f"the trace uses the intrinsic {intrinsic}, which was not given"
                 raise LegalityError(reason, schedule.program, name)
             arguments = name, declaration, attributes
-        # A step that is one names a method of the same name and arguments.
+        # A valid step has the name and the arguments of a method.
         getattr(schedule, step.primitive)(*arguments)
     return schedule

@@ -1,4 +1,4 @@
-"""share_copy: the elements of a copy shared out to the threads of a block (cooperative fetching)."""
+"""share_copy: distributes the elements of a copy over the threads of a block (cooperative fetching)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Axes = tuple[tuple[str, int], ...]
 
 
 def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
-    """Turns the copy `name` into one of `width` neighbouring elements by each thread, as often as needed.
+    """Turns the copy `name` into copies of `width` neighbouring elements by each thread, in as many steps as needed.
 
     rewrite (share_copy("S", (("thread.y", 2), ("thread.x", 16)), 4)):
         S: copy S[0:32, 0:8] = A[i:i + 32, 0:8]    ->    for S.y in thread.y(2):
@@ -29,10 +29,10 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
                                                                  for S.step in unroll(2):
                                                                      S: copy S[e // 2, e % 2 * 4:e % 2 * 4 + 4] =
                                                                          A[i + e // 2, e % 2 * 4:e % 2 * 4 + 4]
-    with e = (S.step * 2 + S.y) * 16 + S.x: neighbouring threads copy neighbouring elements. Where the threads do not
-    divide the pieces, a loop S.in of at most one iteration leaves out what is beyond the end. `axes` are those of the
-    block's threads with their numbers, the fastest one last; of loops of one iteration only the last one is made, and
-    only if there is no other.
+    with e = (S.step * 2 + S.y) * 16 + S.x: neighbouring threads copy neighbouring elements. If the number of threads
+    does not divide the number of pieces, a loop S.in of at most one iteration skips pieces beyond the end. `axes`: the
+    axes of the block's threads with their sizes, the fastest last. Axes of one thread get no loop, except for the last
+    axis of a block of one thread.
     Legal for a plain copy between two buffers whose extents are constants, the innermost one that is not 1 a multiple
     of `width`. Pipeline the loop around it afterwards.
     """
@@ -94,14 +94,14 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
     )
     if ragged:
         body = For(var=inside, extent=limit, body=body)
-    # Threads outermost: the steps are each thread's own.
+    # Loops over threads outermost, each thread's steps within.
     for var, extent, kind in reversed([*(lp for lp in loops if lp[2] != "unroll"), *loops[: steps > 1]]):
         body = For(var=var, extent=Const(extent), body=body, kind=kind)
     return check_bounds(check_grid(rebuild(path, body)), program, name)
 
 
 def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
-    """Where piece number `piece` of a box begins in each of its dimensions."""
+    """The first element of piece number `piece` of a box, in each of its dimensions."""
     counts = [*sizes[:-1], sizes[-1] // width] if sizes else []
     offsets: list[Expr] = []
     below = prod(counts)
@@ -113,7 +113,7 @@ def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
 
 
 def _piece(box: Region, offsets: Sequence[Expr], width: int) -> Region:
-    """The elements from `offsets` on, those of the dimensions that are not of extent 1."""
+    """The `width` elements of a box from `offsets` on, which are given for the dimensions of extents other than 1."""
     ahead = iter(offsets)
     starts = [s if e == _ONE else plus(s, next(ahead)) for s, e in zip(box.starts, box.extents, strict=True)]
     innermost = max((d for d, e in enumerate(box.extents) if e != _ONE), default=None)

@@ -1,4 +1,4 @@
-"""skip_pads: steps of a sum that would only add products with a copy's pads are not computed."""
+"""skip_pads: skips iterations of a sum in which every product has a pad of a copy, zero, as a factor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tree import locate_alloc, locate_loop, names_in, rebuild
 
 
 def skip_pads(program: Program, loop: str) -> Program:
-    """Puts a loop of at most one iteration around what a loop of a sum holds; it has none where all products are zero.
+    """Puts a loop of at most one iteration around the body of a sum's loop; it has none if all products are zero.
 
     rewrite (skip_pads("k")):
         alloc a: [20]                              alloc a: [20]
@@ -26,10 +26,10 @@ def skip_pads(program: Program, loop: str) -> Program:
                 for j in range(2):                         for k.in in range(min(1, 4*k + 2*i - 6)):
                     C[i, j] += a[4*k + 2*i + j]                for j in range(2):
                          * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
-    What is multiplied lies in the copy's source for some iteration of the loops inside, or nothing is. Does nothing
-    where all iterations may read the source. Legal for a loop that holds nothing but loops around a Reduce that adds to
-    what was started before (`decompose_reduction`), and whose iterations are no lanes or threads. An infinite factor of
-    a pad then makes no NaN. LegalityError if the new name is taken.
+    The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may.
+    Legal for a loop that holds nothing but loops around a Reduce that adds to an initialized sum
+    (`decompose_reduction`), and whose iterations are no lanes or threads. A skipped product of a pad and an infinite
+    factor makes no NaN. LegalityError if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot skip pads in {loop}: "
@@ -66,9 +66,9 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[LinearForm, int]]:
-    """Where a load of what one copy fills reads that copy's source, by dimension, and the source's size there.
+    """(index in the source, size of the source) for each dimension of a load from a buffer that one copy fills.
 
-    None where what the copy puts beyond its source is not zero, or its place depends on loops that are not `known`.
+    Yields nothing if the copy's pad is not zero; skips dimensions whose index depends on loops that are not `known`.
     """
     allocation = locate_alloc(program, load.buffer.name)
     if allocation is None:
@@ -90,7 +90,7 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 
 
 def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
-    """What is 1 or more just where some position lies in 0 .. size - 1, or may; nothing that `loop` does not decide."""
+    """Expressions that are all >= 1 if some position may be in 0 .. size - 1; none that does not depend on `loop`."""
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)
     if not any(loop in free_vars(atom) for atom in rest.terms):

@@ -1,4 +1,4 @@
-"""split_copy: a copy in pieces along one dimension, each of them a copy of a box."""
+"""split_copy: splits a copy along one dimension into copies of smaller boxes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def split_copy(program: Program, name: str, dimension: int, size: int) -> Progra
     var = Var(f"{name}.{dimension}")
     if var.name in names_in(program):
         raise LegalityError(f"{where}the name {var.name} is taken", program, var.name)
-    # Of dimensions that are not single, the first of one region is the first of the other.
+    # The k-th dimension of extent above 1 of one region corresponds to the k-th of the other.
     number = sum(e != _ONE for e in extents[:dimension])
     source = [d for d, e in enumerate(copy.source.extents) if e != _ONE][number]
 

@@ -1,4 +1,4 @@
-"""tensorize: a piece of program that computes what a hardware operation does becomes one use of that operation."""
+"""tensorize: replaces a part of a program that equals a hardware operation's body by a use of that operation."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ Attributes = tuple[tuple[str, int | float | str], ...]
 def tensorize(
     program: Program, name: str, declaration: IntrinsicDeclaration, attributes: Attributes = ()
 ) -> Program:
-    """Replaces the loop, statement or allocation called `name`, with all in it, by a use of a hardware operation.
+    """Replaces the loop, statement or allocation called `name`, with its body, by a use of a hardware operation.
 
     rewrite (`dot` computes c[i] += a[k] * b[i, k] for i < 4, k < 8):
         for i in range(4):
             for k in range(8):                                   ->   sum: dot(C[x, 0:4], A[y, 0:8], B[x, 0:4, 0:8])
                 sum: C[x, i] += A[y, k] * B[x, i, k] ...              first ...
     Legal if the tree equals the declaration's body: the same loops with the same extents, statements and operators in
-    the same order; accesses to one buffer in place of each formal one, whose last indices are the formal's plus
-    something constant in these loops, and in the formal's scope. A formal predicate `first and k == 0` matches one
-    that says `k == 0` and more, which becomes the operation's. The use is called as the last statement it replaces.
-    `attributes` are handed on to the emitter.
+    the same order; accesses to one buffer for each formal buffer, in the formal's scope, whose last indices are the
+    formal's plus a value constant in these loops. A formal predicate `first and k == 0` matches a conjunction with
+    `k == 0`, whose other conditions become the operation's `first`. The use has the name of the last statement it
+    replaces. `attributes` are passed to the emitter.
     """
     path = locate_alloc(program, name) or locate(program, name)
     target = path[-1]
@@ -53,7 +53,7 @@ def tensorize(
 
 
 class _Mismatch(Exception):
-    """What does not fit; the text is made only when needed."""
+    """A difference between the program and the declaration; `describe` makes the text when it is needed."""
 
     def __init__(
         self, text: str, actual: Node | Expr | None = None, formal: Node | Expr | None = None
@@ -73,7 +73,7 @@ def _show(part: Node | Expr) -> str:
 
 
 class _Match:
-    """One unification: the loops of the actual tree for the formal ones, and what stands for each formal buffer."""
+    """One unification of an actual tree with a declaration's body: loops by formal loop, operands by formal buffer."""
 
     __slots__ = (
         "actual_names",
@@ -98,7 +98,7 @@ class _Match:
 
     def intrinsic(self, target: Node, attributes: Attributes) -> Intrinsic:
         assert not isinstance(target, Program)
-        # All loop variables in the tree: nothing that becomes an operand's start may mention them.
+        # All loop variables in the tree: an operand's start must not contain them.
         self.actual_names = {s.name for s in walk(target) if isinstance(s, For)}
         self.statement(target, self.declaration.body)
         regions: list[Region] = []
@@ -190,7 +190,7 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """An access whose place data decide: indices are equal trees, the whole buffer stands for the formal one."""
+        """Matches an access whose indices depend on data: equal trees as indices, a whole buffer for the formal one."""
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} is not like {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):
@@ -229,7 +229,7 @@ class _Match:
         raise _Mismatch("these differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
-        """Matches `first`; what the actual one says beyond the formal one becomes the operation's."""
+        """Matches `first`; further conditions of the actual predicate become the operation's `first`."""
         wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:

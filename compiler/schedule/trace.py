@@ -1,4 +1,4 @@
-"""Traces: what was done to a program, step by step, as values and as JSON that tuning records keep."""
+"""Traces: the steps of a schedule, as values and as JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..ir.stmt import LOOP_KINDS
 Argument: TypeAlias = str | int | float | tuple["Argument", ...] | None
 
 VERSION = 1
-"""Of the JSON form; it changes when a step's arguments do."""
+"""Version of the JSON form; it changes when a step's arguments do."""
 
 
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One primitive with its arguments; an intrinsic stands there by its name."""
+    """One primitive with its arguments; an intrinsic is given by its name."""
 
     primitive: str
     arguments: tuple[Argument, ...]
@@ -31,12 +31,12 @@ Trace: TypeAlias = tuple[Step, ...]
 
 
 class TraceError(UserError):
-    """A text that is no trace: no JSON, another version, a primitive that does not exist, arguments that are none."""
+    """An invalid trace: no JSON, another version, an unknown primitive, or invalid arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What an argument may be, in words and as a predicate."""
+    """A kind of argument: its name in messages, and its predicate."""
 
     text: str
     accepts: Callable[[object], bool]
@@ -51,7 +51,7 @@ def _name(value: object) -> bool:
 
 
 def _tuples(value: object, *each: Callable[[object], bool]) -> bool:
-    """Whether a value is a tuple of tuples that hold what `each` accepts."""
+    """Whether a value is a tuple of tuples whose elements the predicates `each` accept."""
     return isinstance(value, tuple) and all(
         isinstance(v, tuple) and len(v) == len(each) and all(f(x) for f, x in zip(each, v, strict=True))
         for v in value
@@ -104,11 +104,12 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""What may stand in a trace, with its arguments. `reorder` takes one loop or more, `pipeline` one argument less."""
+"""The primitives of traces, with the kinds of their arguments. `reorder` takes one loop or more; the last argument of
+`pipeline` is optional."""
 
 
 def step_obstacle(step: Step) -> str | None:
-    """Why a step is none; None if its primitive exists and its arguments are of the right kinds."""
+    """Why a step is invalid; None if its primitive exists and its arguments are of the right kinds."""
     kinds = PRIMITIVES.get(step.primitive)
     if kinds is None:
         return f"there is no primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
@@ -125,7 +126,7 @@ def step_obstacle(step: Step) -> str | None:
 
 
 def format_trace(trace: Iterable[Step]) -> str:
-    """A trace as a person reads it, one call a line."""
+    """A trace as readable text, one call a line."""
     return "".join(f"{step.primitive}({', '.join(map(_argument, step.arguments))})\n" for step in trace)
 
 
@@ -135,7 +136,7 @@ def trace_to_lists(trace: Iterable[Step]) -> list[list[Any]]:
 
 
 def trace_from_lists(lists: object) -> Trace:
-    """The trace that `trace_to_lists` made lists of; TraceError, which names the step, for anything else."""
+    """The trace of lists made by `trace_to_lists`; TraceError, which names the step, for anything else."""
     if not isinstance(lists, Sequence) or isinstance(lists, str):
         raise TraceError(f"a trace is a list of steps, not {_short(lists)}")
     steps: list[Step] = []

@@ -21,7 +21,7 @@ def locate(program: Program, name: str) -> tuple[Node, ...]:
 
 
 def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
-    """`locate`, but only a loop will do."""
+    """`locate` for a loop; LegalityError for a statement."""
     path = locate(program, name)
     if not isinstance(loop := path[-1], For):
         raise LegalityError(f"{name!r} is a statement, not a loop", program, name)
@@ -79,7 +79,7 @@ def loops_around(node: Node, statement: Node) -> tuple[For, ...]:
 def rebuild(path: Sequence[Node], new: Stmt, *, without: Sequence[Node] = ()) -> Program:
     """The program at the head of `path` with the last node of `path` replaced by `new`.
 
-    Of the nodes in `without`, allocations on `path` make place for their bodies, and statements beside `path` go.
+    Nodes in `without` are removed: allocations on `path` are replaced by their bodies, statements beside `path` go.
     """
     old, left_out = path[-1], {id(node) for node in without}
     for parent in reversed(path[:-1]):
@@ -112,7 +112,7 @@ def names_in(program: Program) -> set[str]:
 
 
 def unused(program: Program, name: str) -> str:
-    """`name`, or the first of name.1, name.2, … that nothing in the program is called."""
+    """`name`, or the first of name.1, name.2, … that is no name in the program."""
     return first_unused(name, names_in(program))
 
 
@@ -166,7 +166,7 @@ def tidy(node: Stmt) -> Stmt:
 
 
 def without_dead_loops(node: Stmt) -> Stmt | None:
-    """A tree without the loops that have no iterations, whatever is in them; None if nothing is left of it."""
+    """A tree without loops of no iterations; None if nothing is left of it."""
     match node:
         case For(extent=Const(value=extent)) if extent < 1:
             return None

@@ -1,4 +1,4 @@
-"""What follows a floating-point sum, element by element, before it is stored."""
+"""Epilogues: element-wise operations on a floating-point sum before it is stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What the scalar functions of the operators mean, for the interpreter: thin wraps of `vdla.isa.arithmetic`.
+"""Scalar functions of the operators, for the interpreter: thin wrappers of `vdla.isa.arithmetic`.
 
-Those of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and give int8
-(`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and what is computed in float64 take one float32,
-divide and power take two; they give the nearest float32. Functions of integers and bits take those of one type.
+Functions of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and give
+int8 (`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in float64 take one
+float32, divide and power take two; they give the nearest float32. Functions of integers and bits take integers of one
+type.
 """
 
 from __future__ import annotations

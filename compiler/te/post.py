@@ -111,7 +111,7 @@ PLAIN = Post()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """Where one output vector's accelerator operands lie: element accessors over the lanes (b, j).
+    """Accelerator operands of one output vector, as element accessors over the lanes (b, j).
 
     `accumulator` takes (row, column, b, j) of the window; `parameter` (0 bias | 1 scale bits, j). `table` is T.
     """

@@ -26,7 +26,7 @@ FUNCTIONS: Mapping[str, int] = MappingProxyType(
 """Functions of float32, and how many arguments they take."""
 BINARY = tuple(operator for operator in OPERATORS if operator not in ("//", "%"))
 MOST_NODES = 2048
-"""Of an expression, what is used twice counting twice, as programs have it."""
+"""Most nodes of an expression; a subexpression that is used twice counts twice, as in programs."""
 
 
 def steps_of(body: Expr) -> Steps:

@@ -91,8 +91,9 @@ def whole(function: str, x: Expr) -> Expr:
 
 
 def of_bits(function: str, a: Expr, b: Expr) -> Expr:
-    """Of two integers of one type: "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (by all bits or more,
-    or less than none, all bits are new), "quotient" toward zero and the "remainder" that goes with it (both 0 by 0)."""
+    """A function of two integers of one type: "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (shifts by
+    the width or more, or by less than 0, replace all bits), "quotient" toward zero and its "remainder" (both 0 by 0).
+    """
     return Call(function, (a, b), dtype_of(a))
 
 

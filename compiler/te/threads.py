@@ -119,9 +119,9 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """Where a thread is: its row's place in the group, its lane, its step, and the element's position in the row.
+    """The element of a thread: its row's place in the group, its lane, its step, and the element's position in the row.
 
-    `suffix` is for names of statements, of which there may be some for the last elements of a row beside.
+    `suffix`: for names of statements, since a row's last elements may have statements of their own.
     """
 
     suffix: str

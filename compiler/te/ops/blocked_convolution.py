@@ -139,8 +139,8 @@ def blocked_depthwise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Place:
-    """Where a product is: loops outside of an output's position, its lane, block and place of the input's channel, the
-    input's row and column, and those of the weight."""
+    """Indices of one product: loops outside of an output's position, its lane, block and place of the input's channel,
+    row and column of the input, row and column of the weight."""
 
     outer: tuple[Expr, ...]
     lane: Expr

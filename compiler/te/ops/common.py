@@ -1,4 +1,4 @@
-"""What the operators have in common: buffers of the blocked layout, and the loops of the post-processing."""
+"""Common parts of the operators: buffers of the blocked layout, and the loops of the post-processing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Area = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What computing one area of an output takes: `outputs` of it, and the `inputs` from row and column `start` on.
+    """One area of an output: its size `outputs`, and the inputs it needs, `inputs` from row and column `start` on.
 
     Starts and sizes are (rows, columns); inputs include pads, so starts may be negative.
     """
@@ -27,7 +27,7 @@ class Part:
 
     @staticmethod
     def of(window: Window, height: int, width: int, area: Area | None) -> Part:
-        """The part that `area` (None: everything, all pads included) of a window operator's output stands for."""
+        """The part for `area` (None: everything, all pads included) of a window operator's output."""
         top, left, _, _ = window.pads
         if area is None:
             return Part(

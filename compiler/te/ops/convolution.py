@@ -1,8 +1,8 @@
-"""What a convolution computes, apart from how its tensors lie: its sizes, and which input meets which weight.
+"""A convolution independent of the layout of its tensors: its sizes, and the pairs of input and weight.
 
-Along an axis, outputs that use the same weights are a phase. An ordinary convolution is one phase; of a transposed one
-the outputs that leave the same rest modulo the stride are a phase, a dense convolution of the input with every
-stride-th tap, so that no product with an inserted zero is computed.
+Along an axis, outputs that use the same weights are a phase. An ordinary convolution is one phase; in a transposed one
+the outputs of the same remainder modulo the stride are a phase, a dense convolution of the input with every stride-th
+tap, so that no product with an inserted zero is computed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Phase:
     reach: int = 1
 
     def output(self, t: Expr) -> Expr:
-        """Where output t lies."""
+        """The position of the phase's output t along the axis."""
         return t * self.every + self.rest
 
     def weight(self, m: Expr) -> Expr:

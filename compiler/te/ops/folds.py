@@ -53,7 +53,7 @@ def running_product(
     dtype: DType = DType.FLOAT32,
     name: str = "running_product",
 ) -> Program:
-    """As `te.ops.scan.cumulative_sum`, of products (with `product` False of sums) of any type."""
+    """Running products (with `product` False: sums) along an axis, of any type; see `te.ops.scan.cumulative_sum`."""
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")
     outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

@@ -61,7 +61,7 @@ def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
 
 
 def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
-    """These phases as a group; None if they are none."""
+    """The phases as one group; None if they cannot be grouped."""
     first = members[0]
     if any((p.taps, p.outputs) != (first.taps, first.outputs) for p in members):
         return None
@@ -94,9 +94,8 @@ class PhaseProduct:
         return len(self.rows.members), len(self.columns.members)
 
     def pack(self, weights: np.ndarray) -> np.ndarray:
-        """Of weights [groups, filters, channels, KH, KW] those used, [groups, rows, columns, depth, filters].
-
-        Without the dimensions of size 1 among the first three; ValueError without taps.
+        """The weights of these phases, [groups, rows, columns, depth, filters], from all weights [groups, filters,
+        channels, KH, KW]. Dimensions of size 1 among the first three are dropped; ValueError without taps.
         """
         if self.depth is None:
             raise ValueError(f"phases{self.tag} have no taps")
@@ -113,9 +112,9 @@ class PhaseProduct:
 
 
 def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ...]:
-    """What a convolution consists of; ValueError where it has no outputs.
+    """The matrix products of a convolution; ValueError if it has no outputs.
 
-    Sums go through blocks of `block` channels; without taps beside one another there is no need of blocks.
+    Sums run over blocks of `block` channels; a product of a single tap needs no blocks.
     """
     rows, columns = map(_groups, shape.axes)
     products: list[PhaseProduct] = []

@@ -127,7 +127,7 @@ def _taps(
 
 
 def _bounded(item: tuple[Expr, Expr | None], size: int) -> tuple[Expr, Expr | None]:
-    """What is inside already, so that it can be proven: of NaN the index is 0."""
+    """The item with its index clamped to 0 .. size - 1, so that the verifier can prove it; the index of NaN is 0."""
     index, weight = item
     return minimum(maximum(index, 0), size - 1), weight
 

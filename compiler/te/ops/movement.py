@@ -18,7 +18,7 @@ from ..merge import Shape
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 PAD_MODES: Mapping[str, PadMode] = MappingProxyType({mode: mode for mode in get_args(PadMode)})
-"""What a pad holds, by ONNX's names, which are numpy's."""
+"""Modes of pads by ONNX's names, which are numpy's."""
 
 
 def permute(

@@ -15,7 +15,7 @@ from .common import parameters_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normalized:
-    """What is normalized: `channels` rows of `size` elements in each of `outer` images.
+    """Sizes and parameters of a normalization of `channels` rows of `size` elements in each of `outer` images.
 
     Scale S, and B with a `bias`, are [size] `by` "row" (ONNX's LayerNormalization of the last axes, channels = 1) or
     [channels] by "channel" (InstanceNormalization of outer images; with channels the groups, the first step of

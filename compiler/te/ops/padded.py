@@ -8,7 +8,7 @@ from ..blocks import Window
 
 
 def padded_input(x_in: Buffer, window: Window, value: float = 0.0) -> tuple[Buffer, tuple[Stmt, ...]]:
-    """What a window operator reads: X itself, or `padded` with the statement "pad" that fills it, `value` outside X."""
+    """The input of a window operator: X, or `padded` and the statement "pad" that fills it (`value` outside X)."""
     if not any(window.pads):
         return x_in, ()
     *outer, height, width, lanes = x_in.shape

@@ -111,7 +111,7 @@ class Patches:
         return minimum(size, batch - n * size) if batch % size else size
 
     def _block(self, n: Expr) -> ExprLike:
-        """Where the patches of batch block n are held."""
+        """The index of batch block n in the buffer of patches; 0 if the buffer is a ring."""
         return n if self.ring is None else 0
 
     def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:
@@ -180,9 +180,9 @@ class Patches:
         reduction: Reduction,
         column: Expr | None,
     ) -> Expr:
-        """What a step of a `reduction` adds to filter j of a `block`, for an output `at` (n, y, patch column, b).
+        """The product that a step of a `reduction` adds to filter j of a `block`, at output (n, y, patch column, b).
 
-        `column` is the output's among those that share the patch (None: there is one).
+        `column`: the output's number among those that share the patch (None: there is one).
         """
         n, y, x, b = at
         row = y + reduction.t * self.layout.apart

@@ -47,7 +47,7 @@ class Types:
 
 FLOAT = Types()
 DOT_INT8 = Types(x=DType.UINT8, w=DType.INT8, total=DType.INT32, y=DType.INT32)
-"""What dot product instructions of processors multiply; sums wrap."""
+"""Types of the dot product instructions of processors; sums wrap."""
 
 
 def product(

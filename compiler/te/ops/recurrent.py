@@ -19,7 +19,7 @@ from ..scalars import Scalar, relu, sigmoid, softplus, softsign, tanh
 from .lstm import Direction, copied_state
 
 Cell = Literal["RNN", "GRU", "GRU, reset after"]
-"""What a step computes. "GRU, reset after" is ONNX's GRU with linear_before_reset = 1."""
+"""Kinds of recurrent cells. "GRU, reset after" is ONNX's GRU with linear_before_reset = 1."""
 GATES: Mapping[Cell, int] = MappingProxyType({"RNN": 1, "GRU": 3, "GRU, reset after": 3})
 UPDATE, RESET, NEW = range(3)
 """The gates of a GRU in ONNX's order "zrh"."""
@@ -31,7 +31,7 @@ _F32 = DType.FLOAT32
 
 
 def split_bias(cell: Cell, bias: np.ndarray | None, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """What is added to the inputs' products, and what is added to those of the states before RESET takes its share.
+    """Two parts of a bias: for the products of the inputs, and for the products of the states before the reset gate.
 
     ONNX's bias B is [directions, 2 * gates * hidden]; `shape` is (directions, hidden). The first result is [directions,
     gates, hidden], the second [directions, hidden], zeros for other cells than "GRU, reset after".

@@ -74,7 +74,7 @@ def reduction(
 
 
 def reduced_value(kind: Kind, element: Expr) -> Expr:
-    """What is reduced of an element."""
+    """The function of an element that the reduction sums up, or takes the maximum of."""
     match kind:
         case "min":
             return negative(element)
@@ -86,7 +86,7 @@ def reduced_value(kind: Kind, element: Expr) -> Expr:
 
 
 def reduction_result(kind: Kind, total: Expr, count: int) -> Expr:
-    """What becomes of a sum, or greatest value, of `count` elements."""
+    """The result of the reduction from the sum, or maximum, of `count` elements."""
     match kind:
         case "mean":
             return divide(total, float(count))

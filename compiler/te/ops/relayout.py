@@ -1,4 +1,4 @@
-"""From one blocking of channels to another, plain layout included."""
+"""Conversion between blockings of channels, including the plain layout."""
 
 from __future__ import annotations
 

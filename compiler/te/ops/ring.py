@@ -14,9 +14,9 @@ INT32_MIN = -(2**31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """Where convolution results lie among the positions that a pool over them reads.
+    """Convolution results within the padded positions that a pool reads.
 
-    `shape` rows and columns in all, of which `rows` x `columns` from (`top`, `left`) on are results, the rest pads.
+    `shape`: all rows and columns; `rows` x `columns` of them from (`top`, `left`) on are results, the rest are pads.
     """
 
     shape: Pair
@@ -27,7 +27,7 @@ class Ring:
 
     @staticmethod
     def of(pool: Window | None, rows: int, columns: int) -> Ring:
-        """The ring for a pool (None: no pads) over `rows` x `columns` results; those that no window reads fall away."""
+        """The ring for a pool (None: no pads) over `rows` x `columns` results, without results that no window reads."""
         if pool is None:
             return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)
         if pool.dilations != (1, 1):

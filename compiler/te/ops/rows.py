@@ -32,10 +32,9 @@ LEAST = -1 << (DIFFERENCE_BITS - 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """What shares are: of a sum of table entries (`look_up`), or normalized elements; see `graph.int8_operators.Rows`.
-
-    `length` are the elements of a row; what lies behind them in its last block takes no part, and has a share of 0.
-    With `own` each channel has parameters of its own, else all have the same.
+    """The kind of row operator: shares of a sum of table entries (`look_up`), or normalized elements; see
+    `graph.int8_operators.Rows`. `length`: elements of a row; pads behind them in the last block are ignored, with a
+    share of 0. With `own` each channel has its own parameters, else all have the same.
     """
 
     look_up: bool
@@ -122,7 +121,7 @@ def rows_declaration(
 
 
 def rows_attributes(shares: Shares, post: Post, lanes: int) -> tuple[tuple[str, int], ...]:
-    """What emission needs of a `rows_declaration`, in blocks of so many `lanes`."""
+    """The attributes of a `rows_declaration` for emission, with blocks of `lanes` channels."""
     return (
         ("look_up", int(shares.look_up)),
         ("centre", int(shares.centre)),

@@ -47,7 +47,7 @@ class _Rows:
         return self.place(outer, block * self.threads.group + e.row, e.position)
 
     def value(self, e: Element) -> Expr:
-        """What is known of an element: X, or what its register keeps."""
+        """The value of an element: a load of X, or of the register that keeps it."""
         return self.threads.kept("elements")[e.row, e.lane, e.step] if self.kept else self.x[self.at(e)]
 
     def keep(self, statement: str, e: Element, value: Expr) -> tuple[Stmt, ...]:

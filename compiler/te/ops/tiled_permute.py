@@ -15,7 +15,7 @@ SIDE = 32
 
 
 def moves_last(program: Program) -> int | None:
-    """Of a `permute`, the output's axis that is the input's last one; None where that is the output's last one too."""
+    """The output axis of a `permute` that is the input's last axis; None if it is the output's last axis too."""
     chain, move = _parts(program)
     loops = [loop.name for loop in chain]
     assert isinstance(move.value, Load)
@@ -47,7 +47,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     width, height = y.shape[-1], y.shape[axis]
 
     def place(row: Expr, column: Expr) -> dict[str, Expr]:
-        """What the loops are at an element of the tile, along the output's (row) and the input's last axis (column)."""
+        """Values of the loops at an element of the tile: `row` along the output's last axis, `column` the input's."""
         at: dict[str, Expr] = {loop.name: loop.var for loop in chain}
         at[chain[-1].name] = along * SIDE + row
         at[chain[axis].name] = across * SIDE + column
