@@ -36,7 +36,7 @@ MOST_LAUNCHES = 2**20
 """Most launches of one run: more would be a mistake in a shape, or take days."""
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
 """An operator whose rows ONNX Runtime shares out among threads, each of which finds a scale of its own: only one thread
-computes what the model says."""
+computes the model's results."""
 _BARE_ARRAY = b"\x93NUMPY"
 
 
@@ -162,7 +162,7 @@ def split_launches(
 
 
 def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
-    """How many launches arrays are for, of which only shapes and types are looked at. Raises CheckError."""
+    """Number of launches in arrays, of which only shapes and types are used. Raises CheckError."""
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:
@@ -260,7 +260,7 @@ def symmetric(graph: Graph) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerDifferences:
-    """How a model's integers differ from ONNX Runtime's, each step of the way fed ONNX Runtime's own.
+    """Differences of a model's integers to ONNX Runtime's, each step fed ONNX Runtime's own.
 
     `largest` is the largest difference in quantization steps of anything that was `compared` (in one launch),
     `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's by name, a

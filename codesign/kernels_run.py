@@ -1,4 +1,4 @@
-"""One network of kernels, on whatever target: compiled now or earlier."""
+"""A network of kernels on any target, compiled now or earlier."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _remark(compiler: KernelCompiler, model: Path, remark: Callable[[str], None]
 
 
 def is_compiled(path: Path) -> bool:
-    """Whether a file is, or by its name should be, what `vdla compile` wrote, and no model."""
+    """Whether a file is, or by its name should be, an archive of `vdla compile` and no model."""
     if path.suffix == ".tar":
         return True
     # Not tarfile.is_tarfile: it also unpacks, and of /dev/zero it reads on for ever.

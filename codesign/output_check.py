@@ -126,8 +126,8 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """How each step of the way differs from the reference's, where the outputs are what the model's integers give; None
-    where they are not, or where not all is quantized.
+    """Differences of each layer to the reference's, if the outputs are those of the model's integers; None if they are
+    not, or if not all layers are quantized.
 
     End to end one rounding may become many steps, or most of a small output.
     """

@@ -119,7 +119,8 @@ def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
 
 
 def _segments(run: RtlResult, unit: Unit) -> NDArray[np.int64]:
-    """Rows of start, stop, category, instruction (-1): what `unit` showed in the cycles start + 1 .. stop."""
+    """Rows of start, stop, category, instruction (-1): the activity that `unit` showed in the cycles start + 1 ..
+    stop."""
     categories = np.full(1 + max(activity.value for _, activity, _ in CYCLE_COUNTERS), -1, np.int64)
     for owner, activity, name in CYCLE_COUNTERS:
         if owner is unit:

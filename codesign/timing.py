@@ -1,4 +1,4 @@
-"""How calls are timed: thread CPU time for one thread, wall time for several, rivals alternately in one process."""
+"""Timing of calls: thread CPU time for one thread, wall time for several, rivals alternately in one process."""
 
 from __future__ import annotations
 

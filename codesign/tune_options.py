@@ -14,7 +14,7 @@ from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.compiler.tune.search.strategies import LEARNING, StrategyName
 
 RULES = frozenset({"sketch_cpu"})
-"""Spaces that rules made: their accounts guess no cost, so that what programs show and more training pay."""
+"""Spaces that rules made: their features estimate no cost, so that features of programs and more training pay."""
 
 FeatureSet = Literal["account", "program"]
 """Features of cost models: a space's own of points alone, or also those of the lowered programs of a short list."""
@@ -41,7 +41,7 @@ class Options:
         return self.strategy in LEARNING and (self.features or usual) == "program"
 
     def model(self, space: Space) -> CostModel:
-        """How the model that leads walks through a space is trained."""
+        """The cost model that guides searches through a space, with its settings of training."""
         return THOROUGH if space.template in RULES else CostModel()
 
 

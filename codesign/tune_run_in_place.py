@@ -132,7 +132,8 @@ def _starts(
 
 
 def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
-    """The first of those that make the network fastest; what does not work counts for nothing."""
+    """The settings with which the network is fastest, the first of equal ones; settings with which it does not run are
+    skipped."""
     return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 

@@ -1,4 +1,4 @@
-"""When the check of a run has passed: how far its outputs may be from a reference's.
+"""Tolerances of checks: the allowed differences of a run's outputs to a reference's.
 
 Where a reference disagrees with itself it cannot say more: ONNX Runtime's results with and without its optimization may
 differ, and then twice their difference is allowed.
@@ -21,15 +21,15 @@ order of sums is free."""
 FLOAT_TOLERANCES: Mapping[str, float] = MappingProxyType(
     {"float32": FLOAT_TOLERANCE, "float16": 2.0**-7, "bfloat16": 2.0**-4}
 )
-"""The same by the coarsest float type that a model computes in. Of 16 bits: eight units in the last place of the
-largest value (11 bits of float16, 8 of bfloat16), as each operator rounds, and references differ in where."""
+"""`FLOAT_TOLERANCE` by the coarsest float type that a model computes in. Of 16 bits: eight units in the last place of
+the largest value (11 bits of float16, 8 of bfloat16), as each operator rounds, and references differ in where."""
 TENSOR_FLOAT_TOLERANCE = 2e-2
-"""The same where products may use tensor cores in tf32, which keeps 11 bits of each factor."""
+"""`FLOAT_TOLERANCE` where products may use tensor cores in tf32, which keeps 11 bits of each factor."""
 QUANTIZED_TOLERANCE = 2.0**-5
-"""The same for models with quantized tensors: two steps of one that uses a quarter of its 256 values."""
+"""`FLOAT_TOLERANCE` for models with quantized tensors: two steps of one that uses a quarter of its 256 values."""
 WHOLE_TOLERANCE = 0.25
-"""The same for a divided network from end to end, whose regions are each held to less: dozens of layers that round
-otherwise add up, but outputs of other tensors would be off by one and more."""
+"""`FLOAT_TOLERANCE` for a divided network from end to end, whose regions each have smaller tolerances: dozens of layers
+that round otherwise add up, but outputs of other tensors would be off by one and more."""
 
 
 def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
@@ -46,13 +46,14 @@ def widened(tolerance: float, disagreement: float | None) -> float:
 
 
 def why_widened(disagreement: float | None, unit: str) -> str:
-    """Why a tolerance was widened: by how much the reference differs from itself, in `unit`."""
+    """The reason why a tolerance was widened: the reference's difference to itself, in `unit`."""
     return f"ONNX Runtime with and without its optimization differ by {disagreement:.2g} {unit}; twice that is allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How many arrays a check compared: the quantized `inputs`, the `layers`, and the `outputs` that a user gets."""
+    """Numbers of arrays that a check compared: the quantized `inputs`, the `layers`, and the `outputs` that a user
+    gets."""
 
     inputs: int = 0
     layers: int = 0

@@ -36,7 +36,7 @@ MOST_ELEMENTS = 1 << 28
 
 def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
     """The float32 workloads that `text` names (`workload_names.FORMS`), batch 1, SAME padding: one for each way to
-    compute it, first what networks take without records.
+    compute it, first the one that networks use without records.
 
     Raises UserError for other texts.
     """

@@ -57,13 +57,13 @@ _SIZES = {
     "reduction": 3,
     "conv_transpose": 5,
 }
-"""How many sizes there are to an operator."""
+"""Number of sizes by operator."""
 EPSILON = 1e-5
 """Addend of normalizations to a variance, ONNX's default."""
 MOST_STRIDE = 64
 """Largest stride of transposed convolutions, whose programs have a nest of loops for each row and column of a step."""
 ELEMENTWISE = "elementwise:"
-"""How names of element-wise workloads begin."""
+"""Prefix of the names of element-wise workloads."""
 _SIZE = r"[1-9]\d{0,5}"
 OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
     {

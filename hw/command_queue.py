@@ -33,7 +33,8 @@ class CommandQueue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Behind the head a ring in memory; what comes while the ring is empty goes straight to a head that is free."""
+        """A ring in memory before the head; an instruction that arrives while the ring is empty goes straight to a free
+        head."""
         m = Module()
         depth = self._depth
         m.submodules.ring = ring = memory.Memory(shape=self._bits, depth=depth, init=[])

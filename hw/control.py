@@ -1,4 +1,4 @@
-"""Control registers on AXI4-Lite: what software writes to run a program, and what it reads afterwards.
+"""Control registers on AXI4-Lite: software writes them to run a program and reads them afterwards.
 
 | byte address | register |
 |---|---|

@@ -122,7 +122,7 @@ class Counters(wiring.Component):
         counts: list[Signal] = []
 
         def count(what: Value) -> None:
-            """The next counter grows by `what`, seen a cycle ago."""
+            """The next counter grows by `what`, of the cycle before."""
             step = Signal(len(what), name=f"step_{len(counts)}", reset_less=True)
             number = Signal(COUNTER_BITS, name=f"count_{len(counts)}", reset_less=True)
             m.d.sync += [step.eq(what), number.eq(Mux(clearing, 0, number + step))]

@@ -235,7 +235,7 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """How many elements of kind 0 its block has from `offset` on; 1 where a step takes no more."""
+        """Elements of kind 0 in its block from `offset` on; 1 where a step takes only one."""
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]
         return Mux(many, self._together - inside, 1)

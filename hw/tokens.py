@@ -13,8 +13,8 @@ from .interfaces import token_bits, token_pop, token_push
 
 
 class TokenCounter(wiring.Component):
-    """One queue. `push`: the producer's side; `pop`: the consumer's. Both count cycles as the contract does: what
-    happens in cycle t shows in t + 1.
+    """One queue. `push`: the producer's side; `pop`: the consumer's. Both count cycles as the contract does: an event
+    of cycle t shows in t + 1.
     """
 
     def __init__(self, *, config: Config) -> None:

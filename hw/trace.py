@@ -1,4 +1,4 @@
-"""Begin and end of every instruction, from what the trace ports showed (`interfaces.trace`)."""
+"""Begin and end of every instruction, from the recorded trace ports (`interfaces.trace`)."""
 
 from __future__ import annotations
 

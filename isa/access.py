@@ -118,7 +118,7 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
 
 
 def advance(trace: Trace, name: str, values: Values, touched: tuple[Access, ...]) -> None:
-    """Let the instruction happen: `touched` is what `accesses` said of it."""
+    """Applies the instruction to the trace: `touched` is the result of `accesses` for it."""
     match name:
         case "CONFIG":
             for item in REGISTERS:
@@ -416,7 +416,7 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _rows(trace: Trace, values: Values) -> Iterator[Access]:
-    """ROWS: what belongs to the store unit alone is checked too."""
+    """Accesses of ROWS; resources of the store unit alone are checked too."""
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
     elements = values["y_size"] * trace.config.block_out

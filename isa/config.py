@@ -406,12 +406,12 @@ class Config:
 
     @property
     def whole_tiles(self) -> int:
-        """How many times the weight scratchpad holds these."""
+        """Number of whole tiles that the weight scratchpad holds."""
         return self.wgt_depth // self.tile_parts
 
     @property
     def columns(self) -> int:
-        """Columns of the array: what an operation of GEMM multiplies an input vector by, all of it, at once."""
+        """Columns of the array: weight rows that an operation of GEMM multiplies a whole input vector by, at once."""
         return self.block_out // self.tile_parts
 
     @property
@@ -601,7 +601,7 @@ class Config:
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """The same hardware behind another `memory` of equal bus: FIFOs keep the sizes that follow from this one's."""
+        """This machine's hardware with another `memory` of equal bus: FIFOs keep the sizes derived from this memory."""
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         return dataclasses.replace(self, memory=memory, **sizes)
 

@@ -129,7 +129,7 @@ def c_header(config: Config) -> str:
 
 
 def _control_defines(config: Config) -> list[str]:
-    """The control registers: byte addresses, bits of CONTROL and STATUS, what ID, VERSION and DIGEST hold."""
+    """The control registers: byte addresses, bits of CONTROL and STATUS, values of ID, VERSION and DIGEST."""
     digest = bytes.fromhex(config.digest)
     words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
     return [

@@ -1,4 +1,4 @@
-"""Optional hardware of a machine, and what each part of the data path costs: lanes, multipliers, ports, storage.
+"""Optional hardware of a machine, and the hardware of each part of the data path: lanes, multipliers, ports, storage.
 
 `Config.extensions` names extensions of this table. Instructions say which of them they need (`layout.EXTENSION_OF`, and
 `alu.ALU_OPERATIONS` for operations of the ALU).
@@ -23,7 +23,7 @@ SWEPT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of the data path: how wide it is, what multiplies in it, and which memory ports it uses."""
+    """A part of the data path: its lanes, multipliers and memory ports."""
 
     name: str
     lanes: int

@@ -1,4 +1,4 @@
-"""How large the FIFOs must be for the bus: sizes that a configuration leaves out, and warnings about those it gives.
+"""Sizes of FIFOs that keep the bus busy: defaults of a configuration, and warnings about smaller given sizes.
 
 All follows from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words reads in bursts of
 b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved while its
@@ -69,7 +69,7 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
-    """The same for outputs that leave a store FIFO of `words` bus words, `outstanding` writes at a time."""
+    """`read_rate` for outputs that leave a store FIFO of `words` bus words, `outstanding` writes at a time."""
     memory = config.memory
     longest = most_write_beats(config)
     burst = longest_burst(words, longest)

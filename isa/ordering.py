@@ -47,7 +47,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """`clocks[i]`: what has ended before instruction i begins, None if it never does; `blocked`: who waits for ever."""
+    """`clocks[i]`: instructions that have ended before instruction i begins, None if it never begins; `blocked`: units
+    that wait for ever."""
 
     clocks: tuple[Clock | None, ...]
     blocked: tuple[Blocked, ...]
@@ -90,7 +91,7 @@ def _dispatch(config: Config, state: _State) -> bool:
 
 
 def _begin(config: Config, state: _State, unit: Unit) -> bool:
-    """Let the unit's head instruction do what pops it can and, if it can, begin and end."""
+    """Let the unit's head instruction pop all tokens that are there and, if it can, begin and end."""
     if not state.commands[unit]:
         return False
     index = state.commands[unit][0]

@@ -1,4 +1,4 @@
-"""How a field of a configuration is declared: meaning, unit, legal range, and what else follows from the declaration.
+"""Declaration of a configuration's fields: meaning, unit, legal range, and all else that depends on the field.
 
     read_latency: int = parameter(30, "cycles from ...", unit="cycles", low=1, high=10_000, rtl=False, samples=(1, 30))
 

@@ -163,7 +163,7 @@ def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
 
 
 def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
-    """Let what `token` vouches for be known to the next instruction of `unit`."""
+    """Adds the instructions that have ended before `token` was pushed to the clock of `unit`."""
     clock = build.clocks[unit]
     clock[:] = [max(pair) for pair in zip(clock, token, strict=True)]
 

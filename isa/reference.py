@@ -317,8 +317,8 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
 
 
 def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
-    """Input vector `s` with every row of tile `w`; what an array that folds takes of both: [batch] of the lanes that
-    `_folded_lanes` says."""
+    """Input vector `s` with every row of tile `w`; for an array that folds, only the parts of both that meet in it:
+    [batch] of the lanes in `_folded_lanes`."""
     config = machine.config
     vector = _input(machine, s)
     machine.check("wgt", w, config.wgt_depth, "weight tile")

@@ -56,7 +56,7 @@ Int64Array = NDArray[np.int64]
 
 
 def elements_of_last(lanes: int, block_out: int) -> int:
-    """How many lanes of a row's last vector are elements: `lanes` of register ROWS, all of them if that is 0."""
+    """Number of lanes of a row's last vector that are elements: `lanes` of register ROWS, all of them if that is 0."""
     return min(lanes or block_out, block_out)
 
 

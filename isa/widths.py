@@ -1,4 +1,4 @@
-"""How wide micro-ops and instructions are: VTA's 32 and 128 bits where they hold a machine's indices, else twice that.
+"""Widths of micro-ops and instructions: VTA's 32 and 128 bits where they hold a machine's indices, else twice that.
 
 A machine's fields have as many bits as its memories need; `layout.py` puts them in their places. Each of the two widths
 follows from the configuration alone, so a machine with small scratchpads reads VTA's programs bit for bit.
@@ -15,7 +15,7 @@ SRAM_BASE_BITS = 16
 """Width of `sram_base`, the base registers and the strides of STORE.POST: no memory has more elements."""
 
 WORD_BITS = 64
-"""Instructions are words of so many bits; no field crosses from one to the next."""
+"""Bits of the words of an instruction; no field crosses from one word to the next."""
 
 VTA_UOP_BYTES = 4
 VTA_INSTRUCTION_BYTES = 16

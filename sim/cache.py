@@ -1,4 +1,4 @@
-"""How the code of this folder is compiled, and the end of compiled code that is older than its source.
+"""Compilation of this folder's code, and removal of compiled code that is older than its source.
 
 numba's file cache notices a change of the function it holds, not of the functions that one calls, so after an
 edit in one file of this folder the machine code of the others would go on using the old text.

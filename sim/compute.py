@@ -170,7 +170,7 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
 
 @compiled()
 def zero_points(here):  # type: ignore[no-untyped-def]
-    """Register ZERO: what comes off every input and every weight."""
+    """Zero points of inputs and weights, from register ZERO."""
     return np.int32(here[2] << 56 >> 56), np.int32(here[2] << 48 >> 56)
 
 

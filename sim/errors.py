@@ -14,4 +14,4 @@ class DeadlockError(SimulationError):
 
 
 class CycleLimitError(SimulationError):
-    """The run passed its cycle limit; the message names what each unit was doing."""
+    """The run passed its cycle limit; the message names each unit's activity."""

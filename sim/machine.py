@@ -24,9 +24,9 @@ from .ports import B_SIZE, MIXED, find_banks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingRun:
-    """How a run went: `outcome` (OK, DEADLOCK or LIMIT) in `cycle`, the record of each instruction (m, RECORD_COLUMNS),
-    final unit and token state, and traffic by kind. An instruction begins `begin_delay` cycles after all that it waits
-    for holds.
+    """Result of a run: `outcome` (OK, DEADLOCK or LIMIT) in `cycle`, the record of each instruction (m,
+    RECORD_COLUMNS), final unit and token state, and traffic by kind. An instruction begins `begin_delay` cycles after
+    all that it waits for holds.
     """
 
     outcome: int

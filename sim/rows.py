@@ -1,4 +1,4 @@
-"""ROWS, and what STORE.POST with `rows` makes of a vector; `isa.rows` defines the arithmetic."""
+"""ROWS, and the shares of a vector that STORE.POST with `rows` computes; `isa.rows` defines the arithmetic."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _factor(total, root):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
-    """How many of a vector's `lanes` are elements, by register ROWS."""
+    """Number of a vector's `lanes` that are elements, by register ROWS."""
     wanted = register >> 53 & 0xFF
     return min(wanted, lanes) if is_last and wanted > 0 else lanes
 

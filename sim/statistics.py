@@ -101,7 +101,7 @@ def operand_statistics(
 
 
 def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """(n,) what an ALU instruction of these bits would have as its immediate, NO_IMMEDIATE for none."""
+    """(n,) immediates of instructions read as ALU instructions, NO_IMMEDIATE for none."""
     layout = formats(config)["ALU"]
     found = extract(np.asarray(instructions), layout.field("imm")).astype(np.int64)
     used = extract(np.asarray(instructions), layout.field("use_imm"))

@@ -145,7 +145,7 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
-    """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM."""
+    """Step times of a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM."""
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])
     bus, block = P[P_BUS], P[P_BLOCK_IN]

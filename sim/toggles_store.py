@@ -134,7 +134,7 @@ def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no-untyped-def]
-    """One pair of stage B: it works on all that comes, whether its result is taken or not."""
+    """Observes stage B on one pair; it computes on every pair, whether its result is used or not."""
     zero_point = here[2] << 48 >> 48
     if row[TABLE]:
         value, zero_point = np.int64(table[row[TABLE_INDEX], value + 128]), here[2] >> 48
@@ -172,8 +172,8 @@ def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no
 
 @compiled()
 def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
-    """An instruction of the unit begins: its flags (only STORE.POST has any) and registers reach lanes that still hold
-    what came last."""
+    """Observes the begin of an instruction: its flags (only STORE.POST has any) and registers reach lanes that still
+    hold the last values."""
     flags = np.int64(0)
     post = row[KIND] == STORE_POST
     modes = row if post else np.zeros_like(row)

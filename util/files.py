@@ -14,7 +14,7 @@ MOST_TEXT_BYTES = 2**20
 
 
 def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) -> bytes:
-    """The bytes of a regular file; with `pipes` also what comes out of a pipe or device, which may make it wait.
+    """The bytes of a regular file; with `pipes` also the output of a pipe or device, for which it may wait.
 
     Raises OSError, whose `strerror` says it in words, for everything else, and for more than `most` bytes: of a regular
     file before any of it is read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 POINTER = b"version https://git-lfs.github.com/spec/v1"
-"""How a pointer begins (git-lfs, docs/spec.md)."""
+"""First bytes of a pointer (git-lfs, docs/spec.md)."""
 
 
 def is_pointer(data: bytes | bytearray | memoryview) -> bool:

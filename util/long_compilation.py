@@ -12,7 +12,7 @@ from contextlib import contextmanager
 SILENCE = 5.0
 """Seconds of compiling, over all functions of a process, after which a line says so."""
 QUIET = "VDLA_QUIET"
-"""The variable that keeps the line away, for sessions of Python what -q is for commands."""
+"""Environment variable that suppresses the message in sessions of Python, as -q does for commands."""
 TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 

@@ -1,4 +1,4 @@
-"""How much main memory there is: what needs more is refused by name before any of it is taken."""
+"""Size of main memory: work that needs more is refused by name before any memory is taken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def memory_problem(size: int) -> str | None:
-    """Why what needs `size` bytes cannot run on this machine, or None."""
+    """The reason why work that needs `size` bytes cannot run on this machine, or None."""
     there = machine_memory()
     if there is None or size <= there:
         return None

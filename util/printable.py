@@ -5,7 +5,7 @@ from __future__ import annotations
 MOST_CHARACTERS = 2000
 """Longest printed line; some names are megabytes long."""
 _LAST = 500
-"""Characters of a longer line that are its end, where messages say what to do."""
+"""Characters shown of a longer line's end, where messages give the way out."""
 
 
 def printable(text: object, most: int | None = MOST_CHARACTERS) -> str:

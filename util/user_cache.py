@@ -150,7 +150,7 @@ def _opened(directory: Path) -> Iterator[bytes]:
 
 
 def _is_ours(key: bytes, target: Path) -> bool:
-    """Whether an entry is there and is what was built, by a process of this user."""
+    """Whether an entry is there, unchanged since a process of this user built it."""
     try:
         with os.fdopen(open_file(_lock_of(target), follow=False), "rb") as file:
             wanted = file.read(SEAL_BYTES)

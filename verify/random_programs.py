@@ -201,7 +201,7 @@ def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
 def random_program(
     config: Config, seed: int, length: int = 60, *, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program:
-    """A program of about `length` instructions besides those that only carry tokens, ending in FINISH.
+    """A program of about `length` instructions beside token carriers, ending in FINISH.
 
     `uop` (uop_depth,) is the micro-op memory at launch, zero unless given. The module's docstring describes contents
     and guarantees.

@@ -58,7 +58,7 @@ def random_sequence(source: Source) -> list[Instruction]:
 
 
 def _chain(source: Source) -> list[Instruction]:
-    """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
+    """Instructions of the compute unit, and perhaps a store, that use the result of the one before at once."""
     config = source.config
     kinds = [
         name for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", *MATRIX, "ALU") if name in kinds_of(config)

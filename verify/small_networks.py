@@ -1,4 +1,4 @@
-"""Small quantized networks, built node by node: what programs of checks and measurements are compiled from."""
+"""Small quantized networks, built node by node, from which programs of checks and measurements are compiled."""
 
 from __future__ import annotations
 

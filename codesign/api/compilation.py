@@ -1,4 +1,4 @@
-"""Compile an ONNX model or a tensor expression for a target; load what was compiled."""
+"""Compile an ONNX model or a tensor expression for a target; load compiled files."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _document(
 
 
 def _grid() -> Table:
-    """One line of the table, which grows while it is measured."""
+    """The columns of the table, whose rows are printed one by one as they are measured."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for number, (_, width) in enumerate(COLUMNS):
         table.add_column(width=width, justify="right" if number else "left", no_wrap=True)

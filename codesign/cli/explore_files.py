@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_rtl() -> None:
-    """UserError, which says what to install, where the RTL cannot be built."""
+    """Raises UserError, which names the packages to install, if the RTL cannot be built."""
     with rtl_extra():
         from vdla.hw.harness.toolchain import verilator
 
@@ -32,7 +32,8 @@ def check_rtl() -> None:
 
 
 def check_cells(table: Components) -> None:
-    """UserError, which says what to install, where nothing can be synthesized; a note where clocks cannot."""
+    """Raises UserError, which names the packages to install, if nothing can be synthesized; prints a note if clocks
+    cannot be."""
     with rtl_extra():
         from ..explore.synthesize_front import check_synthesis
     if (missing := check_synthesis(table)) is not None:
@@ -52,8 +53,8 @@ class Written:
 def write_files(
     found: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
-    """Writes the report into the study's folder, and tells where it is; then synthesizes and co-simulates so many
-    designs of the front, and writes it again after each."""
+    """Writes the report into the study's folder, and prints its place; then synthesizes and co-simulates the requested
+    number of the front's designs, and writes it again after each."""
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
     from ..explore.report.write import write_page
@@ -101,7 +102,7 @@ def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tup
 
 
 def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploration, str]:
-    """The exploration with syntheses of its front, and what Ctrl-C ended, in words."""
+    """The exploration with syntheses of its front, and the step that Ctrl-C ended, in words."""
     from ..explore.syntheses import read_syntheses, with_syntheses
     from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs
 

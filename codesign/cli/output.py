@@ -33,12 +33,12 @@ line grows by `SILENCE`."""
 
 @dataclass(slots=True)
 class Talk:
-    """How much a command says on standard error: `quiet`, errors alone; `verbose`, each step and all reasons."""
+    """Amount of output on standard error: `quiet`, errors alone; `verbose`, each step and all reasons."""
 
     quiet: bool = False
     verbose: bool = False
     spoke: float = 0.0
-    """When the last note was printed, by time.monotonic."""
+    """Time of the last note, by time.monotonic."""
 
 
 talk = Talk()

@@ -26,7 +26,7 @@ class Activations(StrEnum):
 
 
 class CalibrationMethod(StrEnum):
-    """How ranges follow from calibration data."""
+    """Methods that compute ranges from calibration data."""
 
     mse = "mse"
     minmax = "minmax"
@@ -205,7 +205,7 @@ def _quantize_all(
     batch: int,
     json: bool,
 ) -> None:
-    """One way for all layers, but for the `choices`."""
+    """Quantizes all layers one way, except those in `choices`."""
     from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
     from ..quantize_run import describe, load_calibration, prepare_here

@@ -52,7 +52,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
 
 
 def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
-    """How many kernels took recorded knobs; None: nothing was compiled."""
+    """Text on the number of kernels with recorded knobs; `knobs` None: nothing was compiled."""
     if knobs is None:
         return "records: as when it was compiled, with the same ones"
     applied, ignored = len(knobs.applied), len(knobs.ignored)

@@ -123,7 +123,7 @@ def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
 
 
 def _layers(verdict: OutputCheck) -> str:
-    """How each step of the way differs."""
+    """Text on the largest difference of the layer-by-layer check."""
     return f"{verdict.layer_steps} steps in {verdict.compared} ({verdict.layer_tolerance} allowed)"
 
 

@@ -20,7 +20,7 @@ from .output import note, print_json, steps
 
 @contextlib.contextmanager
 def rtl_extra() -> Iterator[None]:
-    """Turns a missing `rtl` extra into one line that says what to install."""
+    """Turns a missing `rtl` extra into one line that names the package to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -235,7 +235,7 @@ def tune(
 
 @contextlib.contextmanager
 def _interruptible(output: Path) -> Iterator[None]:
-    """After Ctrl-C it says how to go on, instead of that all is lost."""
+    """Context that prints, after Ctrl-C, the command that continues the run."""
     try:
         yield
     except KeyboardInterrupt:
@@ -253,7 +253,7 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def _told(read: tuple[list[Record], Any]) -> list[Record]:
-    """Records that were read; what was skipped is said."""
+    """The records of `read`; prints notes on skipped lines."""
     records, skipped = read
     if skipped.warning is not None:
         note(f"warning: {skipped.warning}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vdla.compiler.tune.runs.session import Trial
 
 LINE_SECONDS = 10.0
-"""How often a line is printed where there is no terminal for a bar."""
+"""Seconds between two lines where there is no terminal for a bar."""
 
 
 class TuneProgress:
@@ -43,11 +43,11 @@ class TuneProgress:
             self._task = bar.add_task("tuning", total=total, best="", rate="", left="")
 
     def doing(self) -> str:
-        """For who has heard nothing for a while."""
+        """Text of the current state, printed after a while of silence."""
         return f"tuning: {self._done} of {self._total} trials"
 
     def resumed(self, trials: int) -> None:
-        """So many trials are known from before the run was interrupted, and take no time."""
+        """Counts `trials` known from before an interruption, which take no time."""
         self._known += trials
         self._done += trials
         if self._bar is not None and self._task is not None:

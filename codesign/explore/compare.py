@@ -1,4 +1,4 @@
-"""Two machines on the same networks, side by side: figures, units, layers, and what sets them apart in sentences."""
+"""Two machines on the same networks, side by side: figures, units, layers, and sentences on the differences."""
 
 from __future__ import annotations
 

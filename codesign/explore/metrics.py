@@ -133,7 +133,7 @@ class Constraint:
     upper: bool
 
     def excess(self, value: float) -> float:
-        """How far a value lies beyond the limit, as a fraction of it; 0 or less where the limit holds."""
+        """Excess of a value over the limit, as a fraction of it; 0 or less where the limit holds."""
         over = value - self.limit if self.upper else self.limit - value
         return over / self.limit if self.limit else over
 

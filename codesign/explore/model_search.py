@@ -116,8 +116,8 @@ class ModelSearch:
                     )
 
     def _fresh(self) -> Iterator[Point]:
-        """Machines that were not named and break no constraint that is known, at random; an end where there are none
-        left, or none among many."""
+        """Random points that were not named and break no constraint known before evaluation; ends if none is left, or
+        none is found among many."""
         space = self._problem.space
         seen, missed = set(self._named), 0
         while len(seen) < space.size and missed < MOST_MISSED:

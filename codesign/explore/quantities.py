@@ -41,7 +41,8 @@ QUANTITIES = (
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
     """A network's layers, float64 [layers] each: multiplies of one output pixel and channel (`depth` input channels
-    times the `window`), outputs, bytes, and what each layer weighs. A depthwise layer has depth 1 (`spread` False)."""
+    times the `window`), outputs, bytes, and the weight of each layer. A depthwise layer has depth 1 (`spread`
+    False)."""
 
     depth: Floats
     window: Floats

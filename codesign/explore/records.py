@@ -23,7 +23,7 @@ Known = dict[tuple[str, str], Figures]
 
 
 def read_records(path: Path) -> Known:
-    """The records in a file, the first of each machine; none where there is no file."""
+    """The records in a file, the first of each machine; empty if there is no file."""
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a study"):
         known.setdefault(key, figures)

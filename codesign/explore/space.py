@@ -280,8 +280,8 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
 
 
 def without_machine(space: Space) -> str | None:
-    """How many points of a space are no machine, of as many as are looked at, with the reason that most of them have;
-    None where all are one."""
+    """Text on the points, among those tried, that are no machine, with the most frequent reason; None if all are
+    machines."""
     reasons: Counter[str] = Counter()
     first: dict[str, str] = {}
     for point in _sample(space):

@@ -34,8 +34,7 @@ from .space import Point, Space, Value
 BATCH = 20
 """Points that a strategy names at a time."""
 BATCHES_AT_ONCE = 16
-"""Batches of a strategy that does not learn are evaluated so many at a time: workers wait for the last of all of them,
-not for that of each."""
+"""Batches evaluated at a time for a strategy that does not learn: workers wait once for all of them, not for each."""
 RECORDS = "records.jsonl"
 
 

@@ -101,8 +101,9 @@ def rtl_version() -> str:
 
 
 def with_syntheses(exploration: Exploration, known: Syntheses) -> Exploration:
-    """The exploration with measured areas and clocks where there are some, and what follows from them: latencies,
-    limits that hold or break, the front. Figures by a table of components stay, since that is another technology."""
+    """The exploration with measured areas and clocks where there are some, and all figures that depend on them:
+    latencies, limits that hold or break, the front. Figures by a table of components stay, since that is another
+    technology."""
     study = exploration.study
     if not known or not study.components.modelled:
         return exploration

@@ -1,4 +1,4 @@
-"""A float network as a list of layers: what the topologies build and calibration and quantization read.
+"""A float network as a list of layers, which the topologies build, and calibration and quantization read.
 
 Every layer writes one tensor named after the layer and names the tensors it reads. The network's input is the
 tensor ``input``. Batch normalization does not appear: it is folded into weights and biases.

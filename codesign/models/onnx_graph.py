@@ -1,4 +1,4 @@
-"""How a shipped network ends up in an ONNX model, shared by the writers of every form."""
+"""Writes a shipped network into an ONNX model; shared by the writers of every form."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -29,7 +29,7 @@ def sample_noise(shape: tuple[int, ...], count: int, seed: int) -> NDArray[np.fl
 
 
 def calibration_families(network: Network, count: int, seed: int) -> tuple[Float64Array, ...]:
-    """Return what calibration runs on: `count` sample images, and half as many of each common kind of noise.
+    """Return the inputs of calibration: `count` sample images, and half as many of each common kind of noise.
 
     People try a network on standard normal or uniform noise first; its layers should be healthy there, too.
     """

@@ -37,7 +37,7 @@ class Processor:
         return "measured on this machine" if self.measured else "assumed: stated processor"
 
     def seconds(self, operations: float, moved: float) -> float:
-        """For so many float operations on so many bytes of memory, the longer of both."""
+        """Seconds for `operations` float operations and `moved` bytes of memory: the longer of both."""
         return max(operations / self.gigaflops, moved / self.gigabytes) / 1e9
 
     def microjoules(self, seconds: float) -> float:
@@ -91,7 +91,7 @@ def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> f
 
 
 def border_seconds(processor: Processor, elements: int) -> float:
-    """For converting so many elements between int8 and float32: an operation each, both forms moved once."""
+    """Seconds to convert `elements` elements between int8 and float32: an operation each, both forms moved once."""
     return processor.seconds(elements, (FLOAT_BYTES + INT8_BYTES) * elements)
 
 

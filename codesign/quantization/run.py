@@ -59,7 +59,7 @@ def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arr
 
 
 def seen_before(samples: Sequence[Arrays], held_out: Sequence[Arrays]) -> int:
-    """How many held-out samples calibration has seen."""
+    """Number of held-out samples that calibration has used."""
     known = {_digest(feeds) for feeds in samples}
     return sum(_digest(feeds) in known for feeds in held_out)
 
@@ -130,7 +130,7 @@ def decide(
     told: Callable[[Found], object] | None = None,
     runs: int,
 ) -> Outcome:
-    """Searches an open study, which was calibrated on so many `runs`, and takes a member. Raises UserError."""
+    """Searches an open study, calibrated on `runs` runs, and chooses a member. Raises UserError."""
     found = search(study, folder=folder, told=told)
     wanted = goal or Goal()
     chosen, reason = found.choose(sqnr=wanted.sqnr, latency=wanted.latency)

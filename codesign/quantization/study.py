@@ -36,7 +36,7 @@ UNIFORM = {
     "per-tensor u8": (False, "uint8"),
     "per-tensor s8": (False, "int8"),
 }
-"""The same decisions for all layers, by their names."""
+"""Uniform decisions, the same for all layers, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

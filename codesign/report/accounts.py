@@ -40,7 +40,7 @@ class LayerAccount:
 
     @property
     def cycles(self) -> int:
-        """How long the layer lasts."""
+        """Duration of the layer in cycles."""
         return self.end - self.begin
 
     @property
@@ -195,7 +195,7 @@ def run_account(document: Mapping[str, Any]) -> RunAccount:
 
 
 def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a dataclass' fields; what follows from them is left out."""
+    """The values of a dataclass' fields; derived values are left out."""
     return {item.name: values[item.name] for item in fields(kind) if item.name in values}
 
 

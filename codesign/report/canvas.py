@@ -21,7 +21,7 @@ PALETTE = 128
 
 
 def new_figure(width: float, height: float, dpi: int = 150) -> Figure:
-    """A figure of so many inches."""
+    """A figure of `width` x `height` inches."""
     # A Figure of its own canvas: pyplot would keep every figure alive in a global.
     figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)

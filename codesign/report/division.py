@@ -78,9 +78,9 @@ LSB, LARGEST = "LSB", "of the largest value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCheck:
-    """How a region differs from the reference: by `difference`, of which `tolerance` is allowed, in the `unit` LSB or
-    LARGEST; `because` says why more than usual is. `mode` is "outputs", "layer by layer" or "equal to
-    the interpreter"; `compared` are the arrays."""
+    """Comparison of a region with the reference: it differs by `difference`, of which `tolerance` is allowed, in the
+    `unit` LSB or LARGEST; `because` is the reason if more than usual is allowed. `mode` is "outputs", "layer by layer"
+    or "equal to the interpreter"; `compared` are the arrays."""
 
     name: str
     mode: str
@@ -92,7 +92,7 @@ class RegionCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether the region is within its tolerance; what compares nothing is not."""
+        """Whether the region is within its tolerance; a check that compares nothing is not."""
         return self.compared.anything and within(self.difference, self.tolerance)
 
     def __str__(self) -> str:

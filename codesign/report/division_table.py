@@ -1,4 +1,4 @@
-"""The account of a divided network for people: one line a region, and what the lines do not say."""
+"""The account of a divided network for people: one line a region, and a summary."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Variant:
 
 
 def comparison_table(run: RunAccount, variants: Sequence[Variant]) -> Table:
-    """`run` and `variants` side by side: what hiding latency is worth, and what more latency costs."""
+    """`run` and `variants` side by side: the gain of hiding latency, and the cost of more latency."""
     table = Table(title="the same network otherwise", title_justify="left", box=SIMPLE, padding=(0, 1))
     table.add_column("condition")
     table.add_column("cycles", justify="right")

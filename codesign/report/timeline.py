@@ -1,4 +1,4 @@
-"""The timeline of a run for ui.perfetto.dev: what every unit did and waited for, and how busy the memory was."""
+"""The timeline of a run for ui.perfetto.dev: activity and stalls of every unit, and the memory's traffic."""
 
 from __future__ import annotations
 

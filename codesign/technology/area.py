@@ -26,7 +26,7 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine by the model, or by the table where that is what figures are to follow from."""
+    """Area and clock of a machine by the model, or by the table if `components` is one."""
     clock = clock_of(config, components)
     if not components.modelled:
         return Structure(area=area_by_unit(config, components), clock=clock)

@@ -245,7 +245,7 @@ def log2(value: float) -> float:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """How many modules a machine has of each kind of count."""
+    """A machine's number of modules for each feature that counts instances."""
     lanes, post = config.batch * config.block_out, float(config.has("post"))
     return {
         "one": 1.0,

@@ -26,11 +26,11 @@ class Clock:
 
     @property
     def megahertz(self) -> float:
-        """The same in MHz."""
+        """The clock in MHz."""
         return self.hertz / 1e6
 
     def seconds(self, cycles: float) -> float:
-        """How long so many cycles take."""
+        """Seconds of `cycles` cycles."""
         return cycles / self.hertz
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from .modelled_energy import energy_by_model
 
 
 def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
-    """Microjoules by unit: by the model of switching, or by the table where that is what figures are to follow from."""
+    """Microjoules by unit: by the model of switching, or by the table if `components` is one."""
     return (
         energy_by_model(config, events, hertz=clock_of(config, components).hertz)
         if components.modelled

@@ -1,4 +1,4 @@
-"""Energy of events: what each costs in a unit, for any machine, from coefficients that were fitted to replays.
+"""Energy of events: the energy of each event in a unit, for any machine, from coefficients that were fitted to replays.
 
 A unit's energy is a sum over features: counts of events times the width that they have in the machine (lanes, products,
 bytes, bits that change). So one coefficient serves all machines. The clock pins of the flip-flops are no event: they

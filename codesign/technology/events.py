@@ -20,7 +20,7 @@ from vdla.sim.folded_reads import adding_operations
 from ..report.traffic import register_fields
 
 MOVERS = ("load", "compute", "store", "written")
-"""Who moves bytes: the units' loads, operands among the store unit's, and outputs."""
+"""Kinds of transfers that move bytes: the units' loads, operands among the store unit's, and outputs."""
 
 HELD = ("uop", "inp", "wgt")
 """Scratchpads that may be read again where they were read just before."""

@@ -35,7 +35,7 @@ QUEUES = "FIFOs and queues"
 
 
 def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
-    """How often the memories of each module are read and written in a launch with these events."""
+    """Reads and writes of the memories of each module in a launch with these events."""
     bus, read = config.memory.bus_bytes, events.read
     matrix = events.gemm + events.depthwise + events.taps
     operations = matrix + events.alu

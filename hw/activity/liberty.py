@@ -59,7 +59,8 @@ class InternalPower:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arc:
-    """How fast `pin` moves when `related` does: ns. `inverts` and `follows`: which transitions cause which."""
+    """Delays of `pin` after a transition of `related`, in ns. `inverts` and `follows`: which transitions cause
+    which."""
 
     pin: str
     related: str

@@ -21,7 +21,7 @@ from .netlist import MemoryBlock, Netlist
 
 
 class MismatchError(UserError):
-    """An output of the netlist differs from what the RTL showed."""
+    """An output of the netlist differs from the RTL's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,8 +141,8 @@ class _Queue(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Values of nets, since when they are 1, what registers take next, and the registers that may
-    change: how many, and which."""
+    """Values of nets, the cycle since which each is 1, next values of registers, and the registers that may change
+    (number and list)."""
 
     values: NDArray[np.uint8]
     since: NDArray[np.int32]
@@ -151,8 +151,8 @@ class _State(NamedTuple):
 
 
 class _Memories(NamedTuple):
-    """Their bits, ports (rows of the constants below), nets of the ports, what clocked ports show next,
-    and how often each was written."""
+    """Bits of memories, ports (rows of the constants below), nets of the ports, next outputs of clocked ports, and the
+    number of writes to each memory."""
 
     storage: NDArray[np.uint8]
     reads: NDArray[np.int64]

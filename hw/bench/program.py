@@ -33,7 +33,7 @@ class LoadedProgram:
 
 
 def memory_bytes(program: Program) -> int:
-    """Bytes that image and instructions of `program` take, and what the fetch unit may read behind them."""
+    """Bytes that image and instructions of `program` take, and the bytes after them that the fetch unit may read."""
     return instruction_address(len(program.image)) + program.instructions.nbytes + INSTRUCTION_ALIGNMENT
 
 

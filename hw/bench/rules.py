@@ -17,7 +17,7 @@ AddressChannel = Literal["ar", "aw"]
 
 
 class RuleError(AssertionError):
-    """The master broke a rule; the message names channel, rule and what was seen."""
+    """The master broke a rule; the message names channel, rule and the observed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

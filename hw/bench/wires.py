@@ -8,7 +8,7 @@ from .rules import Address, RuleError, WriteBeat
 
 
 class AxiWires:
-    """The ports `PREFIX_arvalid` and so on of `dut`; values as they are just before the clock's next edge."""
+    """The ports `PREFIX_arvalid` and so on of `dut`; values just before the clock's next edge."""
 
     def __init__(self, dut: Any, *, prefix: str, bus_bytes: int) -> None:
         """`bus_bytes` is the width of wdata."""

@@ -1,4 +1,4 @@
-"""When compute instructions end, and how many at once: tokens and the trace follow from it (section 7)."""
+"""The ends of compute instructions, and their number in a cycle, from which tokens and the trace follow (section 7)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Every place but the last may be the youngest; what joins is added while the place moves on."""
+        """Every place but the last may be the youngest; joining instructions are added while the place moves on."""
         m = Module()
         length = gemm_latency(self.config)
         layout = ends_layout(self.config)

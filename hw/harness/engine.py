@@ -59,7 +59,7 @@ _PRESET_CYCLE = 8
 """The counters are cleared a few cycles into a run, which takes longer than this for its first instruction."""
 
 _BANKED = {"inp", "chain"}
-"""Scratchpads that lie in banks where there is the extension `taps`."""
+"""Scratchpads that are banked on machines with the extension `taps`."""
 
 _COPIED = {"table", "planes"}
 """Memories of which every lane of STORE.POST has a copy."""
@@ -68,7 +68,7 @@ _BY_PART = {"par": "par_depth", "rows": "row_depth"}
 """Memories whose elements have two parts, with their depth: the RTL stores all first parts, then all second parts."""
 
 _CHUNK = 200_000
-"""Cycles between two looks at what the caller wants: an interrupt, or progress."""
+"""Cycles between two checks for the caller's interrupt or progress."""
 
 
 class RtlError(Exception):
@@ -195,7 +195,7 @@ class Machine:
             self._harness = None
 
     def reset(self) -> None:
-        """Some cycles of reset, in mid-run too; scratchpads keep what they hold."""
+        """Resets the machine for some cycles, also in mid-run; scratchpads keep their contents."""
         self._library.vdla_reset(self._harness)
 
     def fill_scratchpads(self, contents: Contents) -> None:
@@ -256,7 +256,7 @@ class Machine:
         return sizes
 
     def watch_ports(self) -> None:
-        """Keeps what all ports carry in every cycle from now on; what was kept before is dropped."""
+        """Records all ports in every cycle from now on; earlier records are dropped."""
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:

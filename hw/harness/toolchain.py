@@ -1,4 +1,4 @@
-"""Verilator and the tools beside it: where they are, and what to say when one is missing or fails."""
+"""Verilator and the tools beside it: their paths, and the errors when one is missing or fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT = 3600
 
 
 class BuildError(UserError):
-    """A tool is missing or failed; the message says which, and what to install."""
+    """A tool is missing or failed; the message names it and the package to install."""
 
 
 def require(*tools: str, user: str) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Requantize(wiring.Component):
         return m
 
     def _number(self, m: Module) -> tuple[Value, Value, Value, Value]:
-        """float32(total), normalized, in five cycles: mantissa; exponent and what to add to it; sign."""
+        """float32(total), normalized, in five cycles: mantissa; exponent and its increment; sign."""
         magnitude_1 = register(m, floats.absolute(m, self.total, 32, "magnitude"), "magnitude_1")
         sign_4 = delay(m, self.total[31], 4, "sign_4")
         shifted, eights = floats.normalize_step(m, magnitude_1, 8, "normal_8")

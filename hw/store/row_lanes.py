@@ -25,7 +25,7 @@ LANE = "row_lane"
 """Name of the one Verilog module that all lanes are."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
-"""Cycles from `value` to those in which what comes off, the factor and its shift are used."""
+"""Cycles from `value` to the use of the offset (subtrahend), the factor and its shift."""
 
 ELEMENT_BITS = ENTRY_BITS + 1
 _PRODUCT_BITS = ELEMENT_BITS + FACTOR_BITS + 1

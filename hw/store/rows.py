@@ -1,4 +1,5 @@
-"""The entries of rows: sums of lanes, of vectors, what follows from them, and where it is kept (`vdla.isa.rows`)."""
+"""The entries of rows: sums of lanes and of vectors, the values and factors computed from them, and their memory
+(`vdla.isa.rows`)."""
 
 from __future__ import annotations
 

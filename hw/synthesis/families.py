@@ -1,4 +1,4 @@
-"""FPGA families: how Yosys maps to them, what their cells count for, and what the device holds."""
+"""FPGA families: Yosys' options, the resources of each cell, and the resources of the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESOURCES: Final = ("lut", "ff", "dsp", "block_ram")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One FPGA: its `name`, nextpnr's options for it and how much of every resource it has."""
+    """One FPGA: its `name`, nextpnr's options for it and its amount of every resource."""
 
     name: str
     options: tuple[str, ...]

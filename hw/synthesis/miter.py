@@ -26,7 +26,7 @@ _SMALL: Final = 1024
 
 
 def write_sources(directory: Path, mutants: Mutants) -> None:
-    """Writes what the scripts of `mutants` read."""
+    """Writes the files that the scripts of `mutants` read."""
     (directory / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
     (directory / "memory.v").write_text(_MEMORY, encoding="utf-8")
     (directory / "register.v").write_text(_REGISTER, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Place and route by nextpnr: the clock of one seed, its critical path by units, and what did not fit."""
+"""Place and route by nextpnr: the clock of one seed, its critical path by units, and the resources that did not fit."""
 
 from __future__ import annotations
 

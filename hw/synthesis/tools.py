@@ -85,7 +85,7 @@ def run_tool(
 
 
 def _not_kept(log: str) -> str | None:
-    """Why YoWASP could not write to its cache, in words; None where that is not how it ended."""
+    """The reason why YoWASP could not write to its cache; None if it ended otherwise."""
     last = log.rstrip().rpartition("\n")[2]
     found = re.match(r"\w*Error: \[Errno \d+\] ([^:]+)", last)
     return found[1] if found and "cache_file" in log else None

@@ -1,5 +1,5 @@
-"""Coverage of arrays that fold: in how many groups rows worked, what `overwrite` did, and which lanes of an accumulator
-an operation had when it was used again a few operations later."""
+"""Coverage of arrays that fold: the number of groups of rows, the effect of `overwrite`, and the lanes of an
+accumulator that an operation wrote when it was used again a few operations later."""
 
 from __future__ import annotations
 

@@ -574,7 +574,7 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
 
 
 def share(config: Config) -> float:
-    """How many programs a machine gets, compared with a small one: a large array is slow to simulate."""
+    """A machine's share of programs, relative to a small one's: a large array is slow to simulate."""
     return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
 
 

@@ -59,7 +59,7 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """The checked program nearest to `instructions`: what leaves a memory is dropped, tokens are repaired.
+    """The checked program nearest to `instructions`: instructions that leave a memory are dropped, tokens are repaired.
 
     It ends in its first FINISH, added if there is none. Raises RuntimeError if the checker stays unhappy: a defect.
     """
@@ -131,7 +131,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A stretch of the program, behind what sets the registers, micro-ops and parameters that it finds."""
+    """A stretch of the program, after the instructions that set the registers, micro-ops and parameters at its
+    begin."""
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
     start = int(rng.integers(count - length + 1))

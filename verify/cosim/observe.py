@@ -72,12 +72,12 @@ def extension_set(config: Config) -> str:
 
 
 def encoding(config: Config) -> str:
-    """How wide a machine's instructions and micro-ops are."""
+    """The bin of the widths of a machine's instructions and micro-ops."""
     return f"{8 * config.instruction_bytes} bits, micro-ops of {8 * config.uop_bytes}"
 
 
 def alignment(start: int, end: int, bus: int) -> str:
-    """How a run of bytes lies in bus words."""
+    """The bin of a run's alignment to bus words."""
     match (start % bus != 0, end % bus != 0):
         case (False, False):
             return "aligned"
@@ -236,7 +236,7 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 
 def _in_store_unit(item: Instruction) -> str:
-    """How an instruction that overlaps others in the store unit is called."""
+    """The name in bins of an instruction that overlaps others in the store unit."""
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
 
@@ -327,7 +327,7 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 def _walk(
     config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
-    """Bins that depend on registers, micro-ops and what was written where, in program order."""
+    """Bins that depend on registers, micro-ops and earlier writes, in program order."""
     trace = start_trace(config, program.image, uop)
     last = start_access(config, len(program.image))
     compute: list[int] = []
@@ -402,7 +402,7 @@ def _sweeps(registers: Mapping[str, Values], name: str) -> bool:
 
 
 def chain_shape(config: Config) -> str:
-    """How input and output vectors share the bytes of the chain memory."""
+    """The bin of the ratio of input to output vectors in the chain memory."""
     return CHAIN_SHAPES[(config.block_in > config.block_out) - (config.block_in < config.block_out)]
 
 
@@ -511,7 +511,7 @@ def _operations(
 def _distances(
     name: str, values: Values, destination: NDArray[np.int64], source: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """Operations of one instruction that read what one a few operations before them wrote."""
+    """Operations of one instruction that read the result of an operation shortly before them."""
     group = "hazard distance"
     for distance in DISTANCES:
         earlier = destination[:-distance]
@@ -533,7 +533,7 @@ def _distances(
 def _across(
     tail: tuple[str, NDArray[np.int64]], name: str, values: Values, destination: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """The same across the seam of two matrix instructions, which overlap in the pipeline."""
+    """`_distances` across two successive matrix instructions, which overlap in the pipeline."""
     if matrix_mode(values) != "accumulate":
         return
     before, written = tail

@@ -20,7 +20,7 @@ from .observe import Bin, observe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """One case run: its size, the bins it hit, and what differs (nothing, one hopes)."""
+    """One case run: its size, the bins it hit, and the differences."""
 
     case: Case
     instructions: int

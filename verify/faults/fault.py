@@ -36,12 +36,12 @@ QUARTERS: Final = "16x16, batch 2, 4 folds, taps and sweeps"
 
 
 def rtl_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
-    """One in `file` of hw."""
+    """A fault in `file` of hw."""
     return Fault(name=name, package="hw", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine)
 
 
 def simulator_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
-    """One in `file` of sim."""
+    """A fault in `file` of sim."""
     return Fault(
         name=name, package="sim", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine
     )

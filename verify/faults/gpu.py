@@ -64,7 +64,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`change` makes a faulty program of the prepared kernel with so many `stages`; `breaks` says what is wrong.
+    """`change` makes a faulty program of the prepared kernel with `stages` stages; `breaks` describes the fault.
 
     `whole`: the fault is in the kernel in which a block copies as a whole.
     """

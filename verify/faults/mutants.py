@@ -1,4 +1,4 @@
-"""Mutations of the netlist against co-simulation: which are caught, by what, and which survive."""
+"""Mutations of the netlist against co-simulation: the caught ones with their programs, and the survivors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
-    """A launch and what the simulator says of it; `words` (n, words) uint64 are its instructions for the RTL."""
+    """A launch and the simulator's results for it; `words` (n, words) uint64 are its instructions for the RTL."""
 
     config: Config
     launch: Launch
@@ -137,7 +137,7 @@ def run_mutants(
     jobs: int = 1,
     done: Callable[[Verdict], None] = lambda verdict: None,
 ) -> list[Verdict]:
-    """The verdict of every mutation of `numbers` (0 is the design as it is), in their order.
+    """The verdict of every mutation of `numbers` (0 is the unchanged design), in their order.
 
     The library is built once. Every mutant runs in a process of its own, which may crash or hang: both are caught.
     """

@@ -10,7 +10,8 @@ from vdla.isa.config import Config, toml_text
 from .layers import rounded
 
 FEW = 4
-"""So many times fewer different values than designs are written once each, with a number for each design."""
+"""A column with this many times fewer distinct values than designs is written as its distinct values and an index for
+each design."""
 
 
 def column(values: Sequence[Any]) -> Any:

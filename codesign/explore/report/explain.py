@@ -15,7 +15,7 @@ Rows = Sequence[tuple[str, float, float]]
 
 
 def change(name: str, first: float, second: float, unit: str = "") -> str:
-    """How the second differs from the first."""
+    """Text on the change from the first value to the second."""
     if first == second:
         return f"{name}: equal"
     word = "more" if second > first else "less" if unit else "fewer"
@@ -33,7 +33,7 @@ def main_changes(rows: Rows, most: int = MOST) -> str:
 
 
 def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """Cycles of a network's layers (`layers.columns`) by what the array did in them."""
+    """Cycles of a network's layers (`layers.columns`) by the array's activity and cause of stall."""
     causes = dict.fromkeys([*first["stalls"], *second["stalls"]])
     rows = [("GEMM", float(sum(first["gemm"])), float(sum(second["gemm"])))]
     for cause in causes:

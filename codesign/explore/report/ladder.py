@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """`word` is what the rungs of figures (`Metric.rung`) of this kind have in common."""
+    """`word` occurs in all rungs of figures (`Metric.rung`) of this kind."""
 
     name: str
     word: str

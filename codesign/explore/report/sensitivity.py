@@ -1,4 +1,4 @@
-"""How much each field of a space moves each figure, by an additive model over the designs that were evaluated."""
+"""Sensitivity of each figure to each field of a space, by an additive model over the evaluated designs."""
 
 from __future__ import annotations
 

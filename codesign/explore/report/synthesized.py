@@ -1,4 +1,4 @@
-"""A machine's synthesis beside what the model of syntheses predicts of it, for the page."""
+"""A machine's synthesis beside the prediction of the model of syntheses, for the page."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ MOST_ROUNDS = 4
 TEMPLATE: Values = MappingProxyType({})
 """Knobs that a template chooses itself."""
 CLOSE = 1.02
-"""Candidates that take so many times the cycles of the best alone may be better in their place."""
+"""Largest ratio to the cycles of the best candidate alone at which another may be better in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How many schedules of each distinct layer are tried alone."""
+    """The number of schedules of each distinct layer that are tried alone."""
 
     trials: int = 0
 
@@ -114,7 +114,7 @@ class _Run:
 
 
 def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
-    """None where it does not run."""
+    """The network's run with `settings`; None if it does not run."""
     try:
         program, simulation = trials.run(settings)
     except NOT_RUN:
@@ -166,5 +166,5 @@ def _round(
 
 
 def _settings(values: Settings) -> Settings:
-    """Without the nodes that their templates decide."""
+    """`values` without the nodes that their templates decide."""
     return {node: knobs for node, knobs in values.items() if knobs}

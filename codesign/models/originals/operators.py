@@ -22,7 +22,7 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def windows(size: int, kernel: int, stride: int, padding: int, dilation: int = 1, *, up: bool = False) -> int:
-    """How many windows fit; with `up` a last one may hang over, if it begins inside."""
+    """Number of windows; with `up` the last one may extend past the end, if it begins inside."""
     free = size + 2 * padding - dilation * (kernel - 1) - 1
     if not up:
         return free // stride + 1

@@ -90,7 +90,7 @@ def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, si
 def mobilebert(
     seed: int, batch: int, sequence: Size, sizes: MobileBertSizes = MobileBertSizes()
 ) -> onnx.ModelProto:
-    """The same ends as of `bert`, apart from ``pooler_output``."""
+    """MobileBERT, with the inputs and outputs of `bert`, apart from ``pooler_output``."""
     w = Writer(rng=np.random.default_rng(seed))
     rows, width, narrow = (batch, sequence), sizes.width, sizes.bottleneck
     mask = _mask(w)

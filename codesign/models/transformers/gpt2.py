@@ -35,8 +35,8 @@ def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) 
 
 def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
     """One token behind `past` others: ``input_ids`` and ``position_ids``, int64 [batch, 1], and ``past.i.key`` and
-    ``past.i.value`` [batch, heads, past, width / heads] to ``logits`` [batch, 1, vocabulary] and what `gpt2` gives of
-    keys and values, of past + 1 tokens."""
+    ``past.i.value`` [batch, heads, past, width / heads] to ``logits`` [batch, 1, vocabulary] and the keys and values as
+    outputs of `gpt2`, of past + 1 tokens."""
     return _gpt2(seed, batch, 1, past, sizes)
 
 

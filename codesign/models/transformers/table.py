@@ -1,4 +1,4 @@
-"""All transformers by name: what builds them, and how many tokens and layers they take."""
+"""All transformers by name: their builders, and their numbers of tokens and layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAYERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """How one is built from seed, batch, tokens and layers; the most tokens it has positions for."""
+    """A transformer's builder from seed, batch, tokens and layers; the most tokens it has positions for."""
 
     build: Callable[[int, int, Size, int], onnx.ModelProto]
     most: int

@@ -74,7 +74,7 @@ class Writer:
         )
 
     def tokens(self, like: str) -> str:
-        """How many tokens the tensor `like`, [batch, sequence], has: int64 [1]."""
+        """The number of tokens of the tensor `like`, [batch, sequence], as a tensor: int64 [1]."""
         if not any(node.name == "tokens" for node in self.graph.nodes):
             shape = self.node("Shape", "tokens.shape", [like])
             self.node("Slice", "tokens", [shape, *map(self.numbers, ([1], [2], [0]))])

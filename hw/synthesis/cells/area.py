@@ -13,7 +13,7 @@ from .sram import macro_figures, scale_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitArea:
-    """Square micrometres of a unit's cells and of its memories; `registers` is what flip-flops have of `logic`."""
+    """Square micrometres of a unit's cells and of its memories; `registers` is the flip-flops' part of `logic`."""
 
     logic: float = 0.0
     registers: float = 0.0

@@ -56,7 +56,7 @@ class MappedModule:
 
     @cached_property
     def kinds(self) -> Counter[str]:
-        """How many instances of every cell, macro and module it has of its own."""
+        """Number of its own instances of every cell, macro and module."""
         return Counter(self.text.cells) + Counter(item.kind for item in (*self.boxes, *self.buffers))
 
     @cached_property
@@ -98,7 +98,7 @@ def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesig
 
 
 def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """The same for generated Verilog whose top module is `top`."""
+    """Generated Verilog with top module `top`, mapped as by `map_design`."""
     modules = split_modules(verilog)
     order = bottom_up(top, modules)
     texts = {name: canonical(modules[name], modules) for name in order}
@@ -114,8 +114,8 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """The same with all modules made one before they are mapped, so that a step sees the logic of a neighbour: what
-    `map_verilog` gives up for doing every module once. Takes many times as long, and nothing of it is shared."""
+    """Generated Verilog flattened into one module before it is mapped, so that a step sees the logic of neighbours,
+    unlike in `map_verilog`. Takes many times as long, and no result is shared between designs."""
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]
     alone = replace(split_modules(verilog)[top], instances={})
@@ -133,7 +133,7 @@ class _Sink:
 
 
 class _Assembly:
-    """One module, put together from what Yosys made of its canonical text."""
+    """One module, assembled from the mapped form of its canonical text."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ class Liberty:
 
     @property
     def inverter_ns(self) -> float:
-        """How much an inverter's delay grows with a load of another one, in nanoseconds."""
+        """Increase of an inverter's delay with a load of another one, in nanoseconds."""
         return _effort(self.inverter) * self.time_ns
 
     @property
@@ -105,12 +105,12 @@ class Liberty:
         return found
 
     def constraints(self) -> str:
-        """Constraints of ABC: a buffer drives every input, and what four of its inputs load hangs on every output."""
+        """Constraints of ABC: a buffer drives every input, and the load of four of its inputs is on every output."""
         load = 4 * _input(self.buffer).capacitance * self.capacitance_ff
         return f"set_driving_cell {self.buffer.name}\nset_load {load:.4g}\n"
 
     def resistance(self, cell: Cell) -> float:
-        """How much the delay of a cell's output grows with its load."""
+        """Increase of the delay of a cell's output with its load."""
         return _output(cell).resistance
 
     def may_drive(self, resistance: float) -> float:

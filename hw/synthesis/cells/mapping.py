@@ -1,4 +1,4 @@
-"""Modules mapped to a library's cells by Yosys and ABC, each once: what was mapped before comes from the cache."""
+"""Modules mapped to a library's cells by Yosys and ABC, each once: modules mapped before come from the cache."""
 
 from __future__ import annotations
 

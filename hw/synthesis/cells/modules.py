@@ -158,7 +158,7 @@ def _stub(name: str, module: Module) -> str:
 
 
 def instance_counts(top: str, modules: Mapping[str, Module]) -> dict[str, int]:
-    """How many instances of every module the design has whose top is `top`, the top first."""
+    """Number of instances of every module in the design with top module `top`, the top first."""
     counts = {top: 1}
     # Modules come after the modules that contain them.
     order = _from_the_top(top, modules)

@@ -139,7 +139,7 @@ def _stub_name(module: MappedModule) -> str:
 
 
 def _macro_library(design: CellDesign, stubs: dict[str, MappedModule]) -> str:
-    """A Liberty file of the macros, and of cells that are nothing but what an instance loads its drivers with."""
+    """A Liberty file of the macros, and of stub cells, which are only the loads of an instance on its drivers."""
     library, scale = design.library, scale_of(design.library)
     buffer = library.resistance(library.buffer)
     cells: list[str] = []
