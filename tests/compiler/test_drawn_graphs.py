@@ -238,6 +238,9 @@ REFUSED = {
         node("Resize", "x . c", mode="cubic"), np.ones((1, 1, 3, 3), np.int8), "its input 'x' is int8"
     ),
     "padding": (node("GridSample", "x g", padding_mode="foo"), floats(1, 1, 3, 3), "padding_mode foo"),
+    "scattered": (
+        node("ScatterElements", "x i x", reduction="foo"), floats(2, 3), "the reduction 'foo'"
+    ),
     "shifts": (node("BitShift", "x x", direction="UP"), np.ones(3, np.uint8), "direction 'UP'"),
 }  # fmt: skip
 
@@ -245,7 +248,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals_name_what_is_wrong(case: str) -> None:
     made, x, reason = REFUSED[case]
-    constants = {"c": np.float32([1, 1, 2, 2]), "g": floats(1, 2, 2, 2)}
+    constants = {"c": np.float32([1, 1, 2, 2]), "g": floats(1, 2, 2, 2), "i": np.zeros((2, 3), np.int64)}
     given = {name: constants[name] for name in made.input if name in constants}
     model = built([made], {"x": x}, given, list(made.output))
     shape = (2, 3, 0, 2) if case == "windows" else None

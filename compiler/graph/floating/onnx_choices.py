@@ -141,7 +141,7 @@ def import_scatter(context: FloatContext, node: OnnxNode) -> None:
     if combine is None or updates.dtype is not data.dtype or (data.dtype is DType.BOOL and combine != "none"):
         context.refuse(
             node,
-            f"combines {data.dtype} and {updates.dtype} by {node.text('reduction', 'none')}",
+            f"combines {data.dtype} and {updates.dtype} by the reduction '{node.text('reduction', 'none')}'",
             "export it again",
         )
     try:
