@@ -41,6 +41,8 @@ def execute(path: Path, parameters: Mapping[str, object] | None = None) -> Noteb
     It runs in an empty folder, so that it cannot depend on where it lies. Raises NotebookError for a parameter that it
     does not have, and nbclient's CellExecutionError, which shows the cell, when one fails.
     """
+    # A kernel that compiles the simulator would say so in the notebook.
+    os.environ["VDLA_QUIET"] = "1"
     notebook = nbformat.read(path, as_version=4)
     if parameters:
         _inject(path, notebook, parameters)
