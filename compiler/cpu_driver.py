@@ -1,6 +1,6 @@
 """compile_cpu: an ONNX model in, a network of kernels out, for this machine or as code for another.
 
-Quantized models get integer operators, with the results of `graph.interpret` bit by bit; others real-valued ones.
+Quantized models get integer operators, with results bit-identical to `graph.interpret`; other models float operators.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
 class SharedKernels:
-    """Kernels of one target, which the networks that are compiled with them share; use it in a `with` statement.
+    """Kernels of one target, shared by several networks; use it in a `with` statement.
 
-    Their code is generated on a thread, while the next ones are lowered; whoever runs a kernel waits for its own.
+    A thread generates their code while the next ones are lowered; running a kernel waits for its code.
     """
 
     def __init__(self) -> None:
@@ -88,11 +88,11 @@ def compile_cpu(
     """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
 
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
-    `dump_passes` names a folder that gets the graph after every pass and every kernel before and after its schedule.
-    Equal programs become one kernel. `knobs` chooses them for operators of float networks, as recorded ones of a tuner
-    (None: all have their defaults); what it applied and what it ignored is for its owner to read. `told` hears how many
-    kernels of how many are done. `kernels` holds those of networks before, for the same target, and gets the new ones,
-    whose code may come later. Raises UserError.
+    `dump_passes` is a folder for the graph after every pass and every kernel before and after its schedule.
+    Equal programs become one kernel. `knobs` chooses recorded knobs for operators of float networks (None: defaults),
+    and collects which records it applied and ignored. `told` is called with the number of finished kernels and of all
+    kernels. `kernels` has the kernels of earlier networks for the same target and gets the new ones, whose code may be
+    generated later. Raises UserError.
     """
     started = time.perf_counter()
     lowering = CpuLowering(host_target() if target is None else target)
@@ -101,7 +101,7 @@ def compile_cpu(
 
 
 def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwork:
-    """`compile_cpu` from an integer graph on, fused or not, whose convolutions have no pool in them."""
+    """`compile_cpu` for an integer graph, fused or not, without pools in its convolutions."""
     started = time.perf_counter()
     target = host_target() if target is None else target
     ready = for_processors(graph, target.lanes(DType.INT32))
@@ -157,8 +157,8 @@ def compile_cpu_ahead(
 ) -> NetworkCode:
     """Compile an ONNX model for any processor; see `compile_cpu`.
 
-    To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). With `library` the
-    kernels become a static library of that name meanwhile, for the former. Raises UserError.
+    The result can be saved (`runtime.network_archive`) or become one function (`runtime.network_object`). With
+    `library`, for an archive, a static library of that name is built during compilation. Raises UserError.
     """
     work = lower_model(
         CpuLowering(target), model, batch=batch, fusion=fusion, dump_passes=dump_passes, knobs=knobs
@@ -197,7 +197,7 @@ def compile_cpu_ahead(
 
 @dataclass(frozen=True, slots=True)
 class CpuLowering:
-    """Models as processors compute them (see `kernel_driver.Lowering`): those quantized throughout in integers."""
+    """Lowering for processors (see `kernel_driver.Lowering`): models quantized throughout are computed in integers."""
 
     target: CpuTarget
 
@@ -207,7 +207,7 @@ class CpuLowering:
         return CPU
 
     def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
-        """A graph of integers or, of a model that is not quantized throughout, of float32."""
+        """The graph of a model: integers if it is quantized throughout, else float32."""
         read = read_model(model)
         quantized, refusal = None, None
         if is_quantized(read):
@@ -216,7 +216,7 @@ class CpuLowering:
             except InvalidModelError:
                 raise
             except ModelError as error:
-                # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
+                # Quantized in parts: computed in float32 then, with both roundings of every QDQ pair.
                 read, refusal = read_model(model), error
         if quantized is not None:
             name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
@@ -240,7 +240,7 @@ class CpuLowering:
                     tiling=partial(winograd_choice.tiling, self.target),
                 )
             except NodeError as error:
-                # Constants behind scales, and operators on integers, are the other importer's: it knows what is wrong.
+                # Integer operators are read by the other importer: its error names the cause.
                 theirs = error.op_type.startswith("QLinear") or error.op_type == "DequantizeLinear"
                 if theirs and isinstance(refusal, NodeError) and refusal.node == error.node:
                     raise refusal from None
@@ -257,7 +257,7 @@ class CpuLowering:
         return () if lowered is None else (lowered,)
 
     def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:
-        """The same program with another schedule."""
+        """The node's program with the schedule of other knobs."""
         assert lowered.workload is not None
         schedule = partial(CPU.schedule, workload=lowered.workload, program=lowered.program, values=values)
         return replace(lowered, schedule=schedule)

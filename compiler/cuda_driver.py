@@ -1,6 +1,6 @@
 """compile_cuda: an ONNX model in, a network of kernels for an NVIDIA GPU out, or the same kernels for this processor.
 
-All that is computed is float32: quantized models (QDQ) compute in float32 too, with the roundings of their pairs.
+All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their pairs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .templates.gpu.workload import CudaWorkload
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Compiling:
-    """A kernel's module, whose cubin is on its way."""
+    """A kernel's module, with the future of its cubin."""
 
     name: str
     module: CudaModule
@@ -62,11 +62,11 @@ def compile_cuda(
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
-    `runtime.cuda_network.CudaNetwork` runs what comes of it, `runtime.cuda_archive` keeps it. A dynamic first dimension
-    of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` names a folder
-    that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and in the
-    target's language. Equal programs become one kernel. `knobs` are those of records (None: defaults). `told` as of
-    `kernel_driver`. Raises UserError, also where the extra `cuda` is not installed and NVRTC is needed.
+    `runtime.cuda_network.CudaNetwork` runs the result, `runtime.cuda_archive` saves it. A dynamic first dimension of
+    the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` is a folder for
+    the graph after every pass, and every kernel before and after its schedule, with its barriers, and in the target's
+    language. Equal programs become one kernel. `knobs`: recorded knobs (None: defaults). `told` as of `kernel_driver`.
+    Raises UserError, also where the extra `cuda` is not installed and NVRTC is needed.
     """
     started = time.perf_counter()
     assemble = _assembler(target)
@@ -85,7 +85,7 @@ def compile_cuda(
         def refused(node: LoweredCudaNode, error: Exception) -> Exception:
             if not isinstance(error, LoweringError):
                 return error
-            # Of functions and types that only processors have.
+            # The kernel uses functions or types that only processors have.
             return ModelError(
                 f"{model_label(model)}: node '{node.node.name}' has no code for {target.described['kind']}: "
                 f"{error}; run it on a processor"
@@ -119,7 +119,7 @@ def _assembler(target: CudaTarget) -> Callable[[str], bytes]:
     kind = kind_of(target)
     if kind.compile is None:
         return str.encode
-    # Says at once whether there is a compiler, and loads it before several threads ask for it.
+    # Raises if there is no compiler, and loads it before several threads use it.
     kind.check()
     return lambda source: cached_cubin(source, target.arch)
 
@@ -136,8 +136,8 @@ def compile_cuda_emulated(
 ) -> CpuNetwork:
     """The kernels of `compile_cuda` as this processor's code: the same loops, blocks and threads one after the other.
 
-    Their numbers are those of the GPU's kernels but for the order of sums; their times say nothing of a GPU. The dumps
-    end with the emulated loops. Raises UserError.
+    Results equal the GPU's except for the order of sums; times say nothing about a GPU. The dumps end with the emulated
+    loops. Raises UserError.
     """
     started = time.perf_counter()
     host = host_target()
@@ -150,7 +150,7 @@ def compile_cuda_emulated(
     def make(node: LoweredCudaNode, schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
         program = prepare(schedule.program, target, dump=dump)
         prepared.append((f"{node.node.kind.lower()}{number}", program))
-        # In the order of the GPU's sums, so that their errors are seen here.
+        # Without `sum_in_blocks`: sums keep the GPU kernel's order, and so its rounding errors.
         return build(emulate(program), host, blocks=False)
 
     maker: Maker[CudaTarget, Kernel, Kernel] = Maker(
@@ -172,7 +172,7 @@ def compile_cuda_emulated(
 
 
 def _texts(prepared: Sequence[tuple[str, Program]], target: CudaTarget) -> Texts:
-    """The text of kernels that are emulated, in the language of their GPU, made when it is asked for."""
+    """The text of emulated kernels in the language of their GPU, made on demand."""
     kind = target.described["kind"]
 
     def text() -> str:
@@ -190,7 +190,7 @@ def compile_cuda_emulated_ahead(
     knobs: ChosenKnobs[CudaWorkload] | None = None,
     told: Told | None = None,
 ) -> NetworkCode:
-    """`compile_cuda_emulated` as code for the processor `host`, to be kept. Raises UserError."""
+    """`compile_cuda_emulated` as code for the processor `host`, to be saved. Raises UserError."""
     work = lower_model(GpuLowering(target), model, batch=batch, knobs=knobs)
     modules: dict[str, Module] = {}
 
@@ -232,7 +232,7 @@ def compile_cuda_schedule(
 def emulate_cuda_schedule(
     schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
 ) -> CpuNetwork:
-    """The same emulated on this processor."""
+    """A scheduled program alone as a network, emulated on this processor."""
     started = time.perf_counter()
     program = prepare(schedule.program, target)
     network = kernel_alone(

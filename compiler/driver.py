@@ -41,7 +41,7 @@ class CompileError(UserError):
 
 
 class DoesNotFitError(CompileError):
-    """A layer of which no tile is small enough for the accelerator's memories; `members` are its ONNX nodes' names."""
+    """A layer whose smallest tile exceeds the accelerator's memories; `members` are its ONNX nodes' names."""
 
     def __init__(self, message: str, members: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -60,10 +60,10 @@ def compile_model(
 ) -> Compiled:
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config`.
 
-    `virtual_threads` is how many copies of each buffer overlap loads, computation and stores (1: no latency
-    hiding). `dump_passes` names a folder that gets the text of every layer after every pass. With `verify` the loop
-    IR is checked after each pass. `records` of the tuner set the knobs of the layers that they know. Equal input gives
-    an equal program. Raises UserError.
+    `virtual_threads`: copies of each buffer, which overlap loads, computation and stores (1: no latency hiding).
+    `dump_passes` is a folder for the text of every layer after every pass. With `verify` the loop IR is checked after
+    each pass. `records` of the tuner set the knobs of recorded layers. Equal input gives an equal program. Raises
+    UserError.
     """
     started = time.perf_counter()
     _check_target(config)
@@ -94,11 +94,11 @@ def compile_graph(
     data: bool = True,
     kept: LoweredKernels | None = None,
 ) -> Compiled:
-    """`compile_model` from a fused graph on.
+    """`compile_model` for a fused graph.
 
     Without `data` the image has zeros in place of weights and other constants: instructions, micro-ops, addresses and
-    so all timing are the same, which is enough for `run` without data. Kernels that are `kept` from other machines, or
-    other networks, are not lowered again.
+    so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered kernels of other
+    machines or networks.
     """
     started = time.perf_counter() if started is None else started
     if not graph.nodes:
@@ -178,7 +178,7 @@ def compile_graph(
 
 
 def _least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """Bytes of memory that the tensors of a graph take at least: inputs and outputs, and what lives beside them."""
+    """Least bytes of memory for a graph's tensors: inputs and outputs, plus the most bytes of others live at once."""
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
     steps: Counter[int] = Counter()

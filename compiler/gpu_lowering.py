@@ -1,4 +1,4 @@
-"""Models as GPUs compute them, whatever language their kernels are written in."""
+"""Lowering of models for GPUs, for all languages of kernels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .templates.space import Values
 
 @dataclass(frozen=True, slots=True)
 class GpuLowering:
-    """See `kernel_driver.Lowering`. All is computed in float32, quantized models (QDQ) with the roundings of their
-    pairs."""
+    """Lowering for GPUs, see `kernel_driver.Lowering`. All arithmetic is float32; quantized models (QDQ) keep the
+    roundings of their pairs."""
 
     target: CudaTarget
 
@@ -30,7 +30,7 @@ class GpuLowering:
         return GPU
 
     def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
-        """A model's graph whose tensors lie as ONNX has them, since threads read along the width."""
+        """A model's graph with tensors in ONNX's layout (NCHW), since threads read along the width."""
         try:
             graph = float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
         except NodeError as error:
@@ -53,9 +53,9 @@ class GpuLowering:
         return lower_cuda_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-        """Convolutions, for example, have several."""
+        """All lowerings of a node: convolutions, for example, have several."""
         return lower_methods(self.target, graph, node)
 
     def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
-        """Knobs of some operators of rows make another program."""
+        """The node with recorded knobs; knobs of some row operators change the program too."""
         return lower_recorded(self.target, graph, lowered, values)

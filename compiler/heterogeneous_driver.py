@@ -31,14 +31,14 @@ from .tune.records.apply import knobs_from
 from .tune.records.book import RecordBook
 
 _REPEAT = 5
-"""Runs whose median decides who gets a region."""
+"""Runs whose median time decides the side of a region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One region on either side: the accelerator's simulated and boundary seconds, the CPU's measured ones.
+    """Times of one region on both sides: simulated and boundary seconds of the accelerator, measured ones of the CPU.
 
-    `cpu_seconds` is None where the CPU cannot run the region, as `remark` says; then the accelerator has it.
+    `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs it.
     """
 
     nodes: tuple[str, ...]
@@ -55,8 +55,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Division:
-    """A compiled network; `comparisons` holds what was measured where cost decided, `refusals` why nodes run on the CPU
-    that the accelerator's importer refused, `label` what messages call the model."""
+    """A compiled network. `comparisons`: measured times of regions if cost decided; `refusals`: the reason, by node, of
+    nodes that the accelerator's importer refused; `label`: the model's name in messages."""
 
     label: str
     network: HeterogeneousNetwork
@@ -76,16 +76,15 @@ def compile_heterogeneous(
     records: RecordBook | None = None,
     kernels: SharedKernels | None = None,
 ) -> Division:
-    """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config` and this machine (`target`: less
-    of it).
+    """Compile an ONNX model (a path, or its bytes) for the accelerator `config` and this machine (`target`: a lower
+    level of it).
 
-    The accelerator gets what it supports; None for `config`: nothing. A model that cannot be divided, and that the
-    processor alone runs, is one region of the processor. With `cost_threads` it keeps a region only
-    where its simulated time and the conversions at the border are less than what the CPU takes for the same region,
-    measured with so many threads; `clock_hertz` is the accelerator's clock, that of its configuration if left out.
-    `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that
-    gets one folder a region. `records` of the tuner set the knobs of the layers that they know, on both sides. The
-    CPU's `kernels` are shared as of `compile_cpu`. Raises UserError.
+    The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
+    but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
+    region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
+    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `virtual_threads` as of
+    `compile_model`; `dump_passes` is a folder that gets one folder a region. `records` of the tuner set the knobs of
+    recorded layers, on both sides. `kernels` of the CPU are shared as of `compile_cpu`. Raises UserError.
     """
     try:
         return _divided(
@@ -157,7 +156,7 @@ def _undivided(
     records: RecordBook | None,
     kernels: SharedKernels | None,
 ) -> HeterogeneousNetwork | None:
-    """All of a model as one region of the processor; None where the processor does not take the model either."""
+    """A whole model as one region of the processor; None if the processor refuses the model too."""
     target = host_target() if target is None else target
     knobs = None if records is None else knobs_from(records, CPU, target)
     dumps = None if dump_passes is None else dump_passes / "00-cpu"
@@ -230,8 +229,8 @@ def place(
 ) -> Partition:
     """The partition of `model`, which `prepare_model` made, whose accelerator regions `compile_region` compiles.
 
-    `config` is the accelerator; None: there is none. What it refuses (UserError) goes to the CPU, as do the nodes
-    named in `on_cpu`.
+    `config` is the accelerator; None: there is none. Nodes that it refuses (UserError) go to the CPU, and so do the
+    nodes named in `on_cpu`.
     """
     moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
     while True:
@@ -248,7 +247,7 @@ def place(
 
 
 def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[str]:
-    """The nodes of a region that the accelerator does not take after all."""
+    """The nodes of a region whose compilation for the accelerator fails; empty if it succeeds."""
     try:
         compile_region(region)
     except NodeError as error:
@@ -261,13 +260,13 @@ def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:
-    """The nodes of a region that an error names: those behind an added node, all where the error names none."""
+    """The nodes of a region that an error names: for an added node its readers; all nodes if the error names none."""
     behind = {reader for name in names for reader in region.readers.get(name, ())}
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
 
 
 def _compare(work: _Work, partition: Partition, region: Region, threads: int) -> Comparison:
-    """One region on both sides, on sample inputs."""
+    """Measures one region on both sides, on sample inputs."""
     generator = np.random.default_rng(0)
     types = [(name, partition.survey.types[name]) for name in region.inputs]
     feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}

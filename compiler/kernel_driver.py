@@ -1,6 +1,6 @@
-"""The one driver of networks of kernels: a model becomes a graph, its nodes kernels, for whatever target.
+"""The driver of networks of kernels, for all targets: a model becomes a graph, and its nodes become kernels.
 
-A target says how it imports and lowers (`Lowering`), and what a scheduled kernel becomes (`Maker`).
+A target gives its import and lowering (`Lowering`), and its compilation of scheduled kernels (`Maker`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from .templates.space import Values
 
 Dump = Callable[[str, str], None]
 Told = Callable[[int, int], object]
-"""Called with the number of kernels that are done, and of all."""
+"""Progress callback: called with the number of finished kernels, and of all kernels."""
 Target = TypeVar("Target")
 KernelT = TypeVar("KernelT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Imported:
-    """A model as the graph of its kernels. `quantized` are the float32 inputs that become integers; `label` names the
-    model in messages, None: the size of its arena is not checked."""
+    """A model as the graph of its kernels. `quantized`: the float32 inputs that become integers. `label`: the model's
+    name in messages; None: the size of its arena is not checked."""
 
     graph: Graph
     label: str | None
@@ -52,7 +52,7 @@ class Imported:
 
 
 class Lowering(Protocol[Target]):
-    """How a target imports a model and lowers its nodes."""
+    """A target's import of models and lowering of nodes."""
 
     @property
     def target(self) -> Target:
@@ -65,21 +65,21 @@ class Lowering(Protocol[Target]):
         ...
 
     def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
-        """A model's graph, which `dump` sees after every pass. Raises ModelError."""
+        """A model's graph; `dump` gets it after every pass. Raises ModelError."""
         ...
 
     def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
-        """A node as it is without records; None for one that needs no kernel."""
+        """A node lowered without records; None for a node that needs no kernel."""
         ...
 
     def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
-        """Every way to compute a node that a tuner may choose, the `default` first; all are as exact."""
+        """All lowerings of a node between which a tuner may choose, the `default` first; all are equally exact."""
         ...
 
     def at_point(
         self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
     ) -> LoweredNode[Target, Any]:
-        """A node that has a workload, with the knobs of a point of that workload's space."""
+        """A lowered node that has a workload, with the knobs `values` of that workload's space."""
         ...
 
 
@@ -94,8 +94,8 @@ class Recorded(Generic[Target]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoweredNetwork(Generic[Target]):
-    """A network's tensors, where they lie, and its kernels to be: each node as it is without records, and how records
-    would have it, where the network is compiled with some."""
+    """A network's tensors, its storage plan, and its lowered nodes: each node without records, and its lookup of
+    records if the network is compiled with records."""
 
     lowering: Lowering[Target]
     graph: Graph
@@ -126,7 +126,7 @@ class Maker(Generic[Target, Made, KernelT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compiled(Generic[Target, Made]):
-    """A node's kernel: `values` of records (None: the template's choice) and what was made of its `schedule`."""
+    """A node's kernel: `values` of recorded knobs (None: the template's choice), and `made` from its `schedule`."""
 
     lowered: LoweredNode[Target, Any]
     values: Values | None
@@ -146,7 +146,7 @@ def float_graph(
     tiling: Tiling | None = None,
     recurrent: AbstractSet[str] = frozenset({"LSTM"}),
 ) -> Graph:
-    """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
+    """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` gets it after every pass.
 
     `fusion`, `join` and `tiling` as of `graph_passes`, `recurrent` as of `import_float_model`. Raises ModelError.
     """
@@ -163,7 +163,7 @@ def lower_model(
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[Any] | None = None,
 ) -> LoweredNetwork[Target]:
-    """A model with the kernels that it will have; `dump_passes` is a folder for the graph after each pass.
+    """A model with its lowered kernels; `dump_passes` is a folder for the graph after each pass.
 
     Raises UserError.
     """
@@ -179,7 +179,7 @@ def lower_graph(
     dump: Dump | None = None,
     knobs: ChosenKnobs[Any] | None = None,
 ) -> LoweredNetwork[Target]:
-    """`lower_model` from a graph with layouts on. Raises UserError where the arena of a labelled one is too large."""
+    """`lower_model` for a graph with layouts. Raises UserError if the arena of a labelled graph is too large."""
     graph = imported.graph
     plan = plan_storage(graph)
     if imported.label is not None:
@@ -197,7 +197,7 @@ def network_workloads(
 ) -> list[tuple[str, Any]]:
     """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError.
 
-    A node that can be computed in several ways comes once for each, first as it is without records.
+    A node with several lowerings occurs once for each, the default first.
     """
     graph = lowering.graph(model, batch=batch, fusion=fusion, dump=None).graph
     found = ((node, lowering.methods(graph, node)) for node in graph.nodes)
@@ -214,7 +214,7 @@ def make_launches(
 ) -> tuple[Launch[KernelT], ...]:
     """The kernels of a network as launches, in order; equal programs become one kernel.
 
-    `kernels` holds those that networks before made with this maker, and gets the new ones. Raises UserError.
+    `kernels` has the kernels that earlier networks made with this maker, and gets the new ones. Raises UserError.
     """
     launches: list[Launch[KernelT]] = []
     constants = LaunchConstants(maker.placed)
@@ -245,7 +245,7 @@ def make_launches(
 def _lowered(
     lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
 ) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
-    """A node, and in which way records would have it, if any do; None for one that needs no kernel."""
+    """A node lowered without records, and its lookup of records, if there is one; None if it needs no kernel."""
     if knobs is None:
         default = lowering.default(graph, node)
         return None if default is None else (default, None)
@@ -266,8 +266,8 @@ def _kernels(
     dump_passes: Path | None,
     kernels: dict[str, Compiled[Target, Made]],
 ) -> Iterable[Compiled[Target, Made]]:
-    """Each node's kernel; those of equal programs share one schedule and what was made of it. With knobs of records
-    where these can be compiled."""
+    """Each node's kernel, with recorded knobs if these can be compiled; nodes of equal programs share one schedule and
+    one compiled kernel."""
     target = network.lowering.target
     for number, (lowered, recorded) in enumerate(network.nodes):
         name = re.sub("[^A-Za-z0-9_.-]+", "_", lowered.node.name)
@@ -295,8 +295,8 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """A node that has the kernel of another one, with its tensors by the names of the kernel's parameters: programs of
-    equal keys may call parameters otherwise, as which operand an epilogue reads gives some of them their names."""
+    """A node that shares the kernel of `known`, with its tensors by the names of the kernel's parameters: programs of
+    equal keys may have other parameter names, since some depend on the operand that an epilogue reads."""
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:
         return lowered
@@ -337,7 +337,7 @@ def _compiled(
 
 
 def _dumped(lowered: LoweredNode[Any, Any], schedule: Schedule, folder: Path | None) -> Dump | None:
-    """Begins the dumps of a node in its folder."""
+    """Starts the dumps of a node in its folder; None without a folder."""
     if folder is None:
         return None
     dump = dump_to(folder)

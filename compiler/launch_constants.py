@@ -1,4 +1,4 @@
-"""Constants of a network's launches: packed as their kernels read them, with one array for all equal ones."""
+"""Constants of a network's launches, packed for their kernels; equal constants share one array."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .schedule.pack import pack_arrays
 from .schedule.trace import Step
 
 _HEAD = 4096
-"""Bytes by which arrays are looked up before they are compared."""
+"""Bytes of a prefix that are hashed for the lookup of equal arrays."""
 
 
 class LaunchConstants:
-    """The arrays that the launches of one network read. `placed` puts a packed array in the shape of its parameter.
+    """The arrays that the launches of one network read. `placed` brings a packed array to the shape of its parameter.
 
-    Launches that read equal bytes of one type in one shape get the same array: a weight that every step of a recurrent
-    layer reads stays in the cache from one step to the next, and memory holds it once.
+    Launches that read equal bytes of one type and shape get the same array: a weight that every step of a recurrent
+    layer reads stays in the cache from one step to the next, and is stored once.
     """
 
     def __init__(self, placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> None:
         self._placed = placed
-        # What one kernel made of an array, by the kernel's key, the parameter and where the array lies. The array is
-        # kept as well: where one lay that is gone, another may lie.
+        # Packed arrays by the kernel's key, the parameter, and the array's address and strides. The value keeps the
+        # original array alive, so that no other array gets its address.
         self._packed: dict[tuple[str, str, int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
         self._equal: dict[tuple[str, tuple[int, ...], bytes], list[np.ndarray]] = {}
 
@@ -35,8 +35,8 @@ class LaunchConstants:
         arrays: Mapping[str, np.ndarray],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> dict[str, np.ndarray]:
-        """`arrays` by parameter as the kernel of key `kernel` takes them, whose schedule has `trace` and whose
-        parameters have `shapes`."""
+        """`arrays` by parameter, packed for the kernel of key `kernel` by the schedule's `trace`, in the parameters'
+        `shapes`."""
         result: dict[str, np.ndarray] = {}
         for name, array in arrays.items():
             place = (kernel, name, array.ctypes.data, array.strides)

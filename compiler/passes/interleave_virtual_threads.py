@@ -3,10 +3,10 @@
     rewrite:  for t in 8 (virtual_thread): alloc A[16, ...] in: BODY(A[...])
               ->  alloc A[2, 16, ...] in: for t in 8: BODY(A[t % 2, ...])
 
-Each iteration (virtual thread) works in its own copy of every buffer, so the loads of the next iteration need not wait
-for the computation of this one: in a decoupled machine whose units run their own queues, the instruction streams of
-two threads interleave by themselves and the tokens, inserted later, wait only where a copy is really reused. (TVM's
-pass interleaves the statements; here the queues do, and the rotation also works for loops nested in each other.)
+Each iteration (virtual thread) uses its own copy of every buffer, so the loads of the next iteration need not wait for
+the computation of this one: in a decoupled machine whose units have their own queues, the instruction streams of two
+threads interleave by themselves and the tokens, inserted later, wait only where a copy is reused. (TVM's pass
+interleaves the statements; here the queues do, and the rotation also works for loops nested in each other.)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def interleave_virtual_threads(
 
 
 def elements(buffer: Buffer) -> int:
-    """Scratchpad elements (vectors, tiles, entries) that a buffer takes."""
+    """Number of scratchpad elements (vectors, tiles, entries) of a buffer."""
     return prod(buffer.shape[:-ELEMENT_DIMENSIONS])
 
 

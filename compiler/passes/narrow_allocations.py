@@ -1,4 +1,4 @@
-"""narrow_allocations: buffers exist only from the first statement that uses them to the last."""
+"""narrow_allocations: shrinks each allocation to the statements from its buffer's first use to its last."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def narrow_allocations(program: Program) -> Program:
         f(A)                             g(T)
         g(T)                   ->        alloc S
         h(S, T)                              h(S, T)
-    Buffers that are not needed at the same time may then lie in the same memory. Where lifetimes overlap in part, those
-    of threads' registers grow, which the compiler behind us shortens again. Allocations filled by asynchronous copies
-    stay: a wait behind the last use may be theirs.
+    Buffers that are not live at the same time may then share memory. If lifetimes overlap in part, those of threads'
+    registers grow; the target's own compiler shortens them again. Allocations filled by asynchronous copies stay: a
+    wait behind the last use may belong to their copies.
     """
     return map_children(program, _narrowed)
 
@@ -32,7 +32,7 @@ def _narrowed(statement: Stmt) -> Stmt:
 
 
 def _placed(alloc: Alloc, body: Stmt) -> Stmt:
-    """`body` with the allocation around as little of it as possible."""
+    """`body` with the allocation around the smallest part of it that holds all uses of the buffer."""
     match body:
         case Alloc():
             return Alloc(buffer=body.buffer, body=_placed(alloc, body.body))

@@ -28,7 +28,7 @@ def run_pipeline(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """`program` after all `passes`; with `check` verified after each; `dump(name, text)` sees each result."""
+    """`program` after all `passes`; with `check` it is verified after each; `dump(name, text)` gets each result."""
     for item in passes:
         result = item.run(program)
         if dump is not None:

@@ -1,4 +1,4 @@
-"""Split box copies so that each is one strided two-dimensional transfer, as a DMA engine takes it.
+"""Split box copies so that each is one strided two-dimensional transfer of a DMA engine.
 
     rewrite:  copy inp[0:4, 0:9, 0:58, ...] <- X[n, c:c+4, y-1:y+8, -1:57, ...]
               ->  for copy.0 in 4: copy inp[copy.0, 0:9, 0:58, ...] <- X[n, c+copy.0, y-1:y+8, -1:57, ...]
@@ -17,11 +17,11 @@ ELEMENT_DIMENSIONS = 2
 """Trailing dimensions of a buffer that form one element."""
 
 DMA_DIMENSIONS = 2
-"""Dimensions, in elements, of a transfer that one instruction makes."""
+"""Dimensions, in elements, of one instruction's transfer."""
 
 
 def split_copies(program: Program) -> Program:
-    """Every Copy between DRAM and a scratchpad inside loops over all but its last two (merged) dimensions."""
+    """Puts every Copy between DRAM and a scratchpad into loops over all but its last two (merged) dimensions."""
     return map_stmt(program, _split)
 
 
@@ -52,7 +52,7 @@ def _split(statement: Stmt) -> Stmt:
 
 
 def _moving(region: Region) -> list[int]:
-    """Dimensions of more than one element, elements' own dimensions left out."""
+    """Dimensions of extent above 1, without the trailing dimensions within an element."""
     return [
         d
         for d in range(len(region.extents) - ELEMENT_DIMENSIONS)
@@ -61,7 +61,7 @@ def _moving(region: Region) -> list[int]:
 
 
 def _groups(copy: Copy, destination: list[int], source: list[int]) -> list[list[tuple[int, int]]]:
-    """The moving dimensions (destination, source), neighbours that are contiguous on both sides in one group."""
+    """The moving dimensions (destination, source); neighbours that are contiguous on both sides are in one group."""
     groups: list[list[tuple[int, int]]] = []
     for pair in zip(destination, source, strict=True):
         if groups and _contiguous(copy, groups[-1][-1], pair):

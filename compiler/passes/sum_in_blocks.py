@@ -1,7 +1,7 @@
-"""sum_in_blocks: long sums in floating point are added up in blocks, so that rounding errors stay small.
+"""sum_in_blocks: adds up long floating-point sums in blocks, so that rounding errors stay small.
 
-Each addition rounds at the size of what was summed up before. So a sum of n terms in one variable may be off by n units
-in the last place; in blocks, and blocks of blocks, by one for each term of a block and level.
+The rounding error of each addition is relative to the partial sum. So a sum of n terms in one variable may be off by n
+units in the last place; in blocks, and blocks of blocks, by one for each term of a block and level.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..ir.visit import expressions, free_vars, loads_in, map_stmt, substitute, s
 from ..schedule.tree import first_unused, names_in
 
 BLOCK_TERMS = 256
-"""Terms that are added in a row before their sum joins the others; libraries take 128 to 256. A block costs 1 to 3% of
-the time, and ten layers' worth of rounding errors become as small as ONNX Runtime's."""
+"""Terms of a block; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten layers
+become as small as ONNX Runtime's."""
 LONGEST = 2 * BLOCK_TERMS
-"""Terms up to which a sum is left as it is."""
+"""Most terms of a sum that is not changed."""
 REGISTERS = 4096
-"""Elements of a block's sums up to which they are taken apart: what a register tile has at most, many times over."""
+"""Most elements of a block's sums: many times the largest register tile."""
 
 
 def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = None) -> Program:
-    """Sums of more than `LONGEST` terms in a row become sums of sums of at most `BLOCK_TERMS` each.
+    """Turns sums of more than `LONGEST` terms in a row into sums of partial sums of at most `BLOCK_TERMS` terms.
 
     rewrite:
                                                    for k.block in range(16):
@@ -36,10 +36,10 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
             for j in vectorize(4):         ->              for j in vectorize(4):
                 C[j] += A[k, j]                                C.block[j] += A[256 * k.block + k, j]
                                                        for j.join in vectorize(4): C[j.join] += C.block[j.join]
-    Terms are counted over all loops around a sum. A loop is cut where, but for buffers of its own, it does nothing but
-    such sums (with no `first`), which read nothing that is summed up. It has to be serial or written out, and its
-    extent and those of the loops inside it that say which element have to be constant.
-    `within`: only loops inside one of which it holds are cut.
+    Terms are counted over all loops around a sum. A loop is cut if, except for buffers of its own, it only adds to sums
+    (without `first`), and reads none of them. It must be serial or unrolled, with a constant extent, and so must be the
+    extents of the loops inside it on which the target's indices depend.
+    `within`: a predicate; only loops inside a loop for which it is true are cut.
     """
     names = _Names(names_in(program))
     body, _ = _visit(program.body, (), within is None, within, names)
@@ -48,7 +48,8 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A Reduce inside a statement: the loops in it that say which element, outermost first, and its terms in a row."""
+    """A Reduce inside a statement: `lanes`, the loops on which its target's indices depend, outermost first, and
+    `terms`, the number of terms added in a row."""
 
     reduce: Reduce
     lanes: tuple[For, ...]
@@ -62,13 +63,13 @@ class _Sum:
 
 
 class _Names:
-    """The names of a program."""
+    """The used names of a program."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
 
     def unused(self, name: str) -> str:
-        """`schedule.tree.first_unused`, which is taken from now on."""
+        """A new name by `schedule.tree.first_unused`, recorded as used."""
         candidate = first_unused(name, self._taken)
         self._taken.add(candidate)
         return candidate
@@ -81,7 +82,7 @@ def _visit(
     within: Callable[[For], bool] | None,
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
-    """A statement with its long sums in blocks, and the sums in it that go on outside of it."""
+    """A statement with its long sums in blocks, and the sums in it that continue outside of it."""
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
             return node, [_Sum(node, (), 1)]
@@ -105,7 +106,7 @@ def _visit(
 
 
 def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[Stmt, list[_Sum]]:
-    """A loop of at most `count` iterations around these sums, in blocks where it adds too many terms."""
+    """A loop of at most `count` iterations around these sums, cut into blocks if it adds too many terms."""
     outside = [
         replace(s, lanes=(loop, *s.lanes))
         if _says_where(loop, s.reduce)
@@ -137,7 +138,7 @@ def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[St
 
 
 def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
-    """Whether a loop does nothing to what its `sums` add to but add to it."""
+    """Whether a loop only adds to the targets of its `sums`, so that it may be cut into blocks."""
     if not isinstance(loop.extent, Const) or loop.kind not in ("serial", "unroll"):
         return False
     inside = list(walk(loop.body))
@@ -156,24 +157,24 @@ def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
 
 
 def _says_where(loop: For, reduce: Reduce) -> bool:
-    """Whether the element that a sum adds to depends on a loop."""
+    """Whether the target's indices of a Reduce depend on a loop."""
     return any(loop.name in free_vars(i) for i in reduce.indices)
 
 
 def _partial(s: _Sum, names: _Names) -> Buffer:
-    """The sums of a block."""
+    """The buffer of a block's partial sums, one element for each iteration of the lanes."""
     assert s.shape is not None
     name = names.unused(f"{s.reduce.buffer.name}.block")
     return Buffer(name=name, shape=s.shape or (1,), dtype=s.reduce.buffer.dtype, scope="register")
 
 
 def _place(lanes: Sequence[For]) -> tuple[Expr, ...]:
-    """The element of `_partial` of these lanes."""
+    """The indices of the lanes' element in the buffer of `_partial`."""
     return tuple([n.var for n in lanes]) or (Const(0),)
 
 
 def _lanes(s: _Sum, suffix: str, names: _Names) -> tuple[For, ...]:
-    """The lanes of a sum as loops of other names."""
+    """The lanes of a sum as loops with new names."""
     return tuple([replace(n, var=Var(names.unused(f"{n.name}.{suffix}"))) for n in s.lanes])
 
 
@@ -184,7 +185,7 @@ def _around(lanes: Sequence[For], body: Stmt) -> Stmt:
 
 
 def _start(s: _Sum, partial: Buffer, names: _Names) -> Stmt:
-    """The sums of a block are zero."""
+    """The statement that sets a block's partial sums to zero."""
     lanes = _lanes(s, "zero", names)
     zero = Const(0.0, partial.dtype)
     name = names.unused(f"{s.reduce.name}.zero")
@@ -192,7 +193,7 @@ def _start(s: _Sum, partial: Buffer, names: _Names) -> Stmt:
 
 
 def _join(s: _Sum, partial: Buffer, names: _Names) -> tuple[Stmt, _Sum]:
-    """The sums of a block join those of all."""
+    """The statement that adds a block's partial sums to the target, and its description as a sum."""
     lanes = _lanes(s, "join", names)
     renamed: dict[str, Expr] = {old.name: new.var for old, new in zip(s.lanes, lanes, strict=True)}
     reduce = Reduce(
@@ -206,7 +207,7 @@ def _join(s: _Sum, partial: Buffer, names: _Names) -> tuple[Stmt, _Sum]:
 
 
 def _retargeted(node: Stmt, long: Sequence[_Sum], partials: dict[str, Buffer]) -> Stmt:
-    """The statement with these sums added up in `partials`."""
+    """The statement with these sums redirected to the buffers `partials`, by name of the Reduce."""
     lanes = {s.reduce.name: s.lanes for s in long}
 
     def visit(statement: Stmt) -> Stmt:
