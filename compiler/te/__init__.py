@@ -1,1 +1,1 @@
-"""Tensor expressions: what a layer computes, as plain programs of the loop IR, before any schedule."""
+"""Tensor expressions: the computations of layers as plain programs of the loop IR, before any schedule."""

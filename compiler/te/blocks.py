@@ -14,8 +14,8 @@ Pads = tuple[int, int, int, int]
 class Blocks:
     """Vector sizes of the accelerator: activations are [ceil(N / batch), ceil(C / block), H, W, batch, block].
 
-    Where the array has more inputs than outputs or fewer, `block` is the larger number, and each position of a block
-    is several neighbouring vectors of the smaller one: `inputs` of them for the array, `outputs` of them when stored.
+    If the array's numbers of inputs and outputs differ, `block` is the larger one, and each position of a block is
+    several neighbouring vectors of the smaller size: `inputs` of them for the array, `outputs` of them when stored.
     """
 
     batch: int
@@ -38,9 +38,9 @@ class Blocks:
         return self.block // self.block_out
 
     def inputs_read(self, channels: int, kernel: Pair) -> int:
-        """Input vectors of a position that a convolution with weights for every channel multiplies.
+        """Number of input vectors of a position that a convolution with weights for every channel multiplies.
 
-        Windows of one position on one block leave out those without channels; others take all.
+        1 x 1 windows on a single block skip vectors without channels; other windows multiply all.
         """
         if kernel != (1, 1) or channels > self.block:
             return self.inputs

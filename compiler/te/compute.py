@@ -1,11 +1,11 @@
-"""Tensor expressions as a user writes them: placeholders, computed tensors and reduce axes become a loop program.
+"""The user's interface for tensor expressions: placeholders, computed tensors and reduce axes become a loop program.
 
     a, b = placeholder("A", (64, 32)), placeholder("B", (32, 48))
     k = reduce_axis("k", 32)
     c = compute("C", (64, 48), lambda i, j: reduce_sum(a[i, k] * b[k, j], k))
     program = program_of(c)        # loops C.i, C.j, C.k around one Reduce
 
-Names: loops are called after the tensor and the parameter of its function, statements after the tensor.
+Names: a loop has the names of the tensor and of its function's parameter, a statement has the tensor's name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..ir.visit import free_vars, loads_in, replace_buffers, substitute_expr
 
 
 class ExpressionError(UserError):
-    """A tensor expression that is none: an unknown name or size, or a reduction where none may stand."""
+    """An invalid tensor expression: an unknown name or size, or a reduction that is not the whole body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class ReduceAxis(Var):
 
 
 def placeholder(name: str, shape: Sequence[int], dtype: DType | str = DType.FLOAT32) -> Tensor:
-    """A tensor that is given at run time. ExpressionError for a size below 1 or an unknown type."""
+    """An input tensor, given at run time. ExpressionError for a size below 1 or an unknown type."""
     return Tensor(name=name, shape=_shape(name, shape), dtype=_type(name, dtype))
 
 
@@ -214,7 +214,7 @@ def program_of(*outputs: Tensor, name: str | None = None) -> Program:
 
 
 def _visit(tensor: Tensor, order: dict[str, Tensor]) -> None:
-    """Adds a tensor behind all that it is computed from."""
+    """Adds a tensor to `order` behind all tensors that it is computed from."""
     known = order.get(tensor.name)
     if known is tensor:
         return

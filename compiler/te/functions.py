@@ -34,7 +34,7 @@ def requantize(
 
 
 def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
-    """`w` times one over `total`, or over its `root`, as `isa.rows.apply` has it."""
+    """`w` times 1 / `total`, or 1 / its square root if `root` is true, with the rounding of `isa.rows.apply`."""
     make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
     shape = np.broadcast_shapes(np.shape(w), np.shape(total))
     pairs = zip(np.broadcast_to(w, shape).flat, np.broadcast_to(total, shape).flat, strict=True)
@@ -181,7 +181,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "combine_multiply": combine_multiply,
         "quantize": quantize,
         "row_share": row_share,
-        # A quotient of two float32 in float64 has enough bits that rounding it once more changes nothing.
+        # A quotient of two float32 in float64 has enough bits that rounding it again to float32 is exact.
         "divide": _divide,
         "exp": _float32(np.exp),
         "log": _float32(np.log),
@@ -204,7 +204,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
                 ("asinh", np.arcsinh),
                 ("acosh", np.arccosh),
                 ("atanh", np.arctanh),
-                # For a single exponent of 1/2 numpy takes a square root, which -inf has none of.
+                # For a single exponent of 1/2 numpy takes a square root, which gives NaN for -inf.
                 ("power", lambda a, b: np.power(np.stack([a, a]), np.stack([b, -b]))[0]),
             )
         },

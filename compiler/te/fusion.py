@@ -1,7 +1,6 @@
-"""Element-wise functions grafted onto an operator's program: in front of its data, or behind its result.
+"""Element-wise functions fused into an operator's program: in front of its data, or behind its result.
 
-A fused operator is one tensor expression again, with the loops of the operator itself, so its templates apply as they
-are.
+A fused operator is one tensor expression again, with the operator's own loops, so its templates apply unchanged.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from .scalars import ELEMENT, argument, argument_types
 
 
 def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) -> Buffer:
-    """The parameter A0, A1, ... of a fused program that stands for `te.scalars.argument(position)`."""
+    """The parameter A0, A1, ... of a fused program for `te.scalars.argument(position)`."""
     return Buffer(name=f"A{position}", shape=shape, dtype=dtype)
 
 
 def _buffers(body: Expr, operands: Mapping[int, Shape]) -> dict[int, Buffer]:
-    """The parameters of a body's operands, in the types that it gives them."""
+    """The parameters of a body's operands, with the types of its arguments."""
     types = argument_types(body)
     return {i: operand_buffer(i, shape, types[argument(i).name]) for i, shape in operands.items()}
 
@@ -35,14 +34,14 @@ def with_result(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Program:
-    """The program with `body` of each element stored in its last parameter, in place of the element.
+    """The program that stores `body` of each element, in place of the element, in its last parameter.
 
     rewrite:
         Y[i, j] = v        ->        Y[i, j] = max(v + A2[i, 0], 0)
     In `body`, `te.scalars.ELEMENT` is the element and `argument(i)` that of the new parameter Ai, whose shape is
-    `operands`[i], of Y's rank: Y's size or 1 in each dimension. `inside`, a condition on an element's indices, says
-    what is not zero whatever `body` makes of it. `statements` names those that store results, where the program uses
-    Y for what comes before too. ValueError where Y is written or read by others.
+    `operands`[i], of Y's rank: Y's size or 1 in each dimension. `inside` is a condition on an element's indices:
+    elements for which it is false are stored as zero. `statements` names the statements that store results, for
+    programs that also store intermediate values in Y. ValueError where other statements write or read Y.
     """
     y = program.parameters[-1]
     buffers = _buffers(body, operands)
@@ -69,12 +68,12 @@ def with_result(
 
 
 def with_data(program: Program, body: Expr, operands: Mapping[int, Shape]) -> Program:
-    """The program that reads `body` wherever it read its first parameter, which goes.
+    """The program with `body` in place of every read of its first parameter, which is removed.
 
     rewrite:
         sum += X[i, j]        ->        sum += exp(A0[i, j] - A1[i, 0])
-    Operands as of `with_result`, of the first parameter's rank. What is read more than once is computed more than once.
-    ValueError where a copy reads it.
+    Operands as of `with_result`, of the first parameter's rank. An element that is read more than once is computed more
+    than once. ValueError where a copy reads the parameter.
     """
     x, *rest = program.parameters
     buffers = _buffers(body, operands)

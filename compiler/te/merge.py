@@ -1,4 +1,4 @@
-"""Shapes with fewer dimensions: neighbours that every tensor of an operator treats alike become one.
+"""Shapes with fewer dimensions: merges neighbours that every tensor of an operator treats alike.
 
 A program over the merged shapes runs on the same row-major data, so callers reshape and copy nothing.
 """
@@ -23,7 +23,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
-    """The result's shape and the inputs' shapes, all of one rank of at least 1, as few dimensions as possible.
+    """The result's shape and the inputs' shapes, all of one rank of at least 1, with as few dimensions as possible.
 
     Every input's dimension is the result's or 1. ValueError as for `broadcast`.
     """
@@ -52,10 +52,10 @@ def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
 def merge_axes(
     shape: Shape, axes: Sequence[int], beside: Sequence[Shape] = ()
 ) -> tuple[tuple[int, bool], ...]:
-    """A shape as (size, whether `axes` name it) pairs that alternate; axes count from the end where negative.
+    """A shape as (size, whether it is in `axes`) pairs of merged dimensions; negative axes count from the end.
 
-    Dimensions of size 1 go. Where one of the shapes `beside` it, which broadcast against it, is 1 in one of two
-    neighbours only, they stay apart. ValueError for an axis that the shape does not have.
+    Dimensions of size 1 are dropped. Two neighbours are not merged if a shape of `beside`, which broadcasts against the
+    shape, has size 1 in only one of them. ValueError for an axis that the shape does not have.
     """
     if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
         raise ValueError(f"shape {shape} has no axis {bad[0]}")
@@ -76,9 +76,9 @@ def merge_axes(
 
 
 def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
-    """The shape in which an operand that broadcasts against `full` does so against `into`, the same data.
+    """The shape of an operand's data for broadcasting against `into`, for an operand that broadcasts against `full`.
 
-    ValueError where there is none: dimensions that `into` has merged are broadcast in part.
+    ValueError if there is none: dimensions that `into` merges are broadcast in part.
     """
     sizes = [
         (size, given) for size, given in zip(full, _aligned(operand, len(full)), strict=True) if size != 1

@@ -1,4 +1,4 @@
-"""The post-processing of accumulators, built once for the operators and for the hardware's declaration of it.
+"""The post-processing of accumulators, shared by the operators and the declaration of the hardware's store unit.
 
 Both sides call `post_point`, so that tensorization compares equal trees.
 """
@@ -55,7 +55,7 @@ class Combination:
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
-        """The same of the operand as q, with q as its operand."""
+        """The combination with the two tensors exchanged: the operand as q, and q as the operand."""
         add = self.kind == "add"
         return replace(
             self,
@@ -67,7 +67,7 @@ class Combination:
         )
 
     def clamped(self, low: int, high: int) -> Combination:
-        """Followed by a clamp to low..high."""
+        """The combination followed by a clamp to low..high."""
         return replace(self, **_within(self.low, self.high, low, high))
 
 
@@ -76,8 +76,8 @@ class Post:
     """Constants of the store pipeline: stage A's zero point and limits, and stage B where present.
 
     Stage A is `requantize(sum, scale, zero_point, low, high)` of `vdla.isa.arithmetic`; its scales, one for each output
-    channel, are data like biases. Zero point and limits are in the stored int8 domain.With `table` its result
-    is looked up in a table, T int8 [256], whose entry 0 is that of -128; stage B goes on with what is found there.
+    channel, are data like biases. Zero point and limits are in the stored int8 domain. With `table` its result is
+    looked up in a table, T int8 [256], whose entry 0 is for -128; the entry found is the input of stage B.
     """
 
     zero_point: int = 0
@@ -92,7 +92,7 @@ class Post:
         return self.combination is not None and self.combination.has_operand
 
     def clamped(self, low: int, high: int) -> Post:
-        """Followed by a clamp to low..high."""
+        """The post-processing followed by a clamp to low..high."""
         if self.combination is not None:
             return replace(self, combination=self.combination.clamped(low, high))
         if self.table:
@@ -196,9 +196,9 @@ def post_point(
 
 
 def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stmt:
-    """`post_point` for a maximum over rows that need not follow one another: each row has a Reduce of its own.
+    """`post_point` for a maximum over rows that need not be contiguous (a ring of rows): each row has its own Reduce.
 
-    Row r is read in loops window.r.b, window.r.j, window.r.c, so that it may lie anywhere (a ring of rows).
+    Row r is read in loops window.r.b, window.r.j, window.r.c.
     """
     lanes = (blocks.batch, blocks.block_out)
     values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")

@@ -1,4 +1,4 @@
-"""Sums and greatest values along contiguous rows, as processors compute them: in partial results side by side."""
+"""Sums and maxima along contiguous rows for processors: in vectors of partial results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Operator = Literal["add", "max"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """Statements that reduce a row, the buffers they need, and the result."""
+    """The reduction of a row: its statements, their buffers, and the result."""
 
     statements: tuple[Stmt, ...]
     buffers: tuple[Buffer, ...]
@@ -35,7 +35,7 @@ def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def row_width(size: int, widest: int) -> int:
-    """Partial results for rows of `size`: a power of two, at most `widest` (one too) and hardly more than the row."""
+    """Number of partial results for rows of `size`: the next power of two, at most `widest` (a power of two)."""
     return min(widest, 1 << (size - 1).bit_length()) if size > 1 else 1
 
 

@@ -1,8 +1,8 @@
-"""Expressions of element-wise operators as data: steps in their order, each of earlier ones, as fit into JSON.
+"""Expressions of element-wise operators as data for JSON: steps in order, each an operation on earlier steps.
 
     ("argument", 0), ("constant", "0.5"), ("*", 0, 1), ("tanh", 2)
 
-is `tanh(argument(0) * 0.5)`. Each value is a step once, however often it is used; the last step is the result.
+is `tanh(argument(0) * 0.5)`. Each value is one step, even if it is used several times; the last step is the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..ir.types import DType
 from .scalars import argument
 
 Step = tuple[str | int, ...]
-"""An operation and the numbers of the steps that it takes; of an "argument" its position, of a "constant" its text."""
+"""An operation and the numbers of its operands' steps; an "argument" has its position, a "constant" its text."""
 Steps = tuple[Step, ...]
 FUNCTIONS: Mapping[str, int] = MappingProxyType(
     {"divide": 2, "exp": 1, "log": 1, "sqrt": 1, "tanh": 1, "sigmoid": 1, "erf": 1}
@@ -52,7 +52,7 @@ def steps_of(body: Expr) -> Steps:
         raise ValueError(f"an element-wise operator has {type(e).__name__} in it, which is no step")
 
     def place(e: Expr) -> int:
-        # What is shared is one object: looking at it again and again could take forever.
+        # A shared subexpression is one object: visiting it once for each use could take exponential time.
         if (number := known.get(id(e))) is None:
             step = step_of(e)
             number = known[id(e)] = found.setdefault(step, len(found))
@@ -67,9 +67,9 @@ def steps_of(body: Expr) -> Steps:
 
 
 def expression(steps: Steps) -> Expr:
-    """The expression of some steps; `steps_of` gives the same steps again.
+    """The expression of steps; `steps_of` of it gives the same steps.
 
-    ValueError, which names the step, where one is none or takes what it cannot, or where nothing uses it.
+    ValueError, which names the step, for an invalid step, wrong operands, or a step that nothing uses.
     """
     made: list[Expr] = []
     types: list[DType] = []
@@ -93,12 +93,12 @@ def expression(steps: Steps) -> Expr:
 
 
 def step_weights(steps: Steps, weight: Callable[[str], float]) -> float:
-    """The sum of `weight` of all operations: what takes no earlier steps counts nothing."""
+    """The sum of `weight` of all operations; arguments and constants have no weight."""
     return sum(weight(str(step[0])) for step in steps if operands(step))
 
 
 def operands(step: Step) -> tuple[int, ...]:
-    """The numbers of the steps that a step takes."""
+    """The numbers of a step's operands."""
     if step[0] in ("argument", "constant"):
         return ()
     return tuple([number for number in step[1:] if isinstance(number, int)])
@@ -135,7 +135,7 @@ def _made(step: Step, made: list[Expr], types: list[DType]) -> tuple[Expr, DType
 
 
 def _number(text: str) -> float:
-    """The float32 of a text, which is the one text of this number."""
+    """The float32 of a text. ValueError unless the text is the number's repr."""
     try:
         value = float(text)
     except ValueError:

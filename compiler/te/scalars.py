@@ -1,4 +1,4 @@
-"""Scalar functions of float32 networks as expressions; NaN and infinities pass through as IEEE and ONNX have it.
+"""Scalar functions of float32 networks as expressions; NaN and infinities are treated as by IEEE 754 and ONNX.
 
 Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.float_elementwise` are made of
 these and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges them.
@@ -14,9 +14,9 @@ from ..ir.visit import walk_expr
 
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
-"""The operator's result, in the expression that is fused behind it."""
+"""The variable of the operator's result in an expression that is fused behind it."""
 ROUNDING = 12582912.0
-"""1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds that."""
+"""1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds the number."""
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
@@ -25,17 +25,17 @@ def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
 
 
 def argument_types(body: Expr) -> dict[str, DType]:
-    """The types that a body gives the arguments it uses, by their names."""
+    """The types of a body's arguments, by name."""
     return {e.name: e.dtype for e in walk_expr(body) if isinstance(e, Var) and e.name != ELEMENT.name}
 
 
 def number(value: Scalar) -> Expr:
-    """A Python number as a float32 constant; expressions as they are."""
+    """A Python number as a float32 constant; an expression unchanged."""
     return wrap(value, DType.FLOAT32)
 
 
 def divide(a: Scalar, b: Scalar) -> Expr:
-    """a / b, correctly rounded; of float64 where the first one is."""
+    """a / b, correctly rounded; in float64 if `a` is float64, else in float32."""
     if isinstance(a, Operand) and dtype_of(a) is DType.FLOAT64:  # type: ignore[arg-type]
         return Call("divide", (a, wrap(b, DType.FLOAT64)), DType.FLOAT64)  # type: ignore[arg-type]
     return _call("divide", a, b)
@@ -76,12 +76,12 @@ DOUBLES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh",
 
 
 def in_double(function: str, x: Expr) -> Expr:
-    """One of `DOUBLES`."""
+    """The function of `DOUBLES` of this name."""
     return _call(function, x)
 
 
 def general_power(x: Scalar, exponent: Scalar) -> Expr:
-    """x**exponent of any two float32, as IEEE 754's pow has it."""
+    """x**exponent of any two float32, as by IEEE 754's pow."""
     return _call("power", x, exponent)
 
 
@@ -213,7 +213,7 @@ def power(x: Expr, exponent: float) -> Expr:
         raise ValueError(f"x**{exponent} has no short form; use exp(exponent * log(x)) for x above 0")
     result: Expr | None = None
     if half:
-        # IEEE's pow has -inf and -0 as inf and 0 where the exponent is no whole number; sqrt has not.
+        # For exponents that are no whole numbers, IEEE's pow treats -inf and -0 as inf and 0; sqrt does not.
         x = select(equal(x, -math.inf), math.inf, x + 0.0)
         result = sqrt(x)
     square, rest = x, int(whole)

@@ -1,8 +1,7 @@
-"""Types of 8 bits and less that tensors hold as codes: what a code stands for, and the code of a number.
+"""Types of at most 8 bits that tensors hold as codes: decoding and encoding of numbers.
 
-Formats are those of the OCP specifications of 8-bit floats (2023) and of microscaling (2023) and, with "uz" (no
-infinities, one zero), of Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as `ml_dtypes` has
-them.
+The formats are from the OCP specifications of 8-bit floats (2023) and of microscaling (2023) and, with "uz" (no
+infinities, one zero), from Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as in `ml_dtypes`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ INTEGERS: Mapping[DType, int] = MappingProxyType(
 class Format:
     """A small float: bits of its mantissa, bias of its exponent, greatest finite code, and other codes.
 
-    `infinity` and `nan` are None where there are none, and `instead` is then the code of what is no number; with
-    `one_zero` the code of -0 is NaN.
+    `infinity` and `nan` are None if the type lacks them; `instead` is the code that NaN is encoded as in a type without
+    NaN. With `one_zero` the code of -0 is NaN.
     """
 
     mantissa: int
@@ -52,7 +51,7 @@ FLOATS: Mapping[DType, Format] = MappingProxyType(
 
 
 def decoded(code: Expr) -> Expr:
-    """The number that a code stands for: float32, of integer types int32."""
+    """The number of a code: float32; int32 for integer types."""
     dtype = dtype_of(code)
     whole = cast(bit_cast(code, DType.UINT8), DType.INT32)
     if dtype in INTEGERS:
@@ -85,10 +84,10 @@ def decoded(code: Expr) -> Expr:
 
 
 def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str = "up") -> Expr:
-    """The code of a float32, nearest, ties to even; of integer types the lowest bits of an int32.
+    """The code of a float32, rounded to nearest, ties to even; for integer types the lowest bits of an int32.
 
-    Beyond the greatest number it is that where `saturate` says so, else infinity or NaN, as far as the type has them.
-    `rounding` ("up", "down" or "nearest") is of float8_e8m0, which has powers of two alone.
+    A number beyond the greatest one becomes the greatest with `saturate`, else infinity or NaN if the type has them.
+    `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only powers of two.
     """
     if dtype in INTEGERS:
         kept = _and(number, (1 << INTEGERS[dtype]) - 1)
@@ -130,7 +129,7 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """float8_e8m0 as ONNX's Cast has it: the exponent, one more where the rest rounds up; NaN where not finite."""
+    """The float8_e8m0 code of ONNX's Cast: the exponent, plus one if the mantissa rounds up; NaN if not finite."""
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)
     rest = _and(bits, 0x7FFFFF)
@@ -139,7 +138,7 @@ def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
     if rounding == "up":
         more = select(zero < rest, one, zero)
     elif rounding == "nearest":
-        # A tie goes up, but for subnormal numbers.
+        # A tie is rounded up, except for subnormal numbers.
         half = wrap(0x400000, DType.INT32)
         more = select(half < rest, one, select(equal(rest, half), select(zero < exponent, one, zero), zero))
     result = exponent + more

@@ -1,4 +1,4 @@
-"""Rows of a depthwise window by operations of a sweep: which group of weights each is in, and operations of a tile."""
+"""Sweeps over the rows of a depthwise window: groups of weights, and the number of operations of a tile."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ class Sweep:
 
     @staticmethod
     def of(config: Config, window: Window) -> Sweep | None:
-        """The sweeps of a window; None where the machine has none, or where rows one by one are no more operations.
-
-        Then a window can be cut between rows, as one must be that fills the input scratchpad.
+        """The sweeps of a window; None if the machine has none, if they save no operations, or if the window would fill
+        more than half of the input scratchpad: it must then be cut between rows.
         """
         taps = TapGroups.of(window) if config.has("sweep") else None
         rows, swept = window.kernel[0], config.swept
@@ -63,9 +62,9 @@ class Sweep:
         return ceil_div(count * config.sweep_rows, config.whole_tile_rows)
 
     def operations(self, heights: np.ndarray) -> np.ndarray:
-        """Operations on a column of that many rows of outputs, int64.
+        """Operations on a column of `heights` rows of outputs, int64.
 
-        Rows of outputs follow one another in a sweep that are a multiple of the dilation apart in the input.
+        One sweep serves rows of outputs that are a multiple of the dilation apart in the input.
         """
         classes = self.dilation // gcd(self.stride, self.dilation)
         between = self.stride * classes // self.dilation

@@ -1,4 +1,4 @@
-"""Columns of a depthwise window by fours: what one operation of TAPS multiplies, and the window that results."""
+"""Columns of a depthwise window in groups of TAPS, which one operation multiplies, and the widened window."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from .blocks import Window, ceil_div
 class TapGroups:
     """`count` groups of TAPS neighbouring columns for each row of a kernel, `step` columns apart.
 
-    `span` columns are those of the kernel from end to end, those between dilated ones included. Groups may overlap: a
-    column counts in the first group that has it. Together they read `columns` columns, no more than one group needs
-    beyond `span`.
+    `span`: columns of the kernel from end to end, including the gaps of dilation. Groups may overlap: a column belongs
+    to the first group that has it. Together they read `columns` columns, at least `span`.
     """
 
     span: int
@@ -26,7 +25,7 @@ class TapGroups:
 
     @staticmethod
     def of(window: Window) -> TapGroups | None:
-        """The groups of a window; None where single columns take no more operations."""
+        """The groups of a window; None if single columns take no more operations."""
         columns = window.kernel[1]
         span = (columns - 1) * window.dilations[1] + 1
         count = ceil_div(span, TAPS)
@@ -51,7 +50,7 @@ class TapGroups:
         )
 
     def rows(self, weight: np.ndarray, dilation: int) -> np.ndarray:
-        """int8 [..., kw] weights as [..., count, TAPS], zeros where a group reads what does not count in it."""
+        """int8 [..., kw] weights as [..., count, TAPS], zeros for columns of an earlier group or of none."""
         spread = np.zeros((*weight.shape[:-1], self.columns), dtype=np.int8)
         spread[..., : self.span : dilation] = weight
         groups = np.zeros((*weight.shape[:-1], self.count, TAPS), dtype=np.int8)

@@ -1,4 +1,4 @@
-"""Rows shared out to the threads of a GPU's block, as explicit stages: partial results, a tree in shared memory.
+"""Rows distributed over the threads of a GPU's block, as explicit stages: partial results, a tree in shared memory.
 
 Every stage is a nest of two loops, named for the axes of the block's threads that they become: "stage.x", "stage.y".
 """
@@ -15,15 +15,15 @@ from .blocks import ceil_div
 from .rows import Operator, allocated
 
 BRANCHES = 8
-"""Partial results that one step of a tree joins: three steps, each with a barrier, do for a block of 512 threads."""
+"""Partial results that one step of a tree joins: three steps, each with a barrier, suffice for 512 threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threads:
     """`rows` of `size` elements, `group` rows a block and `lanes` threads a row (a power of two).
 
-    Neighbouring threads (axis x) have neighbouring elements of a row or, by `columns`, the same one of neighbouring
-    rows. Element p of a row belongs to thread p % lanes.
+    Neighbouring threads (axis x) have neighbouring elements of a row or, with `columns`, the same element of
+    neighbouring rows. Element p of a row belongs to thread p % lanes.
     """
 
     rows: int
@@ -39,7 +39,7 @@ class Threads:
 
     @property
     def steps(self) -> int:
-        """Elements that a thread has at most."""
+        """Most elements of a thread."""
         return ceil_div(self.size, self.lanes)
 
     def stage(
@@ -65,8 +65,8 @@ class Threads:
     ) -> Stmt:
         """`body` of a suffix for names, the step and the position, for all elements of a thread.
 
-        Loop `name`.k over steps that all lanes make, then `name`.g, of one iteration or none, for the rest of the row.
-        `most`: where that is less, a row has only so many elements.
+        Loop `name`.k over the steps of all lanes, then `name`.g, of at most one iteration, for the rest of the row.
+        `most`: number of elements of the row, if it may be less than `size`.
         """
         k, g = Var(f"{name}.k"), Var(f"{name}.g")
         if most is not None:
@@ -82,7 +82,7 @@ class Threads:
         return seq(*parts)
 
     def shared(self, name: str, lanes: int) -> Buffer:
-        """A value of each of `lanes` threads of each row, for the whole block."""
+        """A buffer in shared memory with one value for each of `lanes` threads of each row."""
         shape = (lanes, self.group) if self.columns else (self.group, lanes)
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="shared")
 
@@ -100,10 +100,9 @@ class Threads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """A block has `group` rows and `lanes` threads (a power of two) for each, in `chunks` (of reductions alone) first.
-
-    By `columns`, neighbouring threads have neighbouring rows: what lies side by side then. `kept`: elements stay in
-    registers (softmax and normalizations).
+    """Distribution of rows: `group` rows a block, `lanes` threads (a power of two) a row, and `chunks` of a row that
+    are reduced first (reductions only). With `columns`, neighbouring threads have neighbouring rows, for rows that are
+    interleaved in memory. `kept`: elements stay in registers (softmax and normalizations).
     """
 
     group: int
@@ -133,7 +132,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Stages that reduce the rows of a block, the buffers they need, and each row's result."""
+    """The reduction of a block's rows: its stages, their buffers, and each row's result."""
 
     threads: Threads
     stages: tuple[Stmt, ...]
@@ -159,7 +158,7 @@ def fold(
     unroll: bool = False,
     most: Expr | None = None,
 ) -> Fold:
-    """Reduces each row of a block: a sum or greatest value of each thread's elements, then those of `BRANCHES` threads.
+    """Reduces each row of a block: the sum or maximum of each thread's elements, then of `BRANCHES` threads at a time.
 
     `value` gives, for an element, statements to run first and what is reduced; `unroll` and `most` as of
     `Threads.each`. Statements `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and

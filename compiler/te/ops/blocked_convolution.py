@@ -1,7 +1,7 @@
-"""Convolutions over activations in blocks of channels, as processors compute them, in float32 or quantized.
+"""Convolutions over activations in blocks of channels, for processors, in float32 or quantized.
 
 Activations of quantized networks are unsigned (`te.ops.unsigned`), so that products are of uint8 and int8, as dot
-product instructions have them. The caller's bias makes up for it: `biases_of_unsigned`.
+product instructions require. The caller's bias compensates for the offset: `biases_of_unsigned`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def blocked_convolution(
 def blocked_depthwise(
     shape: Convolution, *, block: int, sums: Sums | None = None, name: str = "depthwise"
 ) -> Program:
-    """`blocked_convolution` of each channel by itself, which `shape` says by its groups.
+    """`blocked_convolution` for a depthwise `shape`, whose groups are its channels.
 
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], those of
     `sums` (B [CB * block], P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as of `blocked_convolution`,
@@ -151,11 +151,11 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Layout:
-    """Shapes of X and W, loops around positions, lanes of an output, blocks of channels and channels of one that are
-    summed up (None: none are), and where an output's bias lies: at `channel` of B, in block `block` of P.
+    """The layout of a convolution's tensors: shapes of X and W, loops around positions, lanes of an output, summed
+    (blocks of channels, channels of a block) or None, and the place of an output's bias: `channel` of B, `block` of P.
 
-    `factors` are those of a product, of X (or `padded`) and W. `filters` are a group's, without those that fill up the
-    last block.
+    `factors` gives the two factors of a product, from X (or `padded`) and W. `filters`: filters of a group, without
+    those that fill up the last block.
     """
 
     data: tuple[int, ...]
@@ -171,7 +171,7 @@ class _Layout:
 
 
 def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Program:
-    """The program of a convolution whose tensors lie as `layout` says."""
+    """The program of a convolution with tensors of this layout."""
     quantized = isinstance(sums, QuantizedSums)
     types = (DType.UINT8, DType.INT8, DType.INT32) if quantized else (DType.FLOAT32,) * 3
     x_in = Buffer(name="X", shape=layout.data, dtype=types[0])
@@ -252,7 +252,7 @@ def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:
             total, None if bias is None else bias[channel], None if operand is None else operand[at]
         )
         if layout.filters % out.shape[-1]:
-            # 0 * infinity is no zero, and an epilogue may make something else of one.
+            # 0 * infinity is NaN, and an epilogue may not map 0 to 0.
             return select(channel[-1] < layout.filters, result, 0.0)
         return result
 

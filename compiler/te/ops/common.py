@@ -48,10 +48,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Outputs that do not lie side by side: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a
-    `plane`; rows of outputs have a `pitch` in a plane of one row.
-
-    Where the first of them lies in the tensor, the kernel's offset says.
+    """Outputs that are not contiguous: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a `plane`;
+    rows of outputs have a `pitch` in a plane of one row. The kernel's offset gives the place of the first output.
     """
 
     plane: Pair
@@ -60,7 +58,7 @@ class Spread:
 
 
 CHAIN = "chain"
-"""The scope of tensors that lie in the chain memory, where the store unit puts them and the array finds them."""
+"""The scope of tensors in the chain memory, which the store unit writes and the array reads."""
 
 
 def activation(
@@ -83,10 +81,10 @@ def padded_input(
     pad_value: int,
     resident: bool,
 ) -> tuple[Buffer, Buffer, tuple[Stmt, ...]]:
-    """The parameter X, what windows read of it, and the statement "pad" that makes this.
+    """The parameter X, the buffer that windows read, and the statement "pad" that fills the buffer.
 
-    X is of `shape` (batch blocks, channel blocks, rows, columns). What is read is the buffer `padded`: the `part` of X
-    with its pads. Where X is `resident` it is X itself, which lies in the chain memory with its pads.
+    X has `shape` (batch blocks, channel blocks, rows, columns). The buffer is `padded`, the `part` of X with its pads;
+    for a `resident` X it is X itself, which is in the chain memory with its pads.
     """
     blocks, (rows, columns) = shape[:2], part.inputs
     if resident:
@@ -143,7 +141,7 @@ def filter_vectors(blocks: Blocks, filters: int) -> Pair:
 
 
 def table_of(post: Post) -> Buffer | None:
-    """The parameter T int8[256] where `post` looks up."""
+    """The parameter T int8[256] if `post` has a table; else None."""
     return Buffer(name="T", shape=(256,), dtype=DType.INT8) if post.table else None
 
 
@@ -221,12 +219,12 @@ def post_nest(
 
 
 def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
-    """How many vectors a position of a `block` has, of `vectors` in whole blocks and `count` in all."""
+    """Number of vectors of a position in `block`: `vectors` in whole blocks, `count` in all blocks together."""
     if count % vectors == 0:
         return vectors
     return count if count < vectors else minimum(vectors, count - block * vectors)
 
 
 def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:
-    """The buffers that are there."""
+    """The buffers without None."""
     return tuple(b for b in buffers if b is not None)

@@ -48,7 +48,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """Sizes of a convolution, in elements; one of each channel by itself has as many groups as channels.
+    """Sizes of a convolution, in elements; a depthwise one has as many groups as channels.
 
     A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs.
     ValueError if `groups` does not divide channels and filters.
@@ -89,7 +89,7 @@ class Convolution:
 
     @property
     def axes(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
-        """The phases of rows and of columns, in the order of their rests, those without taps included."""
+        """The phases of rows and of columns, in the order of `rest`, including phases without taps."""
         window, outputs = self.window, self.outputs
         rows, columns = (
             _phases(size, kernel, stride, dilation, before)
@@ -163,7 +163,7 @@ def _phases(outputs: int, kernel: int, stride: int, dilation: int, before: int) 
 
 
 def _margins(phases: tuple[Phase, ...], size: int) -> Pair:
-    """How far the taps of a transposed convolution's axis reach beyond an input of `size`, before and behind it."""
+    """Positions that a transposed convolution's taps read before and behind an input of `size` along an axis."""
     used = [p for p in phases if p.taps]
     before = max((-(p.base + (p.taps - 1) * p.reach) for p in used), default=0)
     behind = max((p.outputs + p.base - size for p in used), default=0)

@@ -117,7 +117,7 @@ def pooled(
 
 
 def _inside(position: Expr, window: Window, axis: int, low: int, high: int) -> Expr:
-    """How many positions of a window along an axis lie within low .. high - 1 of the input."""
+    """Number of positions of a window along an axis that are within low .. high - 1 of the input."""
     size, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
     start: Expr = position * stride - window.pads[axis]
     first: ExprLike = maximum((low + (dilation - 1) - start) // dilation, 0)

@@ -28,17 +28,17 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 """Rows of exact numbers."""
 
 TAPS = 3
-"""Rows and columns of the kernels that are computed so."""
+"""Rows and columns of the kernels of this method."""
 OUTPUTS = (2, 4)
-"""Rows and columns of outputs that there are points for."""
+"""Rows and columns of a tile's outputs for which there are points."""
 _HALF = Fraction(1, 2)
 POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), _HALF, Fraction(-2)),
 }
-"""Besides infinity. Those of 4 amplify roundings less than 0, 1, -1, 2, -2, see `target.cuda.tolerances` (Barabasz,
-Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
-Networks", ACM TOMS 46, 2020). All have coefficients in A and B that float32 has exactly."""
+"""Points besides infinity. The points of 4 amplify roundings less than 0, 1, -1, 2, -2, see `codegen.cuda.tolerances`
+(Barabasz, Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
+Neural Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32."""
 ALIGNED = 4
 """float32 values of the widest access: rows of tiles are as long as multiples of it."""
 PART = 1 << 15
@@ -102,7 +102,7 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
 
 
 def fits(shape: Convolution) -> bool:
-    """Whether a convolution is one that this method is for: 3 x 3 taps side by side, stride 1, one group."""
+    """Whether this method applies to a convolution: 3 x 3 taps without dilation, stride 1, one group."""
     window, ones = shape.window, (1, 1)
     plain = shape.groups == 1 and not shape.transposed
     return plain and (window.kernel, window.strides, window.dilations) == ((TAPS, TAPS), ones, ones)
