@@ -51,7 +51,7 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
 
 
 def measure(name: str, images: int | None) -> dict[str, Any]:
-    """A network's figures, on so many held-out images (None: all)."""
+    """A network's figures on `images` held-out images (None: all)."""
     build, seen, epochs = NETWORKS[name]
     train, train_labels, test, labels = digits()
     train, test, labels = seen(train), seen(test)[:images], labels[:images]

@@ -84,7 +84,7 @@ def main() -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """The model with its intervals, and what machines left out of the training set say of it."""
+    """The model with its intervals, and its errors on machines left out of the training set."""
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
     model = _with_intervals(training, logic, path, head, scale)
@@ -134,7 +134,7 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """The same kind's draws that models are fitted on."""
+    """The draws of the same kind of machine that models are fitted on."""
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 

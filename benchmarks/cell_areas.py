@@ -48,20 +48,20 @@ times bus words of one (Yosys reads a memory's write enables one lane after the 
 LEAVABLE = ("post", "patch", "depthwise")
 """Extensions that one machine in eight does without each of."""
 HELD_OUTS = 30
-"""How many draws there are from HELD_OUT on, which no model is fitted on."""
+"""Number of draws from HELD_OUT on, which no model is fitted on."""
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""The first draw with a chain memory, and so many of them that models are fitted on, and judged on (from HELD_OUT +
-CHAINED on)."""
+"""The first draw with a chain memory, the number that models are fitted on, and the number that they are judged on
+(from HELD_OUT + CHAINED on)."""
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""The first draw with extensions of EXTRAS, and so many of them."""
+"""The first draw with extensions of EXTRAS, and their numbers, fitted and held out."""
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
 """Extensions that one in two of these has each of, where the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""The first draw with statistics of rows, and so many of them."""
+"""The first draw with statistics of rows, and their numbers, fitted and held out."""
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""The first draw with sweeps or wide loads, and so many of them."""
+"""The first draw with sweeps or wide loads, and their numbers, fitted and held out."""
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""The first draw with an array that folds, and so many of them."""
+"""The first draw with an array that folds, and their numbers, fitted and held out."""
 MOST_SMALL_PRODUCTS = 256
 """Most products of small machines: with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps
 or wide loads, with an array that folds."""
@@ -224,7 +224,7 @@ def order(count: int) -> list[int]:
 
 
 def rtl_digest(verilog: str) -> str:
-    """A hash of all modules of the generated Verilog; where it is the same, so is what synthesis makes of them."""
+    """A hash of all modules of the generated Verilog; equal hashes mean equal results of synthesis."""
     modules = split_modules(verilog)
     keys = sorted(canonical(module, modules).key for module in modules.values())
     return sha256("\n".join(keys).encode()).hexdigest()[:16]

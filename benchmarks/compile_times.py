@@ -1,4 +1,4 @@
-"""How long `vdla compile` takes, cold and warm: seconds on the clock, and of processor time.
+"""Duration of `vdla compile`, cold and warm: seconds on the clock, and of processor time.
 
     python benchmarks/compile_times.py [--models resnet18 dcgan] [--files A.onnx B.onnx] [--rounds N]
                                        [--targets "cuda -arch=sm_90" llvm] [--json] [--write]

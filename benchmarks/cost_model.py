@@ -81,7 +81,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`rank` and `top` of all MODELS after so many samples of a space; ms to lower a point and read its features."""
+    """`rank` and `top` of all MODELS after `samples` samples of a space; ms to lower a point and read its features."""
 
     space: str
     samples: int

@@ -74,7 +74,7 @@ class Compared:
         return hypervolume(self._scaled(values), REFERENCE) / self.volume if len(values) else 0.0
 
     def evaluations(self, values: np.ndarray) -> int | None:
-        """How many of the designs, in order, it takes to SHARE of the hypervolume; None if all are not enough."""
+        """Number of the designs, in order, until SHARE of the hypervolume; None if all are not enough."""
         counts = range(1, len(values) + 1)
         if self.share(values) < SHARE:
             return None

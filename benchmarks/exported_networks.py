@@ -74,7 +74,7 @@ def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dic
 
 
 def measure(path: Path, config: str) -> dict[str, Any]:
-    """The row of one quantized network: how its run ended, and what the command said of its outputs."""
+    """The row of one quantized network: the end of its run, and the command's verdict on its outputs."""
     program = "from vdla.codesign.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", str(path), "--target", "vdla,llvm"]
     started = time.monotonic()

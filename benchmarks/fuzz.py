@@ -119,7 +119,7 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """How many operators occurred, and the share of each one's cases that were refused for it."""
+    """Text on the number of operators that occurred, and the share of each one's cases that were refused for it."""
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]
     lines += [

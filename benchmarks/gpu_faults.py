@@ -1,4 +1,4 @@
-"""Faults in scheduled GPU kernels: what refuses each of them, and what the numbers show where nothing does.
+"""Faults in scheduled GPU kernels: the check that refuses each of them, and the numbers without the checks.
 
     python benchmarks/gpu_faults.py [--only NAME ...] [--write]
 

@@ -47,8 +47,8 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Blocks of so many channels have a chain memory: what lies between the layers of a residual block of ResNet-50, all
-but the first of whose inputs it holds. Blocks of 128 channels are half empty there, so it is as many positions."""
+"""Least channels of blocks with a chain memory, and its bytes: it holds the inputs of all but the first layer of a
+residual block of ResNet-50. Blocks of 128 channels are half empty there, so it is as many positions."""
 IMAGE = 224
 """Rows and columns of the images of networks that others publish."""
 SHORT_ROW = 7

@@ -76,7 +76,7 @@ def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
 
 
 def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
-    """How a file is divided between accelerator and processor, and the operator of each node."""
+    """The division of a file between accelerator and processor, and the operator of each node."""
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
     partition = partition_model(label, model, abilities=Abilities.of(config))
     return partition, {node.name: node.op_type for node in model.graph.node}

@@ -78,7 +78,7 @@ def network(name: str) -> Any:
 
 
 def unet(width: int = 16, levels: int = 5) -> Any:
-    """A U-Net of so many levels, whose first has `width` channels and each further one twice as many."""
+    """A U-Net of `levels` levels, whose first has `width` channels and each further one twice as many."""
     torch = import_module("torch")
     nn = torch.nn
 

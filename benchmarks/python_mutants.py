@@ -42,7 +42,7 @@ NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks
 OWN_EARLIER = 4
 """A test of the mutant's own folder comes before others that take no less than a share of its time."""
 SLOWER, START = 3, 120
-"""A mutant hangs if its tests take so many times as long as without it, and so many seconds more."""
+"""A mutant hangs if its tests take SLOWER times as long as without it, and START seconds more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Covering:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a mutant's tests ended: "noticed", "hung" (noticed too), "survived", or "untried" where pytest does not find
+    """The end of a mutant's tests: "noticed", "hung" (noticed too), "survived", or "untried" where pytest does not find
     them without the mutant either."""
 
     mutant: Mutant

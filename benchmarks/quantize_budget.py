@@ -93,7 +93,7 @@ def measure(name: str, study: Study, samples: int) -> dict[str, object]:
 
 
 class AroundAlone(Search):
-    """The same first points, then nothing but changes around the front."""
+    """A search with the same first points as `Search`, then only changes around the front."""
 
     def ask(self) -> Asking:
         for start in self.starts:
@@ -102,7 +102,8 @@ class AroundAlone(Search):
 
 
 class RandomDecisions(Search):
-    """The same first points, then decisions at random: so many layers float as a draw says, all else by chance."""
+    """A search with the same first points as `Search`, then random decisions: a drawn number of float layers, all else
+    by chance."""
 
     def ask(self) -> Asking:
         for start in self.starts:

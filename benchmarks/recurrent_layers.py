@@ -31,7 +31,7 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """So many layers, one behind the other, of `hidden` numbers over `steps` steps."""
+    """A stack of recurrent layers, one after the other, of `hidden` numbers over `steps` steps."""
 
     kind: str
     hidden: int

@@ -1,4 +1,4 @@
-"""Programs without templates: what random points of their sketches' spaces are worth beside templates' defaults.
+"""Programs without templates: random points of their sketches' spaces against templates' defaults.
 
     python benchmarks/sketches.py [--only NAME ...] [--points N] [--seed N] [--json]
 

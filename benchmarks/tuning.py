@@ -298,7 +298,7 @@ def _needed(group: Sequence[Run], cost: float) -> float:
 
 
 def _best_at(run: Run, trials: int) -> float:
-    """The least cost after so many trials."""
+    """The least cost after `trials` trials."""
     return min((cost for trial, cost in run["curve"] if trial <= trials), default=math.inf)
 
 

@@ -150,7 +150,7 @@ def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def size_of(name: str) -> dict[str, Any]:
-    """How many points and programs the space of a layer has."""
+    """Numbers of points and programs of a layer's space."""
     own = CPU.space(host_target(), workload_of(name))
     exact = own.size <= MOST_COUNTED
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Spaces of the accelerator's templates: how many programs they hold, and what random ones of them cost.
+"""Spaces of the accelerator's templates: the number of their programs, and the cycles of random ones.
 
     python benchmarks/tuning_spaces.py [--config vta] [--workload conv2d:C6 ...] [--trials 200] [--json]
 
@@ -28,7 +28,7 @@ from vdla.isa.config import load_config
 
 LAYERS = (*(f"conv2d:{name}" for name in CONVOLUTIONS), *(f"depthwise:{name}" for name in DEPTHWISE))
 DRAWS, CHUNK = 1 << 21, 1 << 16
-"""Points drawn to count a space, so many at once; a space of at most as many points is counted in full."""
+"""Points drawn to count a space, and points drawn at once; a space of at most as many points is counted in full."""
 HASHED = 60
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 NORMAL_95 = 1.96

@@ -28,10 +28,10 @@ STORES_IN_FLIGHT = 8
 """Instructions of the store unit that may have begun and not ended: stores, and loads of parameters between them."""
 
 STORE_BYTES = 11
-"""Bytes kept of each: of a store where it writes (base, sizes, stride), tokens to push, flags."""
+"""Bytes stored of each instruction in flight: a store's destination (base, sizes, stride), tokens to push, flags."""
 
 BEGIN_DELAY = 1
-"""Cycles from the one in which all that an instruction waits for holds to its begin: the decision is a register."""
+"""Cycles from the cycle in which all conditions of an instruction hold to its begin: the decision is a register."""
 
 FIFO_LATENCY = 3
 """Cycles from a read beat to its use: register at the port, write into the FIFO's memory, read."""
@@ -40,13 +40,13 @@ REQUEST_DELAY = 5
 """Cycles from the begin of an instruction to its first read request: decode, length in words, cut, next, room."""
 
 WRITE_DELAY = 5
-"""The same for write requests, which know no room but wait for their data."""
+"""Cycles from the begin of an instruction to its first write request, which needs no room but waits for its data."""
 
 REQUEST_GAP = 2
 """Cycles from the acceptance of a client's request to its next one at the earliest: cut, room."""
 
 PRODUCT_CYCLES = 7
-"""Cycles more before the requests of an instruction whose run lengths are a product (4 bits of a factor a cycle)."""
+"""Further cycles before the requests of an instruction whose run lengths are a product (4 bits of a factor a cycle)."""
 
 ROOM_DELAY = 4
 """Cycles from the last use of a burst's bytes to a request that their room allows."""
@@ -61,7 +61,8 @@ STEP_DELAY = 4
 """Cycles from the begin of a load to its first step at the earliest."""
 
 PATCH_STEP_DELAY = 16
-"""The same for LOAD.PATCH: PRODUCT_CYCLES, and the stages that find out which words a step needs."""
+"""Cycles from the begin of a LOAD.PATCH to its first step: PRODUCT_CYCLES, and the stages that find the words of a
+step."""
 
 STEP_GAP = 2
 """Least cycles from the last step of a load to the first step of the next: the writer takes its next job."""
@@ -101,7 +102,8 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic."""
+    """Issue cycles of an ALU operation: one, one more for a second accumulator, and the extra cycles of its
+    arithmetic."""
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
@@ -114,8 +116,8 @@ ROW_VALUE_CYCLES = 4
 """Cycles from a lane's accumulator to the element that goes into a sum: difference 1, table or product 2, choice 1."""
 
 ROW_FACTOR_CYCLES = 35
-"""Cycles from a row's sums to its factor: radicand 4, place of the first bit 3, division 18, root 9, packing 1.
-ROWS takes as long as its vectors take through the pipeline of STORE.POST, so no time of its own."""
+"""Cycles from a row's sums to its factor: radicand 4, place of the first bit 3, division 18, root 9, packing 1. The
+other time of ROWS is that of its vectors in the pipeline of STORE.POST."""
 
 TABLE_CYCLES = 2
 """Cycles of a look-up: the word of a bus, and the byte of it."""
@@ -146,7 +148,8 @@ def parameter_cycles(config: Config) -> int:
 
 
 def store_latency(config: Config) -> int:
-    """The same as `post_latency` for STORE.OUT: accumulators 2 and write 1; truncation is free."""
+    """Cycles from the last accumulator read of a STORE.OUT vector to its bytes entering the store FIFO: accumulators 2
+    and write 1; truncation is free."""
     return 3
 
 
@@ -161,7 +164,7 @@ def read_burst_beats(config: Config, fifo_bytes: int) -> int:
 
 
 def fetch_burst_instructions(config: Config) -> int:
-    """Most instructions that one fetch asks for: half the buffer, and no more than the longest read burst brings."""
+    """Most instructions of one fetch request: half the buffer, and no more than fit the longest read burst."""
     worth = READ_BURST_BEATS * config.memory.bus_bytes // config.instruction_bytes
     return min(config.fetch_buffer_depth // 2, max(1, worth))
 
@@ -172,7 +175,8 @@ def write_burst_beats(config: Config) -> int:
 
 
 def most_write_beats(config: Config) -> int:
-    """Most beats of a write burst, whatever the store FIFO: WRITE_BURST_BEATS, or those of an output vector."""
+    """Most beats of a write burst, whatever the store FIFO: WRITE_BURST_BEATS, or the beats of an output vector if
+    these are more."""
     return max(WRITE_BURST_BEATS, config.out_bytes // config.memory.bus_bytes)
 
 

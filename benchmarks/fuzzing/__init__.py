@@ -1,1 +1,1 @@
-"""Seeded damage to everything that users hand in, and what becomes of it; `benchmarks/fuzz.py` counts."""
+"""Seeded damage to all inputs of users, and its verdicts; `benchmarks/fuzz.py` counts."""

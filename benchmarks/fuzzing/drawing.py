@@ -87,7 +87,7 @@ class Draw:
         return int(self.rng.integers(count))
 
     def of(self, choices: Sequence[T]) -> T:
-        """One of them."""
+        """One of `choices`, at random."""
         return choices[self.below(len(choices))]
 
     def integer(self) -> int:

@@ -71,7 +71,7 @@ def since(operator: Operator) -> int:
 
 
 def grow(builder: Builder, operators: Sequence[Operator], length: int) -> None:
-    """Draws nodes until the graph has so many."""
+    """Draws nodes until the graph has `length` of them."""
     for _ in range(4 * length):
         if len(builder.nodes) >= length:
             return

@@ -38,7 +38,7 @@ def finished(
 
 
 class Chain:
-    """A model under construction, layer after layer; `last` is what the last one made, of `shape`."""
+    """A model under construction, layer after layer; `last` is the last layer's output, of `shape`."""
 
     def __init__(self, draw: Draw, shape: tuple[int, ...]) -> None:
         self.draw = draw

@@ -1,4 +1,4 @@
-"""Kind "records": what `vdla tune` wrote, damaged, for `vdla run --records`: refused, or the outputs stay right."""
+"""Kind "records": records of `vdla tune`, damaged, for `vdla run --records`: refused, or the outputs stay right."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _LAST = 6000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One case: its kind, seed and index say how to repeat it."""
+    """One case: its kind, seed and index repeat it."""
 
     kind: str
     seed: int

@@ -13,7 +13,7 @@ from .outcome import Outcome, call, judge
 
 
 def problem_of(written: Path) -> str | None:
-    """Why a file, or one in a folder, is not whole; None where nothing is known to be wrong."""
+    """The reason why a file, or one in a folder, is not whole; None if no error is known."""
     if written.is_dir():
         return next((problem for path in sorted(written.iterdir()) if (problem := problem_of(path))), None)
     match written.suffix:

@@ -27,7 +27,8 @@ _ROUNDS = 60
 def left_out_with_trees(
     rows: Sequence[Synthesized], logic: Sequence[float], path: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Measured over predicted where trees correct what the structured model, fitted without the machine, leaves over.
+    """Measured over predicted values where trees correct the residuals of the structured model, fitted without the
+    machine.
 
     `logic`, `path`: the structured model's ratios of `rows`. The trees of a machine are grown on the others' ratios.
     """

@@ -26,7 +26,7 @@ COPIES = 11
 
 
 def marginal(times: Sequence[float]) -> float:
-    """One of COPIES: (time of all - time of one) / (COPIES - 1)."""
+    """Seconds of one of COPIES: (time of all - time of one) / (COPIES - 1)."""
     return (times[1] - times[0]) / (COPIES - 1)
 
 

@@ -133,7 +133,8 @@ class Replayed:
     """The place of every cell's part in the names behind."""
 
     def replay(self, program: Program) -> Activity:
-        """The activity of a program while it runs; the netlist must do what the RTL does, or MismatchError."""
+        """The activity of a program while it runs; raises MismatchError if the netlist's outputs differ from the
+        RTL's."""
         with Machine(self.config) as machine:
             machine.watch_ports()
             machine.reset()

@@ -113,7 +113,7 @@ def _of_task(card: CudaTarget, task: dict[str, Any]) -> Measured:
 
 
 def judge(measured: Measured) -> Judgement:
-    """The account's estimates against what was measured."""
+    """The cost model's estimates against the measured times."""
     account = GPU.space(measured.target, measured.workload).account(measured.knobs)
     estimates = account.quantities[ESTIMATE]
     ratios = np.log(estimates / measured.seconds)

@@ -1,4 +1,4 @@
-"""Models of one layer or operator for GPUs: the layers of the TVM paper (its Table 2), and what else networks hold.
+"""Models of one layer or operator for GPUs: the layers of the TVM paper (its Table 2), and other operators of networks.
 
 `reduced` ones are small in every dimension but keep what makes a layer itself: kernels, strides, channels that divide
 nothing.

@@ -48,7 +48,7 @@ TOLERANCES = {"float32": 2e-5, "tf32": 4e-3, "float16": 2e-3, "bfloat16": 1.6e-2
 """The largest difference allowed, relative to the largest value: sums in float32 in any order, Winograd's among them;
 tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11."""
 NETWORK_FACTOR = 4.0
-"""How much more is allowed where many layers follow one another."""
+"""Factor of the tolerance of networks, where many layers follow one another."""
 GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune, CUDA graph"
 COMPILED_LIBRARY = f"{COMPILED}, convolutions by cuDNN"
 

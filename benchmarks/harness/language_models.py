@@ -41,7 +41,7 @@ FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
 """Endings of the nodes that a user must leave float: masks add the least float32, so that no 8 bits hold a masked score
 and any other; and 8 bits are too few for the statistics of a whole row in a normalization."""
 ANGLES = "turns."
-"""How those begin that compute sines and cosines of positions: an angle of many turns has no 8 bits."""
+"""Prefix of the nodes that compute sines and cosines of positions: an angle of many turns has no 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ PARAMETERS = {
     "M",
     "cond",
 }
-"""Formal inputs of operators that say what to compute rather than on what: most exporters write them as constants."""
+"""Formal inputs that parametrize operators (axes, shapes ...): most exporters write them as constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def judge(case: NodeCase) -> Judged:
 
 
 def judge_fixed(case: NodeCase) -> Judged | None:
-    """The same with parameters of the node as constants; None where it has none among its inputs."""
+    """Compiles and runs a case with parameters of the node as constants; None if no input is a parameter."""
     fixed = case.parameters
     if not fixed:
         return None

@@ -49,7 +49,7 @@ class OutsideRow:
 
     @property
     def right(self) -> bool:
-        """Whether the outputs are the peer's, within what `verdict` allows."""
+        """Whether the outputs are the peer's, within the tolerance of `verdict`."""
         return self.check != "wrong"
 
 

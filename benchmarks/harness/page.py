@@ -33,7 +33,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A figure: what lies at the end of `path` in benchmarks/results/FILE.json, through `then` where it is given."""
+    """A figure: the value at `path` in benchmarks/results/FILE.json, passed through `then` if given."""
 
     file: str
     path: tuple[str | Where, ...]
@@ -71,7 +71,7 @@ def _item(rows: Sequence[Document], where: Where) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: what was measured, the figures through `template` (as `str.format`), and the command.
+    """A line of a table: the measured quantity, the figures through `template` (as `str.format`), and the command.
 
     `optional`: left out where its files do not have its figures yet.
     """
@@ -87,7 +87,7 @@ class Row:
         return tuple(dict.fromkeys(figure.file for figure in self.figures))
 
     def is_shown(self, files: Mapping[str, Document]) -> bool:
-        """Whether its files are there, and have what an optional row shows."""
+        """Whether its files are there and, for an optional row, have its figures."""
         if not all(name in files for name in self.files):
             return False
         return not self.optional or all(figure.is_in(files) for figure in self.figures)

@@ -21,7 +21,7 @@ class NoPeerError(UserError):
 
 
 def session(model: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
-    """ONNX Runtime on so many threads, one operator at a time. Raises NoPeerError."""
+    """A session of ONNX Runtime on `threads` threads, one operator at a time. Raises NoPeerError."""
     onnxruntime = _onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -46,7 +46,8 @@ OTHER_PRODUCTS = {
 def bound_kernel(
     schedule: Schedule, arrays: Mapping[str, np.ndarray], threads: int
 ) -> tuple[Timed, np.ndarray, Callable[[], None]]:
-    """A kernel of output Y, compiled and bound to its inputs: what runs it, Y, and what ends its threads."""
+    """A kernel of output Y, compiled and bound to its inputs: the call that runs it, Y, and the call that ends its
+    threads."""
     program: Program = schedule.program
     (output,) = [parameter for parameter in program.parameters if parameter.name == "Y"]
     result = np.zeros(output.shape, output.dtype.numpy)

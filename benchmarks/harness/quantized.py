@@ -1,4 +1,4 @@
-"""Networks quantized as a new user would, and the machine that runs them: what several benchmarks share."""
+"""Networks quantized as a new user would, and the machine that runs them: common parts of several benchmarks."""
 
 from __future__ import annotations
 

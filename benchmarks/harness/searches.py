@@ -66,7 +66,8 @@ def _without_estimate(prior: Sequence[Samples]) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A search of the study: its words, and what makes it from samples of other layers (only models use them)."""
+    """A search of the study: its label, and the function that makes it from samples of other layers (only models use
+    them)."""
 
     label: str
     make: Callable[[Sequence[Samples]], Strategy]

@@ -1,4 +1,5 @@
-"""Suites, row by row: what the TVM paper (OSDI 2018) measures on processors, and other shapes."""
+"""Suites, row by row: the layers and networks that the TVM paper (OSDI 2018) measures on processors, and other
+shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class UnknownRowError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row to be measured: its name, its group, and what makes its case for a number of threads."""
+    """A row to be measured: its name, its group, and the function that makes its case for a number of threads."""
 
     name: str
     group: str

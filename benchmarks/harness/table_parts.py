@@ -23,6 +23,6 @@ def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[D
 def mean_of(
     key: str, names: Iterable[str] | None = None, pick: Callable[[Iterable[float]], float] = geomean
 ) -> Callable[[Sequence[Document]], float]:
-    """The geometric mean (or what else `pick` makes) of `key` over a list's objects with these names."""
+    """The geometric mean (or the result of `pick`) of `key` over a list's objects with these names."""
     values = chosen(key, names)
     return lambda rows: pick(values(rows))

@@ -33,7 +33,7 @@ def demo_text(document: Document) -> str:
 
 
 def outputs_row(prefix: str, measure: str) -> Row:
-    """How outputs agree, over all figures of network.json that begin so."""
+    """A row on the agreement of outputs, over all figures of network.json whose names begin with `prefix`."""
 
     def worst(document: Document) -> int:
         return max(row["max_lsb"] for row in _starting(document, prefix))

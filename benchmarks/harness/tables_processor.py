@@ -1,4 +1,4 @@
-"""The pages' tables of processors: layers and networks against ONNX Runtime, and what fusion gains."""
+"""The pages' tables of processors: layers and networks against ONNX Runtime, and the gains of fusion."""
 
 from __future__ import annotations
 

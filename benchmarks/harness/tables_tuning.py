@@ -1,4 +1,4 @@
-"""The pages' table of the tuner: what each search of the study needs, and what the learned model adds."""
+"""The pages' table of the tuner: the trials of each search of the study, and the gain of the learned model."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Builder:
         return name
 
     def parameter(self, array: np.ndarray | np.generic, *, run_time: float = 0.03) -> str:
-        """A tensor that says what to compute, a constant mostly."""
+        """A tensor that parametrizes an operator (axes, a shape ...), mostly a constant."""
         return self.new(array, constant=not self.draw.chance(run_time), held=True)
 
     def array(self, name: str) -> np.ndarray:
@@ -245,7 +245,7 @@ class Builder:
     # --- the model
 
     def model(self, outputs: Sequence[str]) -> onnx.ModelProto:
-        """The model with these outputs, and without what no node reads."""
+        """The model with these outputs, without tensors that no node reads."""
         constants = [
             v for v in self.values.values() if v.name in self.reads and v.constant and self._is_leaf(v.name)
         ]

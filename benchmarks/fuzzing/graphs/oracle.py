@@ -25,7 +25,7 @@ class NoValueError(Exception):
 
 @dataclass(slots=True)
 class NodeRun:
-    """One node, which runs on arrays by the names of tensors; `engine` is what the values are from."""
+    """One node, which runs on arrays by the names of tensors; `engine` is the source of the values."""
 
     node: onnx.NodeProto
     opsets: Sequence[onnx.OperatorSetIdProto]
@@ -48,7 +48,7 @@ def node_run(
     feeds: Mapping[str, np.ndarray],
     engine: Engine | None = None,
 ) -> NodeRun:
-    """How a node is run on arrays of the types and shapes of `feeds`: by `engine`, else by ONNX Runtime if it can.
+    """The run of a node on arrays of the types and shapes of `feeds`: by `engine`, else by ONNX Runtime if it can.
 
     Raises NoValueError where no engine takes the node.
     """

@@ -1,4 +1,4 @@
-"""How far a right value of a tensor may be from the oracle's, element by element.
+"""Spreads: allowed differences of a right value of a tensor to the oracle's, element by element.
 
 A result that is rounded otherwise, or sums that are added up in another order, may move every element behind it. How
 far is found by running the node on inputs that are moved as much, in random directions. Elements that only move, and
@@ -49,7 +49,7 @@ class Spread:
 
     @staticmethod
     def none(of: np.ndarray) -> Spread:
-        """None at all."""
+        """A spread of zeros."""
         return Spread(np.zeros(of.shape))
 
 

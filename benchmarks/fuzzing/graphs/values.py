@@ -32,11 +32,11 @@ SHAPES: Mapping[int, Sequence[tuple[int, ...]]] = MappingProxyType(
 WEIGHTS: Mapping[str, int] = MappingProxyType(
     {"float32": 60, "float16": 6, "bfloat16": 3, "int64": 6, "int32": 6, "bool": 4, "int8": 3, "uint8": 3}
 )
-"""How often a type is drawn; the others once."""
+"""Weights with which types are drawn; other types have 1."""
 
 
 def weighted(draw: Draw, dtypes: Sequence[str]) -> str:
-    """One of some types, usual ones oftener."""
+    """One of `dtypes`, at random by `WEIGHTS`."""
     return draw.of([name for name in dtypes for _ in range(WEIGHTS.get(name, 1))])
 
 

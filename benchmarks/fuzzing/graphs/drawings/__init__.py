@@ -1,1 +1,1 @@
-"""How nodes of each operator are drawn."""
+"""Drawings: functions that add a random node of each operator."""

@@ -56,7 +56,7 @@ def branches(b: Builder, operator: Operator) -> None:
 
 
 def loop(b: Builder, operator: Operator) -> None:
-    """Loop of a known number of turns, with a state and what each turn makes."""
+    """Loop of a known number of turns, with a state and an output of each turn."""
     data = b.tensor(["float32"], ranks=(1, 2, 3))
     shape = b.array(data).shape
     other = b.tensor(["float32"], shape=shape)

@@ -42,7 +42,7 @@ def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 
 
 
 def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
-    """The same of any shape of some ranks."""
+    """A grid of any shape of the given ranks."""
     known = [g for g in grids(b) if b.array(g.tensor).ndim in ranks]
     if known and b.draw.chance(0.75):
         return known[-1] if b.draw.chance(0.4) else b.draw.of(known)

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN, and what ONNX Runtime makes of LSTM."""
+"""LSTM, GRU and RNN, and ONNX Runtime's quantized form of LSTM."""
 
 from __future__ import annotations
 
