@@ -1,4 +1,4 @@
-"""Knobs that records choose for kernels when a network is compiled, and what becomes of those that come to nothing."""
+"""Knobs from tuning records for the kernels of a network, and the fallback for knobs that are illegal or fail."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ UNUSABLE = (
     cuda_errors.LoweringError,
     cuda_errors.CompileError,
 )
-"""What is raised where a kernel cannot be scheduled, verified, lowered or compiled as its knobs say."""
+"""Exceptions of a kernel that cannot be scheduled, verified, lowered or compiled with its knobs."""
 
 
 def take_first(_: Sequence[Any]) -> int:
-    """The first one: what is taken without records."""
+    """Index 0: the choice among workloads without records."""
     return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChosenKnobs(Generic[Workload]):
-    """Knobs for workloads; `applied` and `ignored` list the workloads that had some, and why these were ignored.
+    """Knobs for workloads; `applied` and `ignored` list workloads with knobs, and the reasons why some were ignored.
 
-    `choose` finds them, as in records of a tuner; None or empty ones are the template's own choice. `compare` decides
-    which of the workloads that compute the same is the fastest, by its index. One object serves one compilation, whose
-    caller reads the lists afterwards.
+    `choose`: finds the knobs of a workload, as in tuning records; None or empty: the template's default. `compare`:
+    index of the fastest of several workloads with equal results. One object serves one compilation; its caller reads
+    the lists afterwards.
     """
 
     choose: Callable[[Workload], Values | None]
@@ -47,10 +47,10 @@ class ChosenKnobs(Generic[Workload]):
     def made(
         self, workload: Workload, space: Callable[[Workload], Space], make: Callable[[Values], Made]
     ) -> Made | None:
-        """What `make` makes of the knobs chosen for a workload; None where there are none, or where they are ignored.
+        """The result of `make` with the knobs chosen for a workload; None if there are none, or they are ignored.
 
-        That is where they are no legal point of its `space`, and where a point only looked legal: what comes of it
-        cannot be compiled. The network runs then, if not as fast.
+        Knobs are ignored if they are no legal point of the `space`, or if the kernel fails to compile with them. The
+        network then runs with default knobs, perhaps slower.
         """
         values = self.choose(workload)
         if not values:

@@ -1,7 +1,7 @@
-"""What operators of the graph compute, on any target: an explicit table of tensor expressions.
+"""Tensor expressions of the graph's operators, for all targets: an explicit table.
 
-A target has a table of templates beside it (`cpu.lower`, `gpu.lower`), and expressions of its own where threads or
-registers are part of them.
+Each target also has a table of templates (`cpu.lower`, `gpu.lower`), and its own expressions if threads or registers
+are part of these.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ from .fused import shapes_beside, storage_beside
 class Expression:
     """An operator's tensor expression: its parameters are its inputs, `arrays`, and its outputs, in their order.
 
-    `arrays` by parameter are constants that are no tensors of the graph. `statements` and `inside` say where what is
-    fused with the operator is grafted on, see `te.fusion.with_result`.
+    `arrays`: constants that are no tensors of the graph, by parameter. `statements`, `inside`: places at which fused
+    operators are grafted on, see `te.fusion.with_result`.
     """
 
     program: Program
@@ -72,21 +72,21 @@ class Expression:
 
 
 def expression_of(graph: Graph, node: Node, *, width: int = 1) -> Expression:
-    """What a node computes, without what is fused with it; of rows in `width` partial results side by side.
+    """The tensor expression of a node's operator, without fused ones; rows are reduced in `width` partial results.
 
-    LookupError for an operator that is not in the table: sums of products, whose templates decide how they lie.
+    LookupError for an operator that is not in the table: sums of products, whose layouts their templates decide.
     """
     operator = computed(graph, node)
     return _EXPRESSIONS[type(operator)](graph, node, operator, width)
 
 
 def has_expression(operator: object) -> bool:
-    """Whether the table says what an operator computes."""
+    """Whether the table has an expression for an operator."""
     return type(operator) in _EXPRESSIONS
 
 
 def computed(graph: Graph, node: Node) -> Any:
-    """The node's operator; a pool whose window is all of a plane, which lies row by row, is a reduction of rows."""
+    """The node's operator; a pool whose window is a whole, contiguous plane becomes a reduction of rows."""
     operator = node.operator
     if not isinstance(operator, MaxPool | AveragePool) or graph.tensors[node.output].block > 1:
         return operator
@@ -97,7 +97,7 @@ def computed(graph: Graph, node: Node) -> Any:
 
 
 def data_of(graph: Graph, node: Node) -> Tensor:
-    """The first input of a node's operator, which lies as its output does."""
+    """The first input of a node's operator; it has the output's layout."""
     return Tensor(name="data", shape=graph.data_shape(node), block=graph.tensors[node.output].block)
 
 
@@ -118,7 +118,7 @@ def convolution_of(graph: Graph, node: Node, operator: Convolution) -> Sizes:
 
 
 def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
-    """Which elements of [batch * blocks, ..., block] are channels; None where all are."""
+    """The condition, by indices in [batch * blocks, ..., block], that an element is a channel; None if all are."""
     channels, block = data.shape[1], data.block
     if channels % block == 0:
         return None
@@ -127,7 +127,7 @@ def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
 
 
 def normalization_sizes(graph: Graph, node: Node, operator: Normalization) -> tuple[int, int, int]:
-    """What lies outside of the rows of a normalization, channels (1 where it is by row), and elements of a row."""
+    """Sizes of a normalization: number of outer rows, channels (1 if parameters are by row), elements of a row."""
     shape = graph.data_shape(node)
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])
     return (lead[0], lead[1], size) if operator.by_channel else (prod(lead), 1, size)

@@ -1,4 +1,4 @@
-"""What the graph fused with an operator, grafted onto the operator's program."""
+"""Grafting of operators that the graph fused with an operator onto the operator's program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..te.merge import Shape, spread
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with its fused ends; `tensors` and `constants` are those of the parameters that they added."""
+    """A program with fused operators; `tensors` and `constants` bind the parameters that fusion added, by name."""
 
     program: Program
     tensors: dict[str, str] = field(default_factory=dict)
@@ -31,9 +31,9 @@ def fused(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Fused:
-    """The operator's program with what `node.data` and `node.result` say; arguments as of `te.fusion.with_result`.
+    """The operator's program with the fused `node.data` and `node.result`; arguments as in `te.fusion.with_result`.
 
-    With `data` the program's first parameter goes. Where nothing is fused, `program` as it is.
+    With `data`, the program's first parameter is replaced. Without fused operators, `program` itself.
     """
     tensors: dict[str, str] = {}
     constants: dict[str, np.ndarray] = {}
@@ -63,7 +63,7 @@ def fused(
 
 
 def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
-    """How a tensor broadcasts against one whose storage has `rank` dimensions, in blocks of channels or plain."""
+    """The shape with which a tensor broadcasts against a storage of `rank` dimensions, blocked by channels or plain."""
     if block == 1 or tensor.block > 1:
         return tensor.storage
     # The same for all channels: one lane serves all.

@@ -1,4 +1,4 @@
-"""What a node of the graph becomes before it is compiled."""
+"""The lowered form of a graph node, before compilation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .expressions import Expression
 from .fused import Fused, fused
 
 Target = TypeVar("Target")
-"""What a kernel is scheduled for."""
+"""The type of a target, for which kernels are scheduled."""
 Known = TypeVar("Known", covariant=True)
-"""What a tuner knows a node of such a target as."""
+"""The type of a workload, by which a tuner identifies a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoweredNode(Generic[Target, Known]):
-    """A node as a tensor expression, and how it is to be scheduled.
+    """A node as a tensor expression with its schedule.
 
-    `tensors` by parameter are the graph's, `constants` by parameter are arrays in the parameters' shapes; what the
-    schedule packs is still to be packed (`schedule.pack.pack_arrays`). Nodes of equal `key` have one kernel. `workload`
-    is what a tuner knows it as, if its template has a space.
+    `tensors`: names of the graph's tensors by parameter. `constants`: arrays in the parameters' shapes, by parameter;
+    arrays that the schedule packs are not packed yet (`schedule.pack.pack_arrays`). Nodes of equal `key` share a
+    kernel. `workload`: identity for a tuner, if the template has a space.
     """
 
     node: Node
@@ -49,10 +49,10 @@ def lowered_node(
     arrays: Mapping[str, np.ndarray] | None = None,
     workload: Known | None = None,
 ) -> LoweredNode[Target, Known]:
-    """The node whose program is `ends.program` and whose parameters are the tensors or constants `bound` by name.
+    """The lowered node with program `ends.program`; `bound` maps parameters to tensors or constants of the graph.
 
-    `key` names what schedules it; `arrays` by parameter are constants that are no tensors of the graph. Parameters of
-    what is fused with the node come from `ends`. Constants get the parameters' shapes.
+    `key`: name of the template. `arrays`: constants that are no tensors of the graph, by parameter. Parameters of fused
+    operators are bound by `ends`. Constants get the parameters' shapes.
     """
     shapes = {p.name: p.shape for p in ends.program.parameters}
     constants = {p: graph.constants[name] for p, name in bound.items() if name in graph.constants}
@@ -69,7 +69,7 @@ def lowered_node(
 
 
 def fused_expression(graph: Graph, node: Node, expression: Expression) -> tuple[Fused, dict[str, str]]:
-    """A node's expression with what is fused with it, and the tensors that are its parameters by name."""
+    """A node's expression with its fused operators, and the tensors bound to its parameters, by name."""
     program = expression.program
     names = [p.name for p in program.parameters if p.name not in expression.arrays]
     inputs, outputs = names[: -len(node.outputs)], names[-len(node.outputs) :]
@@ -79,5 +79,5 @@ def fused_expression(graph: Graph, node: Node, expression: Expression) -> tuple[
 
 
 def kernel_key(template: str, program: Program) -> str:
-    """Equal for programs that a template schedules alike."""
+    """A key that is equal for programs that a template schedules equally."""
     return f"{template} {structural_hash(program, alpha=True)}"

@@ -1,4 +1,4 @@
-"""The templates of one kind of target, and what a tuner asks of them."""
+"""The registry of one kind of target's templates, the tuner's interface."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .template import NO_BOUNDS, Template
 
 
 class Target(Protocol):
-    """What kernels are scheduled for, as records know it."""
+    """A target as tuning records describe it."""
 
     @property
     def described(self) -> dict[str, Any]:
-        """A JSON object: its kind, what names it, and a digest of all that schedules depend on."""
+        """A JSON object: kind, name, and a digest of all properties that schedules depend on."""
         ...
 
 
@@ -25,15 +25,15 @@ TargetT = TypeVar("TargetT", bound=Target)
 
 
 class Workload(Protocol):
-    """An operator described completely, as data; equal ones are one."""
+    """A complete description of an operator, as data; equal workloads share tuning records."""
 
     @property
     def template(self) -> str:
-        """The name of the template that schedules it."""
+        """The name of the template that schedules the workload."""
         ...
 
     def program(self) -> Program:
-        """What it computes."""
+        """The tensor expression of the workload."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,18 +48,18 @@ WorkloadT = TypeVar("WorkloadT", bound=Workload)
 class Registry(Generic[TargetT, WorkloadT]):
     """The templates of a kind of target by name, as `template.table_of` lists them.
 
-    `read` makes a workload of its JSON object; WorkloadError for an object that is none.
+    `read` makes a workload from its JSON object; WorkloadError for other objects.
     """
 
     templates: Mapping[str, Template[TargetT, Any, Program]]
     read: Callable[[Mapping[str, Any]], WorkloadT]
 
     def space(self, target: TargetT, workload: WorkloadT) -> Space:
-        """All settings of the knobs that the workload's template has; costs are seconds."""
+        """The knob space of the workload's template; costs are seconds."""
         return self.templates[workload.template].space(target, workload)
 
     def default(self, target: TargetT, workload: WorkloadT) -> dict[str, int]:
-        """The point of the template's own choice, see `Template.default`."""
+        """The default point of the workload's template, see `Template.default`."""
         return self.templates[workload.template].default(target, workload)
 
     def schedule(
@@ -69,9 +69,9 @@ class Registry(Generic[TargetT, WorkloadT]):
         values: Values | None = None,
         program: Program | None = None,
     ) -> Schedule:
-        """`program`, the workload's (None) or that with more fused to it, with the values of a point.
+        """`program` scheduled with the values of a point; None or no values: the template's default.
 
-        None, or no values: the template's own choice.
+        `program`: the workload's own (None), or the same with more fused operators.
         """
         expression = workload.program() if program is None else program
         template = self.templates[workload.template]

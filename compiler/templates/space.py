@@ -1,8 +1,8 @@
-"""The space of a template: every way its knobs can be set for one shape, as data, legality decided in numpy.
+"""The space of a template: every setting of its knobs for one shape, as data; legality is computed in numpy.
 
-A point is a row of indices, one for each axis; many points are an int64 array [points, axes]. What a template knows
-of many points at once, without lowering any of them, is its `Account`: which limits they keep to, a lower bound of
-their cost, and quantities from which a model can predict the rest.
+A point is a row of indices, one for each axis; many points are an int64 array [points, axes]. An `Account` describes
+many points at once, without lowering any of them: legality limits, a lower bound on the cost, and quantities from which
+a learned cost model can predict the cost.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Values = Mapping[str, int]
 Columns = Mapping[str, np.ndarray]
 """Values of many points: an int64 array for each axis, all of one length."""
 ESTIMATE = "estimate"
-"""The quantity that is a template's own guess of the cost, in the unit of measurements, where it makes one."""
+"""Name of the quantity with a template's own estimate of the cost, in the unit of measurements, if it has one."""
 AT_ONCE = 1 << 12
-"""Points of a sample that are accounted at once: few enough for the columns to stay in a processor's cache."""
+"""Points of a sample whose account is computed at once: few enough for the columns to stay in the cache."""
 MOST_TRIES = 1 << 22
-"""Points drawn at most for a sample: a space in which fewer than one in millions is legal counts as empty."""
+"""Most points drawn for a sample: a space in which fewer than one point in millions is legal counts as empty."""
 MOST_LISTED = 1 << 16
-"""Points of a space that is looked at as a whole where a sample's first draws are all illegal."""
+"""Largest space that is enumerated if the first draws of a sample are all illegal."""
 
 
 class EmptySpaceError(Exception):
@@ -40,7 +40,7 @@ class EmptySpaceError(Exception):
 
 
 class Deferred(Mapping[str, np.ndarray]):
-    """Columns that are computed when one that is not among the `known` is read: a default needs no more than costs."""
+    """Columns that are computed on first access to one outside of `known`: choosing a default needs costs only."""
 
     def __init__(self, compute: Callable[[], Columns], known: Columns = MappingProxyType({})) -> None:
         self._compute = compute
@@ -69,7 +69,7 @@ def one_point(values: Values) -> Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A knob and the values it may take, in an order in which neighbours are alike."""
+    """A knob and its legal values, in an order in which adjacent values are similar."""
 
     name: str
     values: tuple[int, ...]
@@ -77,13 +77,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Account:
-    """What is known of n points without lowering them; every array has length n.
+    """The cost model's results for n points; every array has length n.
 
-    `limits` say by name whether a point keeps to a limit (bool). `bound` is a cost that no program of the point can
-    beat, in the unit of measurements (cycles, seconds). `quantities` are positive float64 values a model may use:
-    counts, bytes, cycles, and under ESTIMATE the cost itself where the template has a guess. `effective` are the values
-    of the axes (int64) with those that change nothing at this point set to the axis' first: points with equal rows are
-    the same program. `search_limits` exclude points that work but are not worth a trial.
+    `limits`: bool by name, true for points within the limit. `bound`: lower bound on the cost of any program of the
+    point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
+    counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: values of the
+    axes (int64), canonical where they have no effect: points with equal rows are the same program. `search_limits`:
+    exclude points that work but are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]
@@ -97,12 +97,11 @@ class Account:
 class Space:
     """All settings of a template's knobs for one shape.
 
-    `account` is the template's. Points whose bound is more than `slack` times `floor`, the least bound that any program
-    for this shape could have, are hopeless and count as illegal. `capacities` name limits that no point keeps to if
-    the first values of all axes, which take least, do not. `candidates` are groups of points among which a default is
-    sought (`template.cheapest`): values by axis, all values of axes that are missing. `open_grids`: the account also
-    takes columns that broadcast against each other, as `numpy.ix_` makes them, and is faster for it; only its limits
-    and its estimate are read then.
+    `account`: the template's cost model. Points whose bound exceeds `slack` times `floor`, a lower bound on any program
+    for this shape, count as illegal. `capacities`: names of limits that every point violates if the first values of all
+    axes, which need least, do. `candidates`: groups of points among which a default is chosen (`template.cheapest`):
+    values by axis, all values of missing axes. `open_grids`: the account also takes columns that broadcast against
+    each other, as made by `numpy.ix_`, and is faster so; then only limits and estimate are read.
     """
 
     template: str
@@ -144,7 +143,7 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, account: Account) -> Mapping[str, np.ndarray]:
-        """The account's limits, those of searches, and the one on hopeless points."""
+        """The account's limits, its search limits, and the limit of `slack` on the bound."""
         return {
             **account.limits,
             **account.search_limits,
@@ -167,7 +166,7 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """`count` legal points [count, axes], uniform over the legal ones, repetitions possible.
 
-        Raises EmptySpaceError where none is found, at once where that there is none can be shown.
+        Raises EmptySpaceError if none is found; immediately if it can be proven that there is none.
         """
         found: list[np.ndarray] = []
         missing, tries, chunk = count, 0, max(256, 4 * count)
@@ -182,13 +181,13 @@ class Space:
             if missing > 0 and tries >= MOST_TRIES:
                 if missing == count:
                     raise EmptySpaceError(self.template, self.obstacle(points), found=True)
-                # So few are legal that those found stand for all of them.
+                # So few points are legal that the ones found represent all of them.
                 return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
         return np.concatenate(found)
 
     def _first_legal(self, points: np.ndarray, most: int) -> np.ndarray:
-        """The first `most` of `points` [n, axes] that are legal, or all that are; no more are looked at than needed."""
+        """The first `most` legal points among `points` [n, axes], or all; evaluates no more than needed."""
         found = [points[:0]]
         for begin in range(0, len(points), AT_ONCE):
             part = points[begin : begin + AT_ONCE]
@@ -199,7 +198,7 @@ class Space:
         return np.concatenate(found)
 
     def _refute(self) -> None:
-        """Raises EmptySpaceError where a capacity is too small for all points, or none of a small space is legal."""
+        """Raises EmptySpaceError if a capacity is too small for all points, or no point of a small space is legal."""
         broken = self.violated_capacities()
         if not broken and self.size <= MOST_LISTED:
             points = self.numbered(np.arange(self.size))
@@ -209,7 +208,7 @@ class Space:
             raise EmptySpaceError(self.template, broken[0])
 
     def violated_capacities(self) -> list[str]:
-        """The capacities that are too small for all points: those that the first values of all axes do not keep to."""
+        """The capacities that are too small for all points: the point of first values violates them."""
         least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]
 
@@ -229,7 +228,7 @@ class Space:
 
 
 def knobs_obstacle(space: Space, values: Values) -> str | None:
-    """Why these knobs are no legal point of a space; None where they are one, or empty."""
+    """The reason why these knobs are no legal point of a space; None if they are legal, or empty."""
     if not values:
         return None
     try:
@@ -248,7 +247,7 @@ def space_of_axes(
     slack: float,
     held: Mapping[str, int],
 ) -> Space:
-    """The space whose floor is the least bound of all points with the axes `held` at values that take least.
+    """The space whose floor is the least bound of all points with the axes in `held` at these values, which need least.
 
     ValueError if none of these points is legal.
     """

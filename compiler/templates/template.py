@@ -27,15 +27,15 @@ NO_BOUNDS: Values = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Template(Generic[TargetT, WorkloadT, ExpressionT]):
-    """How one kind of operator is scheduled on one kind of target.
+    """A template: the schedule of one kind of operator on one kind of target, with its knobs and cost model.
 
-    `space(target, workload)` holds all settings of the knobs, the template's one cost model, and among all settings the
-    few from which a default is taken (`Space.candidates`). `schedule(target, workload, expression, values)` is the
-    workload's tensor expression scheduled with the values of a point. The expression may hold more than the workload
-    says, such as constants or operators that were fused to it; none of that changes what a point means.
+    `space(target, workload)`: all settings of the knobs, the template's cost model, and the candidates for a default
+    (`Space.candidates`). `schedule(target, workload, expression, values)`: the tensor expression scheduled with the
+    values of a point. The expression may have more than the workload, such as constants or fused operators; these do
+    not change the meaning of a point.
 
-    `choice` is for templates whose own choice is not the candidate of least cost: its point, or the nearest one to it,
-    empty where the space has none. Without values `schedule` is by that choice then.
+    `choice`: for templates whose default is not the candidate of least cost: the point of their default or the nearest
+    one, empty if the space has none. `schedule` without values then uses that default.
     """
 
     name: str
@@ -44,24 +44,23 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     choice: Callable[[TargetT, WorkloadT], dict[str, int]] | None = None
 
     def default(self, target: TargetT, workload: WorkloadT, most: Values = NO_BOUNDS) -> dict[str, int]:
-        """The template's `choice`, or the values of the candidate of least cost.
+        """The values of the default: the template's `choice`, or the candidate of least cost.
 
-        Of candidates, values of axes in `most` are at most so large. Raises EmptySpaceError where none keeps to the
-        limits.
+        `most`: largest values of axes, for candidates. Raises EmptySpaceError if no candidate is within the limits.
         """
         if self.choice is not None:
             return self.choice(target, workload)
         return cheapest(self.space(target, workload), most)
 
     def violated(self, target: TargetT, workload: WorkloadT) -> str | None:
-        """The limit that even the least point of a workload's space violates on this target; None where it fits."""
+        """The limit that even the smallest point of a workload's space violates on this target; None if it fits."""
         try:
             return next(iter(self.space(target, workload).violated_capacities()), None)
         except EmptySpaceError as error:
             return error.limit
 
     def fits(self, target: TargetT, workload: WorkloadT) -> bool:
-        """Whether the target's memories hold what the least point of a workload's space takes."""
+        """Whether the smallest point of a workload's space fits the target's memories."""
         return self.violated(target, workload) is None
 
 
@@ -75,12 +74,12 @@ def table_of(*templates: TemplateT) -> Mapping[str, TemplateT]:
 
 
 def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
-    """The values of the point of least cost among a space's first candidates of which one is legal.
+    """The values of the point of least cost in the first group of a space's candidates with a legal point.
 
-    Candidates come in groups, and a group counts only where no point of an earlier one keeps to the limits. The cost is
-    the cost model's estimate; of equal costs the last point counts, since values ascend, and what larger tiles save may
-    be what no model knows. Limits of searches do not bind. `most` bounds the values of axes; a group without values
-    that small is left out. Raises EmptySpaceError, with the limit that excluded the last points.
+    Candidates come in groups; a group is used only if no point of an earlier group is legal. The cost is the cost
+    model's estimate; among equal costs the last point is chosen, since values ascend and larger tiles may save more
+    than the model knows. Search limits do not apply. `most`: largest values of axes; a group without values that small
+    is skipped. Raises EmptySpaceError, with the limit that excluded the last points.
     """
     violated: str | None = None
     for group in space.candidates:
@@ -99,12 +98,12 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
 def candidate_values(
     space: Space, group: Mapping[str, Sequence[int]], most: Values = NO_BOUNDS
 ) -> list[list[int]]:
-    """The values of each axis in a group of a space's candidates, those in `most` at most so large."""
+    """The values of each axis in a group of a space's candidates, at most the bounds in `most`."""
     return [list(_at_most(group.get(axis.name, axis.values), most.get(axis.name))) for axis in space.axes]
 
 
 def _at_most(values: Sequence[int], bound: int | None) -> Sequence[int]:
-    """Those of ascending values that a bound leaves."""
+    """The ascending values up to a bound (None: all)."""
     return values if bound is None else values[: bisect_right(values, bound)]
 
 

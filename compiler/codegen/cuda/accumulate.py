@@ -1,4 +1,4 @@
-"""accumulate: sums that a thread keeps in memory are kept in registers while they grow."""
+"""accumulate: a thread's sums in memory are held in registers during their loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .storage import Storage
 def accumulate(
     loop: For, ranges: Ranges, storages: Mapping[str, Storage], fresh: Callable[[str], str]
 ) -> Stmt:
-    """`loop` with its sums and greatest values in registers, written to memory once behind it.
+    """`loop` with its sums and maxima in registers, written to memory once after the loop.
 
     rewrite:
         for k in range(64):                               alloc s: float32[1] @ register
@@ -56,7 +56,7 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """What the sum starts from, and the predicate that is left."""
+    """The initial value of a sum or maximum, and the remaining `first` predicate (None: none)."""
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
         turning = {x.name for x in path if x.extent != Const(1)}
@@ -71,14 +71,14 @@ def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr,
 
 
 def neutral(op: str, dtype: DType) -> Const:
-    """The value that changes no sum ("add"), or no greatest value ("max")."""
+    """The neutral element of a sum ("add") or a maximum ("max")."""
     if op == "add":
         return Const(0.0 if dtype.is_float else 0, dtype)
     return Const(float("-inf") if dtype.is_float else dtype.limits[0], dtype)
 
 
 def _zeros(condition: Expr) -> set[str] | None:
-    """The variables that a conjunction says are 0; None where it says anything else."""
+    """The variables that a conjunction of `variable == 0` compares with 0; None for other conditions."""
     match condition:
         case Binary(op="and", a=a, b=b):
             x, y = _zeros(a), _zeros(b)
@@ -89,7 +89,7 @@ def _zeros(condition: Expr) -> set[str] | None:
 
 
 def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...], Reduce]]:
-    """All Reduces, each with the loops around it from the outermost one on, but none inside of loops over threads."""
+    """All Reduces outside of loops over threads, each with the loops around it, outermost first."""
     match statement:
         case Reduce():
             return [(path, statement)]

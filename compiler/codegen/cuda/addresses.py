@@ -1,7 +1,7 @@
-"""Which elements an access touches, and which thread each of them: all of one phase, as arrays.
+"""Addresses of one phase, as arrays: the elements that an access touches, and the thread that touches each.
 
-Loops over blocks and those that threads go through together have given values; loops over threads and inside them
-become axes of arrays, ragged ones with a mask.
+Loops over blocks, and loops that all threads run together, have given values; loops over threads and inside them become
+axes of arrays, ragged ones with a mask.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ...ir.visit import free_vars
 from .errors import LoweringError
 
 MOST_POINTS = 1 << 25
-"""Elements that one access may touch in all for its addresses to be listed."""
+"""Most elements of one access whose addresses are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Flat indices int64[n] of the elements that an access touches, and who touches each, int64[n]."""
+    """Flat indices int64[n] of the elements that an access touches, and the owner (thread, block) of each, int64[n]."""
 
     elements: np.ndarray
     owners: np.ndarray

@@ -33,9 +33,9 @@ Capability = Literal[
     "bulk copies",
     "overlapping kernels",
 ]
-"""What some GPUs have and others have not: products of matrices by a warp ("mma") or by four ("wgmma"), sums of four
+"""A capability that only some GPUs have: products of matrices by a warp ("mma") or by four ("wgmma"), sums of four
 products of int8, copies into shared memory that one thread ("asynchronous") or a whole block ("bulk") waits for later,
-and kernels that wait themselves for the one before them."""
+and kernels that start early and wait themselves for the preceding kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ class Architecture:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What its instructions can do (PTX ISA: "mma", "dp4a", "cp.async" from sm_80 on; "cp.async.bulk.tensor" and
-        "griddepcontrol" from sm_90 on; "wgmma" on sm_90a alone)."""
+        """The capabilities of the architecture (PTX ISA: "mma", "dp4a", "cp.async" from sm_80 on;
+        "cp.async.bulk.tensor" and "griddepcontrol" from sm_90 on; "wgmma" on sm_90a only)."""
         found: set[Capability] = {"mma", "int8 dot products", "asynchronous copies"}
         if self.capability >= (9, 0):
             found |= {"bulk copies", "overlapping kernels"}

@@ -1,4 +1,4 @@
-"""What a block does from beginning to end: its phases in order, cut at barriers, and copies under way between them.
+"""The execution of a block from begin to end: phases in order, split at barriers, and asynchronous copies in flight.
 
 The loops that all threads go through together are run here, with their real numbers of iterations; nothing is computed.
 Groups of asynchronous copies are counted as the hardware does (PTX ISA, "cp.async.wait_group"): a copy belongs to the
@@ -59,21 +59,21 @@ class Flight:
 
 @dataclass(slots=True)
 class Span:
-    """What happens between two barriers: runs in order, and the copies under way in it, with the steps they last."""
+    """The execution between two barriers: runs in order, and the copies in flight, with the steps they last."""
 
     runs: list[Run] = field(default_factory=list)
     flights: list[Flight] = field(default_factory=list)
 
     @property
     def key(self) -> object:
-        """Equal for spans in which the same happens."""
+        """Equal for spans with equal runs and copies in flight."""
         return tuple(self.runs), tuple([(f.run, f.start, f.end) for f in self.flights])
 
 
 def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) -> list[Span]:
-    """What a block does, cut at barriers; `values` are those of the loops around the kernel's body.
+    """The execution of a block, split at barriers; `values`: values of the loops around the kernel's body.
 
-    `tasks` are those of `tasks_of`. RaceError where copies are still under way at the end, or belong to no group.
+    `tasks`: from `tasks_of`. RaceError if copies are still in flight at the end, or belong to no group.
     """
     walk = _Walk(kernel.name, tasks)
     walk.statement(kernel.body, dict(values))
@@ -106,7 +106,7 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """Expressions of the variables `names` alone that decide, with all other variables, what `expr` is."""
+    """Expressions of the variables `names` only that determine `expr`, together with all other variables."""
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []
     for atom, coefficient in linear_form(expr).terms.items():

@@ -1,4 +1,4 @@
-"""What takes long outside of Python, such as NVRTC's compilations, on threads while the next kernels are scheduled."""
+"""Background threads for long calls outside of Python, such as NVRTC compilations, while kernels are scheduled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Enough for NVRTC to keep up with the passes, which are Python; each of its compilations takes some 100 MB."""
+"""Most threads: enough for NVRTC to keep up with the passes in Python; each compilation takes some 100 MB."""
 
 
 @contextmanager
 def background() -> Iterator[ThreadPoolExecutor]:
-    """Threads for the block; whoever leaves it early waits for what is running, but not for what has not begun."""
+    """A pool of threads for a `with` block, whose end waits for running work and cancels queued work."""
     pool = ThreadPoolExecutor(max_workers=max(1, min(MOST_THREADS, os.cpu_count() or 1)))
     try:
         yield pool

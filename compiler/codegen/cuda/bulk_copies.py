@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 ALIGNMENT = 128
-"""Bytes that what a bulk tensor copy fills begins at a multiple of (PTX ISA, "cp.async.bulk.tensor")."""
+"""Alignment in bytes of the destination of a bulk tensor copy (PTX ISA, "cp.async.bulk.tensor")."""
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
 """Dimensions of a tensor map, and elements of its box along each (CUDA Driver API, "cuTensorMapEncodeTiled")."""
 STEP = 16
-"""Bytes that rows of a box, and strides of an array, are multiples of (same place)."""
+"""Bytes of which rows of a box, and strides of an array, are multiples ("cuTensorMapEncodeTiled")."""
 CAPABILITY = (9, 0)
-"""Of the first devices that have such copies."""
+"""Compute capability of the first devices with bulk tensor copies."""
 _MOST_STEPS = 200_000
 _ONE = Const(1)
 
@@ -95,15 +95,15 @@ NAMES = frozenset(
         *(f"copy_bulk_{d}d" for d in range(1, MOST_DIMENSIONS + 1)),
     }
 )
-"""What the definitions call theirs."""
+"""Names that the definitions define."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
-    """What a tensor map says beside an address: an array `shape` of elements of so many bytes, and a box in it.
+    """A tensor map without its address: an array `shape` of elements of `element_bytes`, and the shape of a box in it.
 
-    The array is dense and row-major. Boxes lie row by row in shared memory; rows of `swizzle` bytes are swizzled, none
-    if it is 0. `rounds`: elements are float32, and rounded to tf32 on the way.
+    The array is dense and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled (0: not
+    swizzled). `rounds`: elements are float32, rounded to tf32 by the copy.
     """
 
     element_bytes: int
@@ -197,7 +197,7 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
 
 
 def groups_needed(kernel: Kernel) -> int:
-    """How many mbarriers the groups of a kernel's bulk copies need; 0 without any.
+    """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
     One serves a group until all threads have waited for it and met at a barrier behind that, which is when later groups
     may have it. LoweringError for loops around waits whose iterations depend on the block.
@@ -300,7 +300,7 @@ def _constant(copy: Copy, extent: Expr) -> int:
 
 
 def _definition(rank: int) -> str:
-    """The function that issues a copy of so many dimensions; coordinates come innermost first."""
+    """The function that issues a copy of `rank` dimensions; coordinates are innermost first."""
     numbers = [f"c{d}" for d in range(rank)]
     listed = ", ".join(f"%{3 + d}" for d in range(rank))
     given = ", ".join(f'"r"({c})' for c in numbers)

@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 ASYNCHRONOUS_BYTES = (4, 8, 16)
-"""What one asynchronous copy of a thread moves (PTX ISA, "cp.async")."""
+"""Bytes of one asynchronous copy of a thread (PTX ISA, "cp.async")."""
 _UNROLLED = 16
-"""Moves up to which a copy's loops are written as unrolled ones."""
+"""Most moves of a copy whose loops are unrolled."""
 _ONE = Const(1)
 
 
 def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """The moves of a copy, in loops over what one move does not hold.
+    """Emits the moves of a copy, in loops over all elements beyond one move.
 
-    An asynchronous copy happens at once, which is as right, where the hardware has none, or its elements are too narrow
-    for it or not aligned. LoweringError for asynchronous copies between other memories than the device's and the
-    block's, or with a pad that is not zero.
+    An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, or its elements are too
+    narrow or not aligned. LoweringError for asynchronous copies other than from global to shared memory, or with a pad
+    that is not zero.
     """
     _Move(kernel, copy).emit()
 
 
 @dataclass(slots=True)
 class _Dimension:
-    """One dimension of the box that is not single: its extent, and which one of both buffers it is."""
+    """A dimension of the box with more than one element: its extent, and its index in both buffers."""
 
     extent: Expr
     to: int
@@ -61,7 +61,7 @@ class _Dimension:
 
 
 class _Move:
-    """One copy on its way."""
+    """The emission of one copy."""
 
     def __init__(self, kernel: KernelEmitter, copy: Copy) -> None:
         self.kernel, self.values, self.copy = kernel, kernel.values, copy
@@ -146,7 +146,7 @@ class _Move:
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
     def lanes(self, run: _Dimension, extent: int) -> int:
-        """How many elements of a run one move takes."""
+        """The number of elements of a run in one move."""
         most = power_of_two(extent, extent, self.element_bytes)
         for storage, region in ((self.to, self.copy.destination), (self.of, self.copy.source)):
             most = storage.vector_elements(self.values.offset(region.buffer, region.starts), most)
@@ -230,7 +230,7 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """One move by the hardware, which fills with zeros what it is not told to read."""
+        """One asynchronous move, which fills elements beyond the given source size with zeros."""
         values, size = self.values, lanes * self.element_bytes
         count = integer(values.dialect, size)
         if left is not None:
@@ -246,7 +246,7 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """What must hold for a move to be inside the source, and the elements left of its row where it may be cut."""
+        """The conditions for a move to be inside the source, and the elements left in its row if it may be cut."""
         conditions: list[Text] = []
         left: Text | None = None
         if self.copy.pad is None:

@@ -1,7 +1,7 @@
-"""What the C of one GPU language writes differently from another's: types, qualifiers, names, kernels' heads.
+"""Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernels' heads.
 
-The printers of loops and expressions (`statements`, `expressions`, `module`, ...) are the same for all of them and ask
-their dialect for words. `functions.CUDA` is CUDA C++; a target names its own (`CudaTarget.dialect`).
+The printers of loops and expressions (`statements`, `expressions`, `module`, ...) are shared by all dialects.
+`functions.CUDA` is CUDA C++; a target names its own (`CudaTarget.dialect`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""emulate: kernels as an ordinary program for processors, so that wrong ones give wrong numbers there too.
+"""emulate: kernels as an ordinary program for processors, in which wrong kernels compute wrong numbers as well.
 
 Loops over blocks become parallel ones. What threads do between two barriers is run thread by thread, out of order: if a
 barrier is missing, threads find what others have not written yet, or no longer. Memory of blocks and threads is filled
@@ -87,7 +87,7 @@ def _simplify_boxes(program: Program) -> Program:
 
 
 class _Block:
-    """One kernel on its way."""
+    """The emulation of one kernel."""
 
     def __init__(self, kernel: Kernel, names: Names, order: Order) -> None:
         self.kernel = kernel
@@ -217,7 +217,7 @@ class _Block:
         return seq(nest(loops, body), *behind)
 
     def settle(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
-        """Items, and the waits among them that may as well come when all threads are through."""
+        """The items, and separately the waits among them that may be done after all threads."""
         waits: list[Wait] = []
         kept: list[Stmt] = []
         names = {b.name for b in self.shadows.late}
@@ -236,7 +236,7 @@ class _Block:
         return kept, waits
 
     def alone(self, node: Stmt) -> Stmt:
-        """A phase that has its barriers to itself: its own loops, backwards."""
+        """A phase that is alone between its barriers: its own loops, in reverse order."""
         assert isinstance(node, For)
         phase = phase_at(node)
         values: dict[str, Expr] = {}
@@ -257,7 +257,7 @@ class _Block:
         return nest(around, self.inside(substitute(phase.body, values), places))
 
     def thread(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
-        """What the thread at `places` does of a statement at block level."""
+        """The part of a block-level statement that the thread at `places` executes."""
         match node:
             case For() if is_thread_loop(node):
                 phase = phase_at(node)

@@ -1,4 +1,4 @@
-"""What can go wrong between a scheduled program and a cubin."""
+"""Errors of the way from a scheduled program to a cubin."""
 
 from __future__ import annotations
 

@@ -121,15 +121,15 @@ FUNCTIONS = {
 _NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
-"""What the definitions call theirs."""
+"""Names that the definitions define."""
 _MATH = {
     **{name: f"{name}f" for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
     "round_even": "rintf",
     "truncate": "truncf",
 }
-"""Functions of te.scalars that the math library has."""
+"""Functions of te.scalars in the math library, by IR name."""
 _OURS = ("sigmoid", "round_tf32")
-"""Those that a dialect may define as functions."""
+"""Functions of te.scalars that a dialect may define itself."""
 
 CUDA = Dialect(
     name="CUDA C++",
@@ -172,7 +172,7 @@ CUDA = Dialect(
 
 
 def definitions(dialect: Dialect, names: Iterable[str]) -> str:
-    """The text of the functions of these names; a name that is not known is a KeyError."""
+    """The text of the functions of these names; KeyError for an unknown name."""
     wanted = set(names)
     if unknown := wanted - dialect.functions.keys():
         raise KeyError(sorted(unknown)[0])

@@ -1,4 +1,4 @@
-"""Instructions for tensorization: what each computes, and how it is emitted.
+"""Instructions for tensorization: the computation and the emission of each.
 
 An instruction of one thread stands in a phase as any other statement does. One of a warp, or of a
 warpgroup of four, stands in a loop over thread.y with no loop over thread.x around it: the threads along x execute it
@@ -56,7 +56,7 @@ def intrinsics() -> dict[str, IntrinsicDeclaration]:
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """How a declaration is emitted; LoweringError for those of other targets."""
+    """The emitter of a declaration; LoweringError for declarations of other targets."""
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
@@ -64,14 +64,14 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
 
 
 def capability_of(declaration: IntrinsicDeclaration) -> Capability:
-    """What a GPU must have for an instruction."""
+    """The capability that an instruction requires of a GPU."""
     if lanes_of(declaration) == 1:
         return "int8 dot products"
     return "wgmma" if lanes_of(declaration) == mma_fragments.WARPGROUP else "mma"
 
 
 def lanes_of(declaration: IntrinsicDeclaration) -> int:
-    """How many threads along x execute an instruction together."""
+    """The number of threads along x that execute an instruction together."""
     if declaration.name.startswith("dot_s8_"):
         return 1
     group = any(parameter.scope == mma_fragments.MATRIX_D for parameter in declaration.parameters)
@@ -108,4 +108,4 @@ _EMISSIONS: Mapping[str, Emission] = {
     "zero_fragment_": mma_emit.emit_zero,
     "store_fragment_": mma_emit.emit_store,
 }
-"""Emissions by what the names of their declarations begin with."""
+"""Emitters by the prefix of their declarations' names."""

@@ -1,4 +1,4 @@
-"""What a launch needs to know of a kernel: its grid and blocks, and which memory of the device it touches."""
+"""Launch shapes: a kernel's grid and blocks, and the arrays in global memory that it reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements that hold no others, as one thread executes them."""
+"""Leaf statements (assignments and sums), as one thread executes them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Leaf = Assign | Reduce | Copy | Intrinsic
 
 SHORT = 12
-"""Characters up to which a quotient or remainder is written out wherever it is used."""
+"""Most characters of a quotient or remainder that is repeated at every use, without a variable."""
 
 
 def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
-    """One statement; quotients and remainders that it would write out more than once get variables in front of it."""
+    """Emits one statement; its repeated quotients and remainders get variables before it."""
     values, source = kernel.values, kernel.source
     names, before, lines = kernel.names.copy(), source.lines[-1:], len(source.lines)
     values.divisions.clear()
@@ -93,7 +93,7 @@ def _assign(kernel: KernelEmitter, buffer: Buffer, target: str, value: Text) -> 
 
 
 def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
-    """One more value for a sum or greatest value, or its start."""
+    """Emits an update of a sum or maximum with one more value, or its initialization."""
     values, ranges = kernel.values, kernel.values.ranges
     target = values.element(reduce.buffer, reduce.indices).text
     value = simplify(reduce.value, ranges)
@@ -111,7 +111,7 @@ def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
 
 
 def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr) -> Text:
-    """What is held so far with one more value added, or the greater of both."""
+    """The sum, or the maximum, of the accumulator `held` and one more value."""
     dtype = reduce.buffer.dtype
     if reduce.op == "add" and dtype is DType.FLOAT32:
         match value:

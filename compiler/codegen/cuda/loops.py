@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
-array of registers, which would not be registers otherwise."""
+"""Most iterations of an unrolled loop: of one that is marked so, and of one whose variable indexes an array of
+registers, which would otherwise be in local memory."""
 Inside = Callable[[Stmt], None]
-"""What emits the body of a loop: at block level, or of one thread."""
+"""An emitter of a loop's body, at block level or of one thread."""
 _UNROLLED = ("unroll", "vectorize", "virtual_thread")
 _THREAD = ("block", "thread")
 
 
 def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
-    """A loop of one thread, or of all threads alike."""
+    """Emits a loop of one thread, or of all threads together."""
     values = kernel.values
     if loop.kind.startswith("block."):
         raise LoweringError(f"`{summarize(loop)}`: loops over blocks must be the outermost ones of a kernel")
@@ -80,7 +80,7 @@ def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, in
 def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Text]:
     """The conditions under which a variable that is less than `bound` is less than an extent.
 
-    None where it is anyway. From here on the variable is known to be.
+    Empty if that is provable. Afterwards the variable's range is below the extent.
     """
     values = kernel.values
     values.ranges[name] = Interval(0, bound - 1)
@@ -90,7 +90,7 @@ def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Te
 
 
 def _indexes_registers(loop: For) -> bool:
-    """Whether a loop's variable is in an index of an array of registers."""
+    """Whether a loop's variable occurs in an index of an array of registers."""
     return any(
         owners(buffer.scope) == _THREAD and loop.name in names
         for statement in walk(loop.body)

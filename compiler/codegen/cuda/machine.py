@@ -1,4 +1,4 @@
-"""Which GPU code is generated for: its architecture, and what templates and reports need to know of it."""
+"""The GPU to generate code for: its architecture, and the properties that templates and reports use."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class CudaTarget:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What templates and passes may make use of."""
+        """The capabilities that templates and passes may use."""
         return self.architecture.capabilities
 
     def has(self, capability: Capability) -> bool:
-        """Whether it can do this."""
+        """Whether the GPU has a capability."""
         return capability in self.capabilities
 
     @property
@@ -69,8 +69,8 @@ class CudaTarget:
         return CUDA
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """Why a device (compute capability, most threads and bytes of shared memory of a block) does not run code for
-        this; None where it does."""
+        """The reason why a device (compute capability, most threads and shared memory bytes of a block) does not run
+        this target's code; None if it does."""
         if self.architecture.runs_on(capability):
             return None
         major, minor = capability
@@ -104,7 +104,7 @@ class CudaTarget:
 
     @property
     def described(self) -> dict[str, str]:
-        """The GPU as tuning records name it.
+        """The GPU's name and properties in tuning records.
 
         Those of one compute capability are a family: what is best on one card is worth trying on another, and a target
         of an architecture alone is that of a typical card.

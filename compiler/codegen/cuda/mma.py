@@ -1,4 +1,4 @@
-"""Operations of a warp's tensor cores, and those that move its fragments: what each computes, for `tensorize`.
+"""Operations of a warp's tensor cores and moves of fragments: the computation of each, for `tensorize`.
 
 All work on fragments (see `mma_fragments`), whole warps at a time: a use stands in loops over warps (thread.y,
 thread.z) and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the

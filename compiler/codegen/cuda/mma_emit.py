@@ -1,4 +1,4 @@
-"""Operations on fragments as C++: where their operands lie in the lanes' registers, and calls of `mma_functions`."""
+"""Operations on fragments as C++: registers of their operands in the lanes, and calls of `mma_functions`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 LANE = Var("lane'")
 """A lane of the warp, or of the warpgroup, in addresses; no loop has such a name."""
 FEW_REGISTERS = 8
-"""As many are cleared line by line."""
+"""Most registers that are cleared by a line of code each; more are cleared in a loop."""
 ROW_BYTES = 16
-"""A row of `ldmatrix`, and what its address must be a multiple of (PTX ISA, "ldmatrix")."""
+"""Bytes of a row of `ldmatrix`, and the alignment of its address (PTX ISA, "ldmatrix")."""
 
 
 def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:

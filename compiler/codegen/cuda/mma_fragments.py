@@ -118,11 +118,11 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """Which row of 16 bytes a lane names to `ldmatrix.x4`, which loads four matrices of 8 rows of 16 bytes.
+    """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 such rows.
 
-    As (row, column in units of 8 rows' extent): lanes 8q .. 8q + 7 name the rows of matrix q, whose data lands in
-    register q. `columns_first` False: matrices 0 and 1 lie one below the other, 2 and 3 to their right (a fragment of A
-    in rows); True: 0 and 1 side by side, 2 and 3 below (two fragments of B, each a row of its transpose).
+    Returns (row, column in units of 8 rows' extent): lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
+    register q. `columns_first` False: matrix 1 is below matrix 0, 2 and 3 to their right (a fragment of A in rows);
+    True: matrix 1 is beside matrix 0, 2 and 3 below (two fragments of B, each a row of its transpose).
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

@@ -146,7 +146,7 @@ class _Outline:
         )
 
     def host(self, statement: Stmt, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """What the host does: launches in order. `iteration` holds the variables of its loops."""
+        """Adds the launches of a host-level statement, in order; `iteration`: values of the host's loop variables."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
@@ -204,12 +204,12 @@ class _Outline:
         return f"{pointer} {restrict}{name}"
 
     def overlaps(self, shape: Shape) -> bool:
-        """Whether a kernel is better launched while the one before it ends."""
+        """Whether launching a kernel while the preceding one ends is expected to be faster."""
         few = prod(shape.grid) <= OVERLAPPED_BLOCKS * self.target.multiprocessors
         return few and self.target.has("overlapping kernels")
 
     def array(self, buffer: str) -> ParameterArgument | WorkspaceArgument:
-        """Where a buffer in the device's memory begins."""
+        """The launch argument for the address of a buffer in global memory."""
         offset = self._workspace.get(buffer)
         if buffer in self.parameters or offset is None:
             return ParameterArgument(name=buffer)
@@ -281,7 +281,7 @@ class _Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """A kernel whose text is there, and the names of what its launches hand it."""
+    """The text of a kernel, and the names of its launches' arguments."""
 
     function: str
     shape: Shape

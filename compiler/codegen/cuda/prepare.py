@@ -1,4 +1,4 @@
-"""prepare: what scheduled programs go through before code is generated for them or they are emulated.
+"""prepare: the passes and checks of scheduled programs before code generation or emulation.
 
 PASSES     sum in blocks, narrow allocations, insert barriers
 CHECKS     kernel form, instructions of the architecture, limits of blocks and grids, asynchronous copies, races
@@ -115,7 +115,7 @@ def shared_bytes(kernel: Kernel) -> int:
 
 
 def check_copies(program: Program, target: CudaTarget) -> None:
-    """LoweringError for asynchronous copies that the hardware has none of: they go from global to shared memory."""
+    """LoweringError for asynchronous copies other than from global to shared memory, which no hardware has."""
     for kernel in kernels(program):
         for node in walk(kernel.body):
             if isinstance(node, Copy) and node.asynchronous:

@@ -39,9 +39,9 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Blocks that are gone through, of those that differ."""
+"""Most different blocks that are examined."""
 MOST_ITERATIONS = 1 << 22
-"""Iterations of the loops on the host and over blocks that are looked at to find those that differ."""
+"""Most iterations of host and block loops that are searched for different blocks."""
 
 
 def check_races(program: Program) -> None:

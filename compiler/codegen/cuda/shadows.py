@@ -1,4 +1,4 @@
-"""Memory of emulated kernels: undefined where nothing was written, and asynchronous copies on their way."""
+"""Memory of emulated kernels: poison values in unwritten memory, and asynchronous copies in flight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POISON = {
     DType.INT64: 0x5A5A5A5A5A5A5A5A,
     DType.BOOL: True,
 }
-"""What lies in memory that nothing has been written to; NaN for floats."""
+"""The poison value of unwritten memory by type; NaN for floats."""
 
 
 class Names:
@@ -80,18 +80,18 @@ class Shadows:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """What has to be allocated for a block, if it has such copies at all."""
+        """The buffers to allocate for a block; empty if it has no asynchronous copies."""
         return (*self.shadows.values(), *self.stamps.values(), self.committed) if self.late else ()
 
     def clear(self) -> list[Stmt]:
-        """At a block's beginning nothing is under way, and no group is closed."""
+        """The statements at a block's begin that reset state: no copy in flight, no group committed."""
         if not self.late:
             return []
         zeros = (*self.stamps.values(), self.committed)
         return [fill(b, self.names, Const(0, b.dtype)) for b in zeros]
 
     def commit(self, places: Mapping[str, Expr]) -> Stmt:
-        """One more group of the thread at `places`."""
+        """The commit of one more group of the thread at `places`."""
         at = self.place(places)
         value = binary("+", self.committed[at], Const(1, DType.INT32))
         return Assign(name="commit", buffer=self.committed, indices=at, value=value)

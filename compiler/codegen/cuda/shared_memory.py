@@ -1,4 +1,4 @@
-"""Where a kernel's buffers lie in the memory that a block shares."""
+"""Placement of a kernel's buffers in shared memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SharedPlan:
 
     @property
     def dynamic_bytes(self) -> int:
-        """What a launch must ask for: nothing as long as a static array does."""
+        """Bytes of dynamic shared memory of a launch; 0 if a static array suffices."""
         return self.bytes if self.bytes > STATIC_SHARED_BYTES else 0
 
     def declarations(self, dialect: Dialect) -> list[str]:

@@ -1,4 +1,4 @@
-"""The body of a kernel as C: what a block does in order, and inside of phases what each of its threads does.
+"""The body of a kernel as C: block-level statements in order, and inside of phases the statements of each thread.
 
 At block level loops run alike for all threads, and barriers, commits and waits stand there. A phase begins with a
 loop over threads; threads beyond its extent pass it by, and so do all but the first along axes that it has no loop
@@ -53,7 +53,7 @@ from .wgmma_emit import has_products, only_products, overlapped, products, wait_
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 LONG_NAME = 20
-"""Characters beyond which a loop over blocks is not called after its loop."""
+"""Most characters of a block loop's name that its coordinate variable takes over."""
 
 
 def coordinate(text: str, axis: str) -> str:
@@ -305,7 +305,7 @@ class KernelEmitter:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What loops declare within is gone behind it."""
+        """A scope of variables and ranges: declarations inside end with the `with` block."""
         saved = dict(self.values.ranges), dict(self.values.variables)
         try:
             yield

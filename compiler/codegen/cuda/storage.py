@@ -1,4 +1,4 @@
-"""Where the buffers of a kernel lie, and which element an access means there."""
+"""Storage of a kernel's buffers: memory space, strides and alignment, and the address of an access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far sums of products on a GPU may be from the exact ones: by the types multiplied, and how many are summed.
+"""Error bounds of sums of products on a GPU, by the types multiplied and the number of terms.
 
 Products are exact: of 11-bit or 8-bit mantissas in float32 always, of float32 by fused multiply-adds. The order of sums
 is free, so what holds for every order counts. Ordinary lanes round sums to nearest. What tensor cores do between
@@ -17,7 +17,7 @@ from ...ir.types import DType
 from .machine import Precision
 
 PRODUCTS_A_STEP = 8
-"""Products that a tensor core adds before it cuts off, at least: the depth of an `mma` of tf32."""
+"""Least number of products that a tensor core adds before truncating: the depth of an `mma` of tf32."""
 MODEL_TOLERANCE = 1e-5
 """How far a model in float32 may be from ONNX Runtime's results, relative to the largest one."""
 
@@ -60,12 +60,12 @@ def worst_case(precision: Precision, depth: int) -> float:
 def tolerance(
     precision: Precision, depth: int, *, output: DType = DType.FLOAT32, rounded: bool = True
 ) -> float:
-    """What max |computed - exact| / max |exact| may be for a product of matrices of independent random numbers.
+    """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers.
 
-    `rounded`: the exact result is that of inputs rounded already. Roundings to nearest add up like a random walk,
-    sqrt(n) u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41,
-    2019, Theorem 2.4, whose constant, 4, is that of less than one failure in a thousand sums); those toward zero are
-    all of one sign, n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
+    `rounded`: the exact result is computed from rounded inputs. Roundings to nearest add up like a random walk, sqrt(n)
+    u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019,
+    Theorem 2.4; its constant, 4, means less than one failure in a thousand sums); roundings toward zero have one sign,
+    n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]

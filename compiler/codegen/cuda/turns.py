@@ -1,7 +1,7 @@
-"""What threads of a block do between two barriers, as pieces that are emulated one after the other.
+"""Pieces of a block's body between barriers, which are emulated one after the other.
 
-A loop with barriers in it is one piece with what stands before and behind it: the end of one iteration and the
-beginning of the next one are between the same barriers.
+A loop that contains barriers is one piece with the statements before and after it: the end of one iteration and the
+begin of the next one are between the same barriers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...ir.visit import walk
 
 @dataclass(slots=True)
 class Turn:
-    """What threads do between two barriers, each thread by itself; then waits for all of them together."""
+    """Statements between two barriers, for each thread separately, then waits for all threads together."""
 
     items: list[Stmt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop with barriers in its body: what stands before, between and behind them, and before and behind the loop."""
+    """A loop with barriers in its body: statements before, between and after the barriers, and around the loop."""
 
     loop: For
     before: list[Stmt]
@@ -55,7 +55,7 @@ class Cut:
         self.open = turn.items
 
     def barrier(self) -> None:
-        """What follows is another turn."""
+        """Begins another turn: a barrier ends the current one."""
         turn = Turn()
         self.pieces.append(turn)
         self.open = turn.items
@@ -105,20 +105,20 @@ def _parts(body: Stmt) -> list[list[Stmt]] | None:
 
 
 Order = Callable[[Var, int], Expr]
-"""Which of so many threads comes as the number that a variable has."""
+"""A function (variable, number of threads) -> the thread that is emulated at the place given by the variable."""
 
 
 def last_first(var: Var, count: int) -> Expr:
-    """An axis's threads backwards."""
+    """The threads of an axis in reverse order."""
     return Const(count - 1) - var
 
 
 def in_turn(var: Var, count: int) -> Expr:
-    """Which of an axis's threads comes as the number `var`: all of them, in an order in which dependences show.
+    """The thread of an axis at place `var`, in an order of all threads that exposes missing barriers.
 
-    Where threads t need what threads t + h had (steps of a tree), some such t comes before its t + h; where t + h needs
-    what t had (scans), some t + h comes before; and thread 0, from which the others often have a result, comes about in
-    the middle. Of the sequences (step * var + start) % count it is the first that has all that, if there is one.
+    If threads t read results of t + h (steps of a tree), some t is before its t + h; if t + h reads results of t
+    (scans), some t + h is before its t; and thread 0, whose result others often read, is about in the middle. The
+    order is the first sequence (step * var + start) % count with all these properties, if there is one.
     """
     if count <= 2:
         return last_first(var, count)

@@ -1,4 +1,4 @@
-"""Vectorized loops of a thread: neighbouring elements of memory in one access, the arithmetic an unrolled loop."""
+"""Vectorized loops of a thread: adjacent elements of memory in one access, arithmetic as an unrolled loop."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Vectors:
         self.stores: dict[str, tuple[Assign, Buffer]] = {}
 
     def find(self) -> bool:
-        """Which accesses may be vectors; whether any is."""
+        """Finds the accesses that can be vectors; returns whether there is one."""
         written = [leaf.buffer.name for leaf in self.leaves]
         read: set[str] = set()
         for leaf in self.leaves:

@@ -33,9 +33,9 @@ COLUMNS = tuple(range(CORE, MOST_GROUP_COLUMNS + 1, CORE))
 SWIZZLES = (128, 64, 32)
 """Bytes of swizzled rows."""
 SWIZZLED = "_swizzled"
-"""What the names of products of swizzled factors end with."""
+"""Suffix of the names of products of swizzled factors."""
 ARCHITECTURE = "sm_90a"
-"""The only architecture that has them."""
+"""The only architecture with products of warpgroups."""
 
 
 def columns_of(dtype: DType) -> tuple[int, ...]:
@@ -87,7 +87,7 @@ def wgmma(
 
 
 def _read(element: Load) -> Expr:
-    """What is multiplied of an element."""
+    """The factor of a product for an element: converted to the sum's type, or rounded to tf32."""
     dtype = element.buffer.dtype
     return round_tf32(element) if dtype is TF32 else cast(element, sum_type(dtype))
 
@@ -204,7 +204,7 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """Where an element stands in rows or columns, the loops over them, and the element."""
+    """The index of an element among rows or columns, the loops over these, and the load of the element."""
     if along_depth:
         i = Var(data)
         held = Buffer(name=name, shape=(size, depth_of(dtype)), dtype=dtype, scope="shared")

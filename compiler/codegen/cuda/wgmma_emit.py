@@ -1,4 +1,4 @@
-"""Products of warpgroups as C++: descriptors of their factors, and inline PTX that is under way until it is waited for.
+"""Products of warpgroups as C++: descriptors of their factors, and inline PTX, asynchronous until a wait.
 
 What a warpgroup's threads do between a fence and a wait is one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
 "wgmma.wait_group"): all products of a phase that has nothing else in it, otherwise every single one. In loops where
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 PREFIX = "wgmma_"
-"""What the names of products begin with."""
+"""Prefix of the names of products."""
 _PTX_TYPES = {
     DType.FLOAT16: "f16",
     DType.BFLOAT16: "bf16",
@@ -85,7 +85,7 @@ FUNCTIONS = {
 
 
 NAMES = frozenset({*FUNCTIONS, "wait_products"})
-"""What they call theirs."""
+"""Names that the definitions define."""
 
 
 def is_product(node: object) -> bool:
@@ -138,7 +138,7 @@ def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
 
 
 def wait_products(kernel: KernelEmitter, pending: int) -> None:
-    """Leaves so many of the newest groups of products under way."""
+    """Emits a wait that leaves only the newest `pending` groups of products in flight."""
     kernel.values.used.add("commit_products")
     kernel.source.line(f"wait_products<{pending}>();")
 
@@ -192,7 +192,7 @@ __device__ __forceinline__ void {declaration.name}({sums}* c, unsigned long long
 
 
 def _orders(declaration: IntrinsicDeclaration) -> tuple[str, str]:
-    """Of the factors: "rows" or "columns", as `wgmma.wgmma` has them."""
+    """The orders of both factors, "rows" or "columns", from the declaration's name (`wgmma.wgmma`)."""
     a, b = declaration.name.removesuffix(SWIZZLED).split("_")[-2:]
     return a, b
 

@@ -99,4 +99,4 @@ OPENCL = Dialect(
     names=frozenset({*_KEYWORDS.split(), *FUNCTIONS}),
     prelude="#pragma OPENCL FP_CONTRACT OFF\n",
 )
-"""What it lacks: floats of 16 bits, whose arithmetic is an extension."""
+"""OpenCL C, without floats of 16 bits, whose arithmetic is an extension."""

@@ -1,7 +1,7 @@
-"""Which OpenCL devices code is generated for: limits of a work-group, and the options that set them.
+"""OpenCL devices to generate code for: limits of a work-group, and the options that set them.
 
-A work-group is a block, a work-item a thread, local memory is shared memory. Kernels make use of nothing else, so code
-runs on every device whose limits are these or more.
+A work-group is a block, a work-item a thread, local memory is shared memory. Kernels use nothing else, so code runs on
+every device with these limits or larger ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..cuda.machine import CudaTarget
 NAME = "opencl"
 THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
 _THREADS, _LOCAL_BYTES = 256, 32 * KIB
-"""What every device has that is worth a kernel: 32 KiB are the least of the full profile (OpenCL 1.2 specification,
-table 4.3, CL_DEVICE_LOCAL_MEM_SIZE), 256 work-items what GPUs of all makers allow and templates schedule for."""
+"""Default limits, which every useful device has: 32 KiB is the least of the full profile (OpenCL 1.2 specification,
+table 4.3, CL_DEVICE_LOCAL_MEM_SIZE); GPUs of all vendors allow 256 work-items, and templates schedule for these."""
 _MOST_THREADS = 1 << 16
 
 
@@ -52,11 +52,11 @@ class OpenClTarget(CudaTarget):
 
     @property
     def float32_lanes(self) -> int:
-        """OpenCL does not say what a device has; estimates take one for each thread of a warp."""
+        """One lane for each thread of a warp, for estimates: OpenCL does not report a device's lanes."""
         return WARP
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """Why a device does not run code for this; None where it does."""
+        """The reason why a device does not run this target's code; None if it does."""
         if threads < _THREADS:
             return (
                 f"{name} has {threads} work-items a group, and kernels need {_THREADS}; take another device"
@@ -86,7 +86,7 @@ class OpenClTarget(CudaTarget):
 
 
 def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -> OpenClTarget:
-    """A device with these limits; all else is for estimates alone, those of a small GPU."""
+    """A device with these limits; all other properties are those of a small GPU, for estimates only."""
     return OpenClTarget(
         arch=NAME,
         multiprocessors=16,
