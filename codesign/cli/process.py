@@ -88,7 +88,7 @@ def _interrupted(number: int | None) -> int:
 
 
 def _leave(code: int, processes: Mapping[int, int]) -> None:
-    """Ends the process after the processes that it started and the functions registered with atexit.
+    """Kills the processes that this one started, runs the functions registered with atexit, and ends the process.
 
     Threads that still compute are not waited for: Python would tear down libraries under them.
     """

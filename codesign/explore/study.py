@@ -40,8 +40,8 @@ RECORDS = "records.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A point of the space: its fields, the machine (None: they make none) and its figures. `excess` is how far the
-    worst constraint is beyond its limit, as a fraction of that; 0 where all hold."""
+    """A point of the space: its fields, the machine (None: they make none) and its figures. `excess` is the worst
+    constraint's excess over its limit, as a fraction of the limit; 0 where all hold."""
 
     number: int
     fields: dict[str, Value]

@@ -25,7 +25,7 @@ LANE = "row_lane"
 """Name of the one Verilog module that all lanes are."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
-"""Cycles from `value` to the use of the offset (subtrahend), the factor and its shift."""
+"""Cycles from `value` to the use of `offset`, the factor and its shift."""
 
 ELEMENT_BITS = ENTRY_BITS + 1
 _PRODUCT_BITS = ELEMENT_BITS + FACTOR_BITS + 1
@@ -34,14 +34,15 @@ _HALF = FACTOR_BITS // 2
 
 
 class RowLane(wiring.Component):
-    """A new `value` every cycle.
+    """One lane of the extension `rows`, a new `value` every cycle.
 
-    Members: `value` int32 of cycle t and `subtrahend`, which comes off it: `difference`, in t + 1. `element`, in t +
-    ROW_VALUE_CYCLES: the entry of the rows' table (`look_up`), or the difference times itself (`squares`) or `length`,
-    less `offset` (of t + OFFSET_STAGE). With `off`, of cycle t, the lane has no element: its difference is the least
-    one (`maximum`) or 0, and its element 0. `result`, in t + ROW_CYCLES - 1: the element times `factor` (of t +
-    FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`. `write`, a bit a plane: the
-    word `at` of the table becomes `data`. Where there is no cycle named, members hold still while values are under way.
+    Members: `value` int32 of cycle t and `subtrahend`, which is subtracted from it: `difference`, in t + 1.
+    `element`, in t + ROW_VALUE_CYCLES: the entry of the rows' table (`look_up`), or the difference times itself
+    (`squares`) or `length`, less `offset` (of t + OFFSET_STAGE). With `off`, of cycle t, the lane has no element:
+    its difference is the least one (`maximum`) or 0, and its element 0. `result`, in t + ROW_CYCLES - 1: the element
+    times `factor` (of t + FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`.
+    `write`, a bit a plane: the word `at` of the table becomes `data`. Where there is no cycle named, members hold
+    still while values are under way.
     """
 
     def __init__(self, *, config: Config) -> None:

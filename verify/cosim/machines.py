@@ -550,7 +550,7 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
 
     A field that all of `machines` leave at its default gets one sample after another on the machines that are no
     presets. An extension that is off by default goes to every second of these machines, if they have the extension that
-    it needs; extensions that need "post" or "table" are excepted.
+    it needs; extensions that need "post" or "table" are excepted, and "fold" goes to square machines only.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
