@@ -1,4 +1,4 @@
-"""Folds along axes that run element by element in their order: of any type, and what no sum or maximum can be."""
+"""Folds along axes that run element by element in order: for any type, and for operators other than sum and maximum."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def extreme_index(
 ) -> Program:
     """Y = the index of the greatest (or `least`) element along `axis`: the first such one, or the `last`.
 
-    Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; `best` lies between.
-    Statements "first", "best.first", "index" and "best". ValueError for an axis (0 or more) that there is not.
+    Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`.
+    Statements "first", "best.first", "index" and "best". ValueError for an axis that the shape does not have.
     """
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

@@ -35,7 +35,7 @@ class Depth:
 
     @property
     def size(self) -> int:
-        """Products of a sum, with those of the last block that are zero."""
+        """Number of products of a sum, including the zeros of the last block."""
         return ceil_div(self.channels, self.block) * prod(self.taps) * self.block
 
     def place(self, k: Expr) -> tuple[Expr, Expr, Expr]:
@@ -84,8 +84,8 @@ class GatheredProduct:
     ) -> Stmt:
         """Copies `a` of W and `b` of X, `sum` (statement "gemm", loops gemm.b0, ..., gemm.i, gemm.j, gemm.k), "post".
 
-        Loops b0, ..., i, j are around "post", loops b.b0, ..., b.k, b.j around the copy of an element into `b`. There
-        are no loops over matrices and no dimensions of them where there is one.
+        Loops b0, ..., i, j are around "post", loops b.b0, ..., b.k, b.j around the copy of an element into `b`. With a
+        single matrix there are no loops over matrices and no dimensions for them.
         """
         several = [d for d, size in enumerate(self.matrices) if size > 1]
         batch = tuple([self.matrices[d] for d in several])

@@ -23,15 +23,15 @@ from .gathered_product import Depth, GatheredProduct, Place
 
 
 def is_pointwise(window: Window) -> bool:
-    """Whether every output is computed from one position of the input, its own."""
+    """Whether every output is computed from one position of the input, the same as its own."""
     return window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseGroup:
-    """Phases of an axis that follow one another, with as many taps and outputs each.
+    """Consecutive phases of an axis with equal numbers of taps and outputs.
 
-    The base of the m-th is that of the first one plus (m + `offset`) // `stride`.
+    The base of the m-th phase is the first one's plus (m + `offset`) // `stride`.
     """
 
     members: tuple[Phase, ...]
@@ -40,16 +40,16 @@ class PhaseGroup:
 
     @property
     def first(self) -> Phase:
-        """The one with the least rest."""
+        """The phase with the least `rest`."""
         return self.members[0]
 
     def base(self, m: Expr) -> Expr:
-        """`Phase.base` of the m-th."""
+        """`Phase.base` of the m-th phase."""
         return (m + self.offset) // self.stride + self.first.base
 
 
 def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
-    """The phases of an axis, in the order of their rests, in groups as long as possible."""
+    """The phases of an axis, in the order of `rest`, in groups as long as possible."""
     groups: list[PhaseGroup] = []
     for phase in axis:
         joined = _group((*groups[-1].members, phase)) if groups else None
@@ -73,9 +73,9 @@ def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProduct:
-    """Phases whose sums are one product: a group of rows' with a group of columns'. Its names end with `tag`.
+    """Phases whose sums are one matrix product: a group of rows' and one of columns'. Its names end with `tag`.
 
-    `depth` is None where there are no taps: nothing is summed.
+    `depth` is None if there are no taps: nothing is summed.
     """
 
     rows: PhaseGroup
@@ -85,12 +85,12 @@ class PhaseProduct:
 
     @property
     def outputs(self) -> Pair:
-        """Rows and columns of a phase."""
+        """Rows and columns of a phase's outputs."""
         return self.rows.first.outputs, self.columns.first.outputs
 
     @property
     def matrices(self) -> Pair:
-        """Phases of rows and of columns."""
+        """Number of phases of rows and of columns."""
         return len(self.rows.members), len(self.columns.members)
 
     def pack(self, weights: np.ndarray) -> np.ndarray:
@@ -195,7 +195,7 @@ _Source = Callable[[Sequence[Expr], Expr, Expr], Place]
 
 
 def _source(shape: Convolution, depth: Depth) -> _Source:
-    """The element of X of the product k of output j; of a pointwise convolution X has rows and columns in one."""
+    """Indices in X of product k of output j; X of a pointwise convolution has rows and columns merged."""
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
     oh, ow = shape.outputs
 
@@ -211,7 +211,7 @@ def _source(shape: Convolution, depth: Depth) -> _Source:
 
 
 def _target(shape: Convolution) -> _Source:
-    """The element of Y [batch, groups, filters, OH * OW] that output j of filter i is."""
+    """Indices in Y [batch, groups, filters, OH * OW] of output j of filter i."""
     oh, ow = shape.outputs
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
@@ -223,7 +223,7 @@ def _target(shape: Convolution) -> _Source:
 
 
 def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
-    """`_source` of a transposed convolution's phases."""
+    """`_source` for a transposed convolution's phases."""
 
     def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Place:
         g, p, q = matrix
@@ -237,7 +237,7 @@ def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
 
 
 def _phase_target(part: PhaseProduct) -> _Source:
-    """The element of Y [batch, groups, filters, OH, OW] of a transposed convolution's phases."""
+    """`_target` for a transposed convolution's phases: indices in Y [batch, groups, filters, OH, OW]."""
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
         g, p, q = matrix
@@ -249,6 +249,6 @@ def _phase_target(part: PhaseProduct) -> _Source:
 
 
 def _position(part: PhaseProduct, j: Expr) -> tuple[Expr, Expr, Expr]:
-    """Image, row and column of a phase of output j."""
+    """Image, and row and column within a phase, of output j."""
     rows, columns = part.outputs
     return j // (rows * columns), j % (rows * columns) // columns, j % columns

@@ -1,4 +1,4 @@
-"""Images read at places that other data give: ONNX's GridSample, of two or three dimensions."""
+"""Images sampled at coordinates from another tensor: ONNX's GridSample, in two or three dimensions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_
 
 
 def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
-    """Mirrored at both ends as often as it takes."""
+    """The coordinate mirrored at both ends as often as needed to be inside."""
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     if high == low:
         return place * 0.0
@@ -105,7 +105,7 @@ def _mirrored(at: Expr, size: int, align_corners: bool) -> Expr:
 def _taps(
     place: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool
 ) -> list[tuple[Expr, Expr | None]]:
-    """Elements along a dimension, as indices that lie inside, and their weights."""
+    """Elements along a dimension, as (index inside of it, weight)."""
 
     def tap(at: Expr, weight: Expr | None) -> tuple[Expr, Expr | None]:
         if outside == "zeros":

@@ -1,4 +1,4 @@
-"""Elements that indices of run time choose, one by one."""
+"""Elements selected one by one by indices that are known at run time only."""
 
 from __future__ import annotations
 

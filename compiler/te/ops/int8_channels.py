@@ -1,4 +1,4 @@
-"""Channels of quantized tensors moved as they are, and functions of one tensor as tables."""
+"""Moves of channels of quantized tensors, and functions of one tensor as tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def int8_table(*, size: int, name: str = "int8_table") -> Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A tensor of blocks of channels: as many `blocks` of `block`."""
+    """A tensor in blocks of channels: `blocks` blocks of `block` channels."""
 
     blocks: int
     block: int
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Blocks of the output from `first` on, `blocks` of them, are those of part `part` from `source` on."""
+    """A run: `blocks` blocks of the output from `first` on equal the blocks of part `part` from `source` on."""
 
     first: int
     blocks: int
@@ -45,10 +45,10 @@ class Run:
 def whole_runs(
     sources: Sequence[Pair], channels: Sequence[int], blocks: Sequence[int], block: int
 ) -> tuple[Run, ...] | None:
-    """How an output in blocks of `block`, whose channel c is channel `sources`[c][1] of part `sources`[c][0], is put
-    together from whole blocks; None where it is not.
+    """The runs of whole blocks of an output in blocks of `block`, whose channel c is channel `sources`[c][1] of part
+    `sources`[c][0]; None if it is not made of whole blocks.
 
-    `channels` and `blocks` are those of the parts. What lies beyond the channels of a last block is zero everywhere.
+    `channels` and `blocks`: those of the parts. Lanes beyond the channels of a last block are zero everywhere.
     """
     runs: list[Run] = []
     for start in range(0, len(sources), block):
@@ -134,7 +134,7 @@ def int8_channels(
 
 
 def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
-    """Block and lane of a channel that comes from a table, inside the tensor whatever the table says."""
+    """Block and lane of a channel number from a table, clamped to the tensor."""
     inside = minimum(maximum(channel, 0), blocks * block - 1)
     return inside // block, inside % block
 

@@ -1,4 +1,4 @@
-"""Pools of quantized networks over activations in blocks of channels, as processors compute them."""
+"""Pools of quantized networks over activations in blocks of channels, for processors."""
 
 from __future__ import annotations
 

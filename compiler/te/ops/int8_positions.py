@@ -1,4 +1,4 @@
-"""Positions of quantized tensors on processors: moved, or made between neighbours with fixed weights."""
+"""Moves of positions of quantized tensors on processors, and interpolation between neighbours with fixed weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves of float32 data of which one loop nest computes the whole output, so that a GPU has one kernel for them."""
+"""Moves of float32 data with one loop nest for the whole output, so that a GPU needs one kernel."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def joined_remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """`te.ops.movement.remap` in loops d0, d1, … of the output around one statement "move", and tables that it reads.
+    """`te.ops.movement.remap` in loops d0, d1, … of the output around one statement "move", and the tables it reads.
 
-    Parameters X, tables, Y in the shapes of `remap`. An axis with one run, perhaps between fills, has its place
-    computed; of others the table T0, T1, … int64 names the element of the input, -1 for the fill value.
+    Parameters X, tables, Y in the shapes of `remap`. The index of an axis with one run, perhaps between fills, is
+    computed; for other axes the table T0, T1, … int64 has the index in the input, -1 for the fill value.
     """
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=dtype)

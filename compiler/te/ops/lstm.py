@@ -1,7 +1,7 @@
 """Layers of long short-term memory, as ONNX's LSTM defines them.
 
-A layer is two programs: `dense` for the products of all steps' inputs with W at once, and `lstm_steps` for what one
-step after the other must compute.
+A layer is two programs: `dense` for the products of all steps' inputs with W at once, and `lstm_steps` for the
+sequential part, one step after the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INPUT, OUTPUT, FORGET, CELL = range(4)
 
 
 def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """W and B of the `dense` that computes G, from ONNX's.
+    """W and B of the `dense` that computes G, from ONNX's weights and biases.
 
     ONNX's are W [directions, 4 * hidden, inputs] and B [directions, 8 * hidden]. W becomes [inputs, directions * 4 *
     hidden], B [directions * 4 * hidden]: both of ONNX's biases added up.
@@ -117,7 +117,7 @@ def _step(d: int, time: Expr, buffers: tuple[Buffer, ...]) -> Stmt:
 def copied_state(
     name: str, to: Buffer, at: tuple[Expr | int, ...], source: Buffer, of: tuple[Expr | int, ...]
 ) -> Stmt:
-    """One state [batch, hidden] as another, in loops `name`.n, `name`.j around the statement `name`."""
+    """The copy of one state [batch, hidden] to another, in loops `name`.n, `name`.j around the statement `name`."""
     n, j = Var(f"{name}.n"), Var(f"{name}.j")
     move = Assign(name=name, buffer=to, indices=to[(*at, n, j)].indices, value=source[(*of, n, j)])
     return nest([(n, to.shape[-2]), (j, to.shape[-1])], move)

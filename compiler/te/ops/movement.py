@@ -52,9 +52,9 @@ def permute(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`count` elements in a row: `first`, `first` + `step`, … of the input, or (first None) the fill value.
+    """A run of `count` elements: `first`, `first` + `step`, … of the input, or (first None) the fill value.
 
-    A step of 0 is the same element each time."""
+    A step of 0 repeats one element."""
 
     count: int
     first: int | None
@@ -65,19 +65,19 @@ Runs = tuple[Run, ...]
 
 
 def slice_runs(start: int, count: int, step: int) -> Runs:
-    """A slice of `count` elements; with a negative step backwards."""
+    """The runs of a slice of `count` elements; a negative step goes backwards."""
     return (Run(count=count, first=start, step=step),)
 
 
 def tile_runs(size: int, repeats: int) -> Runs:
-    """An axis of `size` repeated as a whole."""
+    """The runs of an axis of `size` that is repeated as a whole."""
     return (Run(count=size, first=0),) * repeats
 
 
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
-    """An axis of `size` with pads as ONNX's Pad has them; negative pads cut off, before the others are added.
+    """The runs of an axis of `size` with pads as of ONNX's Pad; negative pads cut off first, then the others are added.
 
-    ValueError where nothing is left to pad with, in every mode but "constant", and there for more than MOST_POSITIONS.
+    In all modes but "constant", ValueError if no element is left to pad with, or for more than MOST_POSITIONS.
     """
     if mode == "constant":
         start, end = -before, size + after
@@ -101,7 +101,7 @@ def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> 
 
 
 def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
-    """The element at each position of an axis that is padded with elements of its own."""
+    """The index of the element at each position of an axis that is padded with its own elements."""
     positions = np.arange(-before, size + after)
     match mode:
         case "edge":
@@ -115,7 +115,7 @@ def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
 
 
 def runs_of(positions: Sequence[int]) -> Runs:
-    """The fewest runs that a list of input positions falls into, negative ones for the fill value."""
+    """A list of input positions as the fewest runs; negative positions are the fill value."""
     runs: list[Run] = []
     i = 0
     while i < len(positions):
@@ -182,7 +182,7 @@ def remap(
 
 
 def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
-    """The input's sizes and its runs, neighbouring axes merged where the inner one is taken whole."""
+    """The input's sizes and runs, with neighbouring axes merged if the inner one is taken whole."""
     sizes: list[int] = []
     merged: list[Runs] = []
     for size, of_axis in zip(shape, runs, strict=True):
@@ -206,7 +206,7 @@ def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, .
 def concat(
     shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
 ) -> Program:
-    """Y = the inputs one behind the other along `axis`.
+    """Y = the concatenation of the inputs along `axis`.
 
     Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around "move.i" for each input.
     ValueError where the shapes differ elsewhere, or have no such axis.
@@ -237,7 +237,7 @@ def concat(
 def gather(
     shape: Shape, axis: int, count: int, *, dtype: DType = DType.FLOAT32, name: str = "gather"
 ) -> Program:
-    """Y takes the elements I of X along `axis`; negative ones count from the end.
+    """Y = the elements of X at the indices I along `axis`; negative indices count from the end.
 
     Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; where inner is 1, without it. An index
     outside the axis gives the element at the nearer end. Loops o, i, d around "move".

@@ -52,12 +52,12 @@ class PatchLayout:
 
     @property
     def first_rows(self) -> int:
-        """Kernel rows that each patch but the last stands for."""
+        """Kernel rows in each patch but the last."""
         return self.apart * self.row_stride if self.count > 1 else self.kernel_rows
 
     @property
     def last_rows(self) -> int:
-        """Kernel rows that the last patch stands for."""
+        """Kernel rows in the last patch."""
         return self.kernel_rows - (self.count - 1) * self.apart * self.row_stride
 
     @property
@@ -72,7 +72,7 @@ class PatchLayout:
 
     @property
     def each(self) -> int:
-        """Vectors of each patch but the last that an output reads; of the last it reads no more."""
+        """Vectors that an output reads of each patch but the last; of the last it reads no more."""
         return max(ceil_div(rows * self.run, self.block) for rows in (self.first_rows, self.last_rows))
 
     @property
@@ -82,7 +82,7 @@ class PatchLayout:
 
     @property
     def reach(self) -> int:
-        """How many patch rows behind its own an output row reads."""
+        """Number of patch rows behind its own that an output row reads."""
         return (self.count - 1) * self.apart
 
     @property
@@ -92,11 +92,11 @@ class PatchLayout:
         return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
 
     def patch_rows(self, outputs: int) -> int:
-        """Patch rows of so many rows of outputs."""
+        """Number of patch rows for rows of outputs."""
         return outputs + self.reach
 
     def patch_columns(self, outputs: int) -> int:
-        """Patches of a row of so many outputs; ValueError where some would be left over."""
+        """Number of patches for a row of outputs; ValueError if the outputs do not fill whole patches."""
         if outputs % self.columns:
             raise ValueError(f"patches of {self.columns} columns do not divide {outputs}")
         return outputs // self.columns

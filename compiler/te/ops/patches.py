@@ -1,4 +1,4 @@
-"""Patches of an image on the chip: how they are gathered, and what an output's sum takes from them."""
+"""Patches of an image on the chip: the statements that gather them, and the factors of an output's sum."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclarati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The loops of a sum over patches, down to lane `k`: vector `vector` of patch `t` is product `product` of it.
+    """The loops of a sum over patches, down to lane `k`: product number `product` reads vector `vector` of patch `t`.
 
-    Nothing has been added yet where `first` holds.
+    `first`: the condition of the sum's first term.
     """
 
     loops: tuple[tuple[Var, ExprLike], ...]
@@ -152,7 +152,7 @@ class Patches:
     def reduction(self) -> Reduction:
         """Loops conv.kb over all products and conv.k; in a ring conv.t over patches, conv.kb over vectors of one.
 
-        Where patches lie in a ring, they are not at the same distance everywhere.
+        In a ring the distance between patches is not constant, so that it needs two loops.
         """
         layout, kb, k = self.layout, Var("conv.kb"), Var("conv.k")
         each, products, inner = layout.each, layout.products, (k, self.blocks.block_in)

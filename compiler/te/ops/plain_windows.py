@@ -1,4 +1,4 @@
-"""Windows of any number of dimensions, element by element: sums that no template has, weights of run time too."""
+"""Windows of any number of dimensions, element by element: sums without a template, also with weights of run time."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def plain_product(
 def outputs_of(
     sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Shape:
-    """How many windows there are along each dimension. ValueError where none fits."""
+    """Number of windows along each dimension. ValueError if none fits."""
     found = tuple(
         (size - (k - 1) * d - 1) // s + 1
         for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)

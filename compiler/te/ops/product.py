@@ -23,7 +23,7 @@ FACTORS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8
 class Matrices:
     """Sizes of the products X [*batch_x, rows, depth] @ W [*batch_w, depth, columns], whose batches broadcast.
 
-    `transposed_x` and `transposed_w` say that a matrix lies with its rows and columns exchanged.
+    `transposed_x`, `transposed_w`: whether a matrix is stored with rows and columns exchanged.
     """
 
     rows: int
@@ -151,7 +151,7 @@ def tensor_product(
 
 
 def round_factors(program: Program) -> Program:
-    """A product whose statement "gemm" multiplies float32, as tensor cores compute it: every factor rounded to tf32."""
+    """A product for tensor cores: every float32 factor of its statement "gemm" is rounded to tf32."""
 
     def factor(e: Expr) -> Expr:
         return round_tf32(e) if isinstance(e, Load) and e.buffer.dtype is DType.FLOAT32 else e
@@ -176,7 +176,7 @@ def _stage(to: Buffer, of: Buffer) -> Stmt:
 
 
 def _transposed(to: Buffer, of: Buffer) -> Stmt:
-    """Element by element, neighbours of the source one after the other."""
+    """The transposed copy, element by element, in the order of the source's memory."""
     *batch, columns, depth = of.shape
     b = [Var(f"{to.name}.b{d}") for d in range(len(batch))]
     j, k = Var(f"{to.name}.j"), Var(f"{to.name}.k")

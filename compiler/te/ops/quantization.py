@@ -1,4 +1,4 @@
-"""Between what the host holds and activations in blocks of channels: QuantizeLinear and DequantizeLinear."""
+"""Conversion between the host's tensors and activations in blocks of channels: QuantizeLinear and DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def load_activation(
     zero_point: int,
     name: str = "load_activation",
 ) -> Program:
-    """Y = the activations X as the model declares them: float32 dequantized, uint8 as they are, int8 less 128.
+    """Y = the activations X in the type that the model declares: float32 dequantized, uint8 unchanged, int8 minus 128.
 
     Parameters X uint8[batch, ceil(channels / block), plane, block], Y of `dtype` [batch, channels, plane]. Loops n, o,
     p around "map".

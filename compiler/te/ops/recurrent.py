@@ -1,7 +1,7 @@
 """Layers of gated recurrent units and of plain recurrent ones, as ONNX's GRU and RNN define them.
 
-As of an LSTM (`lstm`), a layer is two programs: `dense` for the products of all steps' inputs with W at once, and
-`recurrent_steps` for what one step after the other must compute.
+Like an LSTM (`lstm`), a layer is two programs: `dense` for the products of all steps' inputs with W at once, and
+`recurrent_steps` for the sequential part, one step after the other.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Step:
         self.batch, self.hidden = h.shape
 
     def state(self, value: Expr, n: Var, j: Var) -> Assign:
-        """Y of this step."""
+        """The statement that stores the state of this step in Y."""
         return Assign(
             name=f"state.{self.d}",
             buffer=self.y,
@@ -137,11 +137,11 @@ class _Step:
         )
 
     def activated(self, index: int, value: Scalar) -> Expr:
-        """An activation."""
+        """Activation function number `index` of `value`."""
         return self.functions[index](value)  # type: ignore[arg-type]
 
     def intermediate(self, name: str) -> Buffer:
-        """Numbers of all cells, between stages or statements."""
+        """A buffer with one number for each cell, between stages or statements."""
         return Buffer(name=f"{name}.{self.d}", shape=(self.batch, self.hidden), dtype=_F32)
 
     def loops(self, label: str) -> tuple[Var, Var]:
@@ -149,7 +149,7 @@ class _Step:
         return Var(f"n.{label}"), Var(f"j.{label}")
 
     def total(self, label: str, gates: int) -> Buffer:
-        """The sums of a stage."""
+        """The buffer of a stage's sums."""
         return Buffer(name=f"sum.{label}", shape=(self.batch, gates, self.hidden), dtype=_F32)
 
     def stage(self, label: str, total: Buffer, source: Buffer, weight: Buffer, *cells: Stmt) -> Stmt:

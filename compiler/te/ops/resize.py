@@ -1,4 +1,4 @@
-"""Resizing of images, as ONNX's Resize defines it: where outputs lie in the input comes as tables."""
+"""Resizing of images, as ONNX's Resize defines it: tables give the outputs' positions in the input."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def axis_table(
     coordinates: Coordinates = "half_pixel",
     rounding: Rounding = "round_prefer_floor",
 ) -> AxisTable:
-    """An axis of `size` resized to `outputs`; `scale` is the model's, if it gives one, else the ratio of the sizes.
+    """The table of an axis of `size` resized to `outputs`; `scale`: the model's, by default the ratio of the sizes.
 
-    In float32 as ONNX Runtime computes it, so that ties fall to the same side: the way it goes from an output to its
-    place depends on the rounding (found by comparing all sizes up to 24).
+    Computed in float32 like ONNX Runtime, so that ties fall to the same side: its formula for an output's position
+    depends on the rounding mode (found by comparing all sizes up to 24).
     """
     x = np.arange(outputs, dtype=np.float32)
     half = np.float32(0.5)

@@ -1,7 +1,7 @@
-"""A first convolution and the max-pool behind it in one, with accumulator rows kept in a ring.
+"""A first convolution fused with the max-pool behind it, with accumulator rows in a ring.
 
-Windows of a 3x3 pool with stride 2 overlap by a row. Computing each tile by itself would compute those rows twice; here
-`ring` rows roll along with the pool, so every convolution result is computed once and never goes to DRAM.
+Windows of a 3x3 pool with stride 2 overlap by a row. Computing each tile by itself would compute these rows twice; with
+a ring of rows that moves with the pool, every convolution result is computed once and never goes to DRAM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .ring import INT32_MIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """The accumulator ring: `rows` rows of `pitch` vectors, of which `filters` blocks of `width` are used."""
+    """The accumulator ring: `rows` rows of `pitch` vectors, of which `filters` blocks of `width` vectors are used."""
 
     rows: int
     pitch: int
@@ -165,14 +165,14 @@ def patch_conv2d_pool(
 
 
 def _members(group: Var, blocks: int, most: int) -> Expr:
-    """Blocks of a group of `most`; the last one has what is left."""
+    """Number of blocks in a group: `most`, or the rest in the last group."""
     return Const(most) if blocks % most == 0 else minimum(most, blocks - group * most)
 
 
 def _fill(
     acc: Buffer, name: str, rows: tuple[int, int], filters: int, columns: tuple[int, int], width: int
 ) -> Stmt | None:
-    """The least int32 in ring rows and columns from first to last (exclusive), for every filter block."""
+    """Fills ring rows and columns from first to last (exclusive) with the least int32, for every filter block."""
     if rows[0] >= rows[1] or columns[0] >= columns[1]:
         return None
     y, o, x, b, j = (Var(f"{name}.{v}") for v in ("y", "o", "x", "b", "j"))

@@ -1,4 +1,4 @@
-"""Sums of all elements so far along an axis."""
+"""Cumulative sums along an axis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cumulative_sum(
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=DType.FLOAT32) for n in ("X", "Y"))
 
     def at(step: Expr) -> Expr:
-        """The element that is `step` steps behind the first one summed."""
+        """The index of the element `step` steps behind the first one summed."""
         return size - 1 - step if reverse else step
 
     n, i = Var("n"), Var("i")

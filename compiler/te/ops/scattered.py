@@ -1,4 +1,4 @@
-"""Elements that indices of run time choose, in all dimensions or written: GatherND, ScatterElements, ScatterND."""
+"""Elements read or written at indices that are known at run time only: GatherND, ScatterElements, ScatterND."""
 
 from __future__ import annotations
 

@@ -113,5 +113,5 @@ def _columns(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
 
 
 def _power(distance: Expr) -> Expr:
-    """exp of a distance from the greatest value; NaN stays NaN."""
+    """exp of an element minus the maximum; NaN stays NaN."""
     return select(distance < LEAST, Const(0.0, DType.FLOAT32), exp(distance))

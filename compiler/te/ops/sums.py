@@ -1,4 +1,4 @@
-"""A sum and what follows it: the two nests of loops that most operators consist of.
+"""A sum and its post-processing: the two nests of loops of most operators.
 
 alloc total: for outputs: for terms: NAME: total[outputs] += value(outputs, terms)
              for outputs: post: Y[outputs] = finish(total[outputs])

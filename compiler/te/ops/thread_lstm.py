@@ -1,4 +1,4 @@
-"""Steps of an LSTM as a GPU's blocks compute them: one kernel a step, whose blocks own all gates of some cells."""
+"""Steps of an LSTM for a GPU: one kernel a step, in which each block computes all gates of some cells."""
 
 from __future__ import annotations
 

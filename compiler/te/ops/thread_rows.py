@@ -1,4 +1,4 @@
-"""Softmax, normalizations and reductions as the threads of a GPU's blocks compute them together (`te.threads`)."""
+"""Softmax, normalizations and reductions with rows distributed over the threads of a GPU's blocks (`te.threads`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """The outer index, and the block of rows: more blocks fit on axis x than on others."""
+        """The outer index, and the block of rows. The longer of the two is on axis x, which allows the most blocks."""
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:
             return Const(0), x
@@ -51,7 +51,7 @@ class _Rows:
         return self.threads.kept("elements")[e.row, e.lane, e.step] if self.kept else self.x[self.at(e)]
 
     def keep(self, statement: str, e: Element, value: Expr) -> tuple[Stmt, ...]:
-        """Puts a value of the element into its register, if it has one."""
+        """The statement that stores a value of the element in its register, if it has one."""
         if not self.kept:
             return ()
         held = self.threads.kept("elements")
@@ -59,7 +59,7 @@ class _Rows:
         return (Assign(name=f"{statement}{e.suffix}", buffer=held, indices=indices, value=value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        """An element as the first stage reads it."""
+        """The statements of the first stage's read of an element, and its value."""
         return self.keep("load", e, self.x[self.at(e)]), self.value(e)
 
     def fold(
@@ -242,7 +242,7 @@ def thread_reduction(
 
 
 def _digits(number: Expr, sizes: Sequence[int]) -> list[Expr]:
-    """The place in an array of these sizes of the element of a number."""
+    """The indices of an element in an array of these sizes, from its number in row-major order."""
     places: list[Expr] = []
     inside = prod(sizes)
     for d, size in enumerate(sizes):

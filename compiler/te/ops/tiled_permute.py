@@ -1,4 +1,4 @@
-"""Permutations of float32 data by a GPU's blocks: tiles pass through shared memory where the last axis moves."""
+"""Permutations of float32 data by a GPU's blocks: if the last axis changes, tiles pass through shared memory."""
 
 from __future__ import annotations
 
