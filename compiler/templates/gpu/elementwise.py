@@ -28,7 +28,7 @@ class Knobs:
     """A thread computes `items` vectors of `width` adjacent elements; blocks have `threads` threads.
 
     A thread's items are a block's width apart, so that adjacent threads access adjacent elements. A nest whose size
-    `width` does not divide uses the next smaller width that does; `items` likewise falls back to 1.
+    `width` does not divide uses the next smaller width that does; one that `items` does not divide uses 1 item.
     """
 
     threads: int = THREADS

@@ -185,11 +185,11 @@ def legal(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
 
 
 def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
-    """About how long a product takes, in cycles of the card's clock; float64.
+    """Estimated cycles of a product at the card's clock; float64.
 
-    A slice takes the longest of its products on the tensor cores, of its fragments' way from shared memory, and of its
-    way from the second level cache, if enough is in flight; blocks that are on a multiprocessor together share these.
-    All multiprocessors take as many rounds of blocks as the last one.
+    A slice takes the longest of its products on the tensor cores, its fragments' loads from shared memory, and its
+    transfer from the second-level cache, if enough copies are in flight; blocks on one multiprocessor share these. All
+    multiprocessors take as many rounds of blocks as the busiest one.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
@@ -208,7 +208,7 @@ def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     together = np.maximum(1, np.minimum(resident(target, factors, knobs), waves))
     # A tensor core is kept busy by two warps of its quarter of a multiprocessor, about.
     multiply = multiply / np.minimum(1.0, together * down * beside / 8)
-    # What runs beside one another is never wholly hidden.
+    # Concurrent work never overlaps completely.
     longest = np.maximum(np.maximum(multiply, fragments), fetch)
     slice_cycles = 0.75 * longest + 0.25 * (multiply + fragments + fetch)
     ahead = (knobs.stages - 1) * slice_cycles * together
@@ -234,7 +234,7 @@ def precision(dtype: DType) -> Precision:
 
 
 def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
-    """Defaults: those for which `cycles` is least."""
+    """Defaults: the knobs of least `cycles`."""
     unit = depth_of(factors.dtype)
     edges, warps = (16, 32, 64, 128, 256), (16, 32, 64)
     grid = np.meshgrid(edges, edges, warps, warps, (2, 4), (2, 3, 4), (1, 2, 4, 8, 16), indexing="ij")
@@ -253,7 +253,7 @@ def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
         splits=splits[whole],
     )
     kept = legal(target, factors, points)
-    # Splits pay where they fill the card, and each has slices enough to be under way.
+    # Splits pay if they fill the card, and each has enough slices for its pipeline.
     few = (tiles(factors, points.rows, points.columns) <= target.multiprocessors) & (
         factors.depth >= 4 * points.depth * points.splits
     )

@@ -25,7 +25,7 @@ from .gemm_mma_knobs import (
 )
 
 SLACK = 4.0
-"""How much worse than the best a tile may be in what nothing can change: products beyond the borders."""
+"""Largest ratio of a tile's bound to the least bound; they differ by products beyond the borders."""
 AXES = (
     Axis(name="warp_rows", values=(16, 32, 48, 64, 96, 128)),
     Axis(name="warp_columns", values=(16, 32, 48, 64, 96, 128)),
@@ -36,11 +36,11 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""A warp's tile, warps of a block, steps of an `mma`'s depth in a slice, and the other knobs as they are."""
+"""A warp's tile, warps of a block, `mma` steps in a slice's depth, and the other knobs unchanged."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what has the stages of `te.ops.product` and types that an `mma` multiplies; costs are seconds."""
+    """The space of programs with the stages of `te.ops.product` and types of an `mma`; costs are seconds."""
     account = partial(_account, target, described(program))
     held = {"steps": 1, "stages": 1, "splits": 1, "group": 1}
     return space_of_axes("gemm_mma_cuda", AXES, account, SLACK, held)
@@ -102,6 +102,6 @@ def _account(target: CudaTarget, factors: Factors, columns: Columns) -> Account:
             "tile": (points.rows * points.columns).astype(np.float64),
             "stages": points.stages.astype(np.float64),
         },
-        # Stages beyond the slices, and groups that do not divide the tiles, change nothing.
+        # Stages beyond the slices, and groups that do not divide the tiles, have no effect.
         effective={**columns, "stages": np.minimum(points.stages, slices), "group": points.group},
     )

@@ -15,7 +15,7 @@ from .gemm_account import DEPTHS, SPLITS, Problem, account, choose_tile, groups_
 from .tile import Tile
 
 SLACK = 4.0
-"""How much worse than the best a tile may be in what nothing can change: elements beyond the borders."""
+"""Largest ratio of a tile's bound to the least bound; they differ by elements beyond the borders."""
 AXES = (
     Axis(name="thread_rows", values=(1, 2, 4, 8, 16)),
     Axis(name="thread_columns", values=(1, 2, 4, 8, 16)),
@@ -26,11 +26,11 @@ AXES = (
     Axis(name="splits", values=SPLITS),
     Axis(name="strided", values=(0, 1)),
 )
-"""`strided`: whether a thread's rows and columns lie apart in groups of one vector each."""
+"""`strided`: whether a thread's rows and columns are separate groups of one vector each."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what has the stages of `te.ops.product`; costs are seconds."""
+    """The space of a program with the stages of `te.ops.product`; costs are seconds."""
     return space_of(target, problem_of(program))
 
 
@@ -57,7 +57,7 @@ def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
 
 
 def default_tile(target: CudaTarget, program: Program) -> Tile:
-    """The tile of `gemm_account.choose_tile` for what has the stages of `te.ops.product`."""
+    """The tile of `gemm_account.choose_tile` for a program with the stages of `te.ops.product`."""
     return choose_tile(target, problem_of(program))
 
 
@@ -77,7 +77,7 @@ def values_of(tile: Tile) -> dict[str, int]:
 
 
 def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
     alike = (
         np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1

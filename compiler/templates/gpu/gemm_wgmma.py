@@ -1,12 +1,12 @@
-"""Matrix products by warpgroups (sm_90a): tensor cores read both factors where they lie in shared memory.
+"""Matrix products by warpgroups (sm_90a): tensor cores read both factors directly from shared memory.
 
-As `gemm_mma`, but for the way of the factors: no warp loads fragments of them. Four warps together multiply 64 rows of
-a slice by up to 256 columns, and have the sums in their registers. The slice comes by bulk copies, each a box of
-swizzled rows (`target.cuda.bulk_copies`); or, where rows of the factors do not begin at multiples of 16 bytes or a tile
-is no box, by threads' copies of 16 bytes, as core matrices of 8 such lines (`target.cuda.wgmma`), one line apart.
+Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps together multiply 64 rows of a slice by
+up to 256 columns, with the sums in their registers. Bulk copies fetch a slice, each a box of swizzled rows
+(`target.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box, threads
+copy 16 bytes each, as core matrices of 8 such lines (`target.cuda.wgmma`), one line apart.
 
-Factors of 8 bits and of float32, which bulk copies round to tf32, must lie in rows along the depth: what does not is
-packed so ahead, or transposed by a kernel of its own (`along_depth`).
+Factors of 8 bits and of float32, which bulk copies round to tf32, must be in rows along the depth: factors in the other
+order are packed ahead, or transposed by a separate kernel (`along_depth`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LINE = CORE
 
 
 def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> bool:
-    """Whether warpgroups should multiply: the target has such products of these types, copies can bring whole lines of
-    both factors, and there are more rows than an `mma` has; of types that must lie along the depth, also whether that
-    is faster than `gemm_mma`, with a transposition if one is needed.
+    """Whether to multiply by warpgroups: the target has such products of these types, copies can fetch whole lines of
+    both factors, and there are more rows than an `mma` has. For types that must be in rows along the depth, also
+    whether it is faster than `gemm_mma`, including a transposition if needed.
     """
     if not target.has("wgmma"):
         return False
@@ -72,11 +72,10 @@ def schedule(
 ) -> Schedule:
     """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `default_knobs`).
 
-    Statement "gemm" multiplies what `target.cuda.wgmma.wgmma` does. Rows of 16-bit factors that do not begin at
-    multiples of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants`
-    are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies of 16-bit factors have
-    no need of. LegalityError where the program is none such, for other architectures, or if the knobs do not fit
-    together.
+    Statement "gemm" multiplies types of `target.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
+    multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
+    whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it.
+    LegalityError for other programs or architectures, or if the knobs do not fit together.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):
@@ -157,7 +156,7 @@ def schedule(
 
 
 def takes_bulk(program: Program) -> bool:
-    """Whether bulk copies can bring both factors: their stages are copies of arrays whose rows are whole lines."""
+    """Whether bulk copies can fetch both factors: their stages are copies of arrays whose rows are whole lines."""
     for factor in factors(program):
         copy = path_to(program, factor.name)[-1]
         zeros = isinstance(copy, Copy) and (copy.pad is None or copy.pad.value == 0)
@@ -229,7 +228,7 @@ def _pack_cores(s: Schedule, buffer: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Gives every warpgroup its part of the sums, and the copy `sums` of them back its loops.
+    """Splits the sums into parts of warpgroups, and tiles the copy `sums` back to memory likewise.
 
     The buffer becomes [..., groups, groups, tiles, 64, columns]. Returns the loop around the copy of a tile.
     """
@@ -249,7 +248,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
-    """Shares the computation of the results out: neighbouring threads have neighbours in a row, then the next row."""
+    """Binds the results' computation to threads: adjacent threads have adjacent elements of a row, then a next row."""
     columns = s.program.parameters[-1].shape[-1]
     vector = 4
     while columns % vector:

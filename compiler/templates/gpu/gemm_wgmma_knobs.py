@@ -28,23 +28,23 @@ from .gemm_mma_knobs import (
 )
 
 MOST_GROUPS = 4
-"""Warpgroups of a block: each has a warp on every quarter of a multiprocessor, and more than a few have too few
-registers for their sums."""
+"""Most warpgroups of a block: each has a warp on every quarter of a multiprocessor, and many have too few registers for
+their sums."""
 CORE_LINES = CORE + 1
-"""Lines from one core matrix to the next: with one more than there are, copies of 16 bytes meet no bank twice."""
+"""Lines from one core matrix to the next: one more than its own, so that copies of 16 bytes have no bank conflicts."""
 OVERLAPPED = 2
-"""Slices of bulk copies whose slots are not filled anew: products of one are under way, those of the other begin."""
+"""Slices of bulk copies whose slots are in use: products of one are in flight, products of the other begin."""
 MOST_SUMS = 128
 """Most sums of a thread in defaults with bulk copies: more were not measured."""
 OTHER_REGISTERS = 40
-"""Registers of a thread beside its sums: an assumption."""
+"""Registers of a thread besides its sums: an assumption."""
 TURN = 150
 """Cycles from the last product of a slice to the first one of the next, in which tensor cores rest unless another block
 has work for them, or products of the slice before are under way: an assumption."""
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
 BULK_TURN = 120
-"""Cycles of a slice of bulk copies beside its products and its way: a barrier, and products too few to fill a rest."""
+"""Cycles of a slice of bulk copies besides products and transfer: a barrier, and idle tensor cores. Fitted."""
 BULK_LATENCY, BULK_TRIP = 900, 700
 """Cycles from a block's beginning to its first product where bulk copies bring the factors, and about as many at its
 end; and from a copy's issue to its arrival."""
@@ -156,7 +156,7 @@ def _registers(knobs: Settings) -> np.ndarray:
 def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
     factors = knobs.stages * (knobs.rows + knobs.columns) * knobs.depth * dtype.bits // 8
     if knobs.bulk:
-        # One mbarrier for each slice that is on its way.
+        # One mbarrier for each slice in flight.
         factors = factors + (knobs.stages - OVERLAPPED) * MBARRIER
     else:
         factors = factors * CORE_LINES // CORE
@@ -165,7 +165,7 @@ def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
 
 
 def resident(target: CudaTarget, dtype: DType, knobs: Settings) -> np.ndarray:
-    """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
+    """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
     down, beside = _groups(knobs)
     threads = down * beside * WARPGROUP
     shared, registers = _shared_bytes(knobs, dtype), _registers(knobs)
@@ -193,10 +193,10 @@ def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str
 
 
 def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
-    """About how long a product takes, in cycles of the card's clock; float64, infinite for what does not fit.
+    """Estimated cycles of a product at the card's clock; float64, infinite for settings that do not fit.
 
-    A slice takes the longest of its products on the tensor cores, of their way from shared memory, and of its way from
-    the second level cache; blocks that are on a multiprocessor together share these and fill one another's rests.
+    A slice takes the longest of its products on the tensor cores, their reads of shared memory, and its transfer from
+    the second-level cache; blocks on one multiprocessor share these and fill each other's idle cycles.
     """
     held = resident(target, factors.dtype, knobs)
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
@@ -229,7 +229,7 @@ def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
 
 
 def choose_knobs(target: CudaTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
-    """Defaults: those for which `cycles` is least, of equals those with the deepest slices, then the most stages."""
+    """Defaults: the knobs of least `cycles`; among equals the deepest slices, then the most stages."""
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)
     depths = [row * 8 // factors.dtype.bits for row in (64, 128)]

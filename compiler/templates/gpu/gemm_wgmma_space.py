@@ -93,6 +93,6 @@ def _account(target: CudaTarget, factors: Factors, columns: Columns) -> Account:
             "tile": (points.rows * points.columns).astype(np.float64),
             "stages": points.stages.astype(np.float64),
         },
-        # Groups that do not divide the tiles change nothing.
+        # Groups that do not divide the tiles have no effect.
         effective={**columns, "group": points.group},
     )

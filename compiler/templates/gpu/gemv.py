@@ -1,7 +1,7 @@
-"""Few rows times a matrix on a GPU: every element of the matrix is read once, by neighbouring threads from neighbours.
+"""Few rows times a matrix on a GPU: each element of the matrix is read once, adjacent elements by adjacent threads.
 
-Bound by memory, so there is nothing to keep in shared memory but the threads' sums. A block has `groups` x `members`
-threads along the sum's depth for each vector of columns; these add up in two steps, members first.
+The kernel is bound by memory; only the threads' sums are in shared memory. A block has `groups` x `members` threads
+along the sum's depth for each vector of columns; these add up their sums in two steps, members first.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .digits import drop_single, extent_of, loops_around
 from .tile import VECTOR
 
 MOST_ROWS = 8
-"""Rows up to which a matrix is read once rather than tiled: as many products of each element as hide no load."""
+"""Most rows for direct reads of the matrix instead of tiles: so few products of an element do not hide its load."""
 THREADS = 256
-"""Threads of a block where the matrix is large enough."""
+"""Threads of a block, if the matrix is large enough."""
 SHARED_BYTES = 48 * 1024
 """Shared memory for all sums of a block: the limit without opt-in (CUDA C++ Programming Guide, "Shared Memory")."""
 
@@ -41,7 +41,7 @@ class Knobs:
 
     @property
     def depth(self) -> int:
-        """Steps in depth that a block takes at once."""
+        """Steps in depth that a block computes at once."""
         return self.groups * self.members * self.unroll
 
 

@@ -24,13 +24,13 @@ AXES = (
     Axis(name="unroll", values=(2, 4, 8, 16)),
 )
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums and loaded elements: addresses and counters. An estimate."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what has the stages of `te.ops.product`, as `gemv.schedule_rows` takes it; costs are seconds."""
+    """The space of a program with the stages of `te.ops.product`, for `gemv.schedule_rows`; costs are seconds."""
     return Space(
         template="gemv_cuda",
         axes=AXES,

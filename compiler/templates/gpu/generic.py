@@ -1,6 +1,6 @@
-"""Any tensor expression on a GPU: a kernel for every loop nest, a thread for every iteration that others do not need.
+"""Any tensor expression on a GPU: a kernel for every loop nest, a thread for every independent iteration.
 
-The safety net of the other templates: right for everything, fast where there is much to do at once and little reuse.
+The fallback of the other templates: correct for every program, fast for much parallel work with little reuse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .traffic import moved_bytes, moving_seconds
 
 AXES = (Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),)
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class Knobs:
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """Puts a program, `flat.flattened` before, into kernel form.
 
-    Of a nest of loops those whose iterations may run at once go outside and become the grid. A loop of which no
-    iterations may, and which holds nests of others, launches these once an iteration; any else is a kernel of one
-    thread. Intermediates between kernels lie in global memory, those inside one in each thread's own.
+    In a nest the loops with independent iterations go outside and become the grid. A loop without independent
+    iterations launches the nests inside it in each iteration, if there are any; otherwise it is a kernel of one thread.
+    Intermediates between kernels are in global memory, intermediates inside a kernel in each thread's own memory.
     """
     s = Schedule(program)
     for node in walk(program):
@@ -89,7 +89,7 @@ def _nest(s: Schedule, outermost: For, threads: int) -> None:
 
 
 def _concurrent(s: Schedule, name: str) -> bool:
-    """Makes the iterations of a loop concurrent, if they may be."""
+    """Makes a loop parallel, if its iterations are independent."""
     try:
         s.parallel(name)
     except LegalityError:
@@ -98,7 +98,7 @@ def _concurrent(s: Schedule, name: str) -> bool:
 
 
 def _holds_concurrent(s: Schedule, statement: Stmt) -> bool:
-    """Whether any loop within a statement has several iterations that may run at once."""
+    """Whether some loop within a statement has several independent iterations."""
     trial = Schedule(s.program)
     return any(
         size_of(loop) > 1 and _concurrent(trial, loop.name)
@@ -108,7 +108,7 @@ def _holds_concurrent(s: Schedule, statement: Stmt) -> bool:
 
 
 def _own_memory(s: Schedule, loop: str) -> None:
-    """Gives every thread its own memory for what is allocated in a loop."""
+    """Makes buffers that are allocated in a loop local to each thread."""
     for node in walk(find_loop(s.program, loop)):
         if isinstance(node, Alloc) and node.buffer.scope != "local":
             s.set_scope(node.buffer.name, "local")

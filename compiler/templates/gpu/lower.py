@@ -68,9 +68,9 @@ ChooseKnobs = Callable[[Node], Any]
 def lower_cuda_node(
     target: CudaTarget, graph: Graph, node: Node, knobs: ChooseKnobs | None = None
 ) -> LoweredCudaNode | None:
-    """The kernels of a node, for graphs whose tensors all lie row by row; None for operators that have no kernel.
+    """The kernels of a node, for graphs whose tensors are all row-major; None for operators without a kernel.
 
-    `knobs` gives those of the template that the node's operator has (its `Knobs`), or None for the template's defaults.
+    `knobs`: returns knobs of the operator's template (its `Knobs`) for a node, or None for the template's defaults.
     """
     chosen, operator = None if knobs is None else knobs(node), computed(graph, node)
     match operator:
@@ -101,9 +101,9 @@ def lower_cuda_node(
 
 
 def lower_methods(target: CudaTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """Every way to compute a node that there are workloads for, that of `lower_cuda_node` first; () where it is None.
+    """Every method to compute a node that has a workload, `lower_cuda_node` first; empty if that returns None.
 
-    All of them are as exact, so that a tuner may choose.
+    All methods are equally accurate, so that a tuner may choose among them.
     """
     if isinstance(node.operator, Convolution):
         return lower_convolution_methods(target, graph, node, node.operator)

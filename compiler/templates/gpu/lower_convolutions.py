@@ -1,4 +1,4 @@
-"""Convolutions of real numbers: what they are on a GPU, with weights, epilogues and what is fused with them."""
+"""Lowering of float convolutions for GPUs: method, weights, epilogues and fused operators."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def lower_convolution(
 def lower_convolution_methods(
     target: CudaTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
-    """Every way to compute a convolution that is as exact as `lower_convolution`, which comes first."""
+    """Every method to compute a convolution that is as accurate as `lower_convolution`, which is the first."""
     default = lower_convolution(target, graph, node, operator)
     if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):
         return (default,)
@@ -80,7 +80,7 @@ def lower_conv2d(
     operator: Convolution,
     knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
+    """A convolution as a matrix product, on tensor cores if `target` allows it (`tensor_float`)."""
     shape = convolution_of(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
     program = for_target(target, gemm_convolution(shape, block=block, epilogue=operator.epilogue))
@@ -126,7 +126,7 @@ def lower_conv_transpose(
     program = gemm_convolution(shape, block=block, epilogue=operator.epilogue)
     products = phase_products(shape, block)
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
-    # Without any tap there is nothing to cut up.
+    # Without any tap there is no product to tile.
     tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
     kernel = Kernel(name="conv_transpose", schedule=conv_transpose.schedule, tuned=tuned)
     return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
@@ -135,7 +135,7 @@ def lower_conv_transpose(
 def lower_depthwise(
     graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A convolution of each channel by itself."""
+    """A depthwise convolution."""
     window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
     program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}

@@ -1,4 +1,4 @@
-"""Batches of matrix products on a GPU, of matrices that are known at run time only."""
+"""Batches of matrix products on a GPU, with both factors known at run time only."""
 
 from __future__ import annotations
 

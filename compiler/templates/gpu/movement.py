@@ -1,4 +1,4 @@
-"""Moving data on a GPU: permutations in tiles through shared memory; the rest element by element (`elementwise`)."""
+"""Data movement on a GPU: permutations in tiles through shared memory; other moves by element (`elementwise`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor expressions that are written for blocks and threads: loops are called by the axes that they become."""
+"""Schedules of tensor expressions whose loops have the names of the block and thread axes that they are bound to."""
 
 from __future__ import annotations
 

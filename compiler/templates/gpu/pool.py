@@ -1,4 +1,4 @@
-"""Pools over windows on a GPU: a thread has some neighbouring outputs of a row, straight from the input."""
+"""Pools over windows on a GPU: a thread computes some adjacent outputs of a row, directly from the input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .flat import THREADS, bind_nest
 from .traffic import moved_bytes, moving_seconds
 
 UNROLLED = 25
-"""Positions of a window up to which a thread's code is written out; larger windows are loops."""
+"""Largest window, in positions, that is unrolled by default; larger windows are loops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A thread computes `columns` neighbouring outputs of a row, blocks have `threads` threads.
+    """A thread computes `columns` adjacent outputs of a row, blocks have `threads` threads.
 
-    `unroll` writes the window's loops out, so that what neighbouring windows share is read once.
+    `unroll`: the window's loops are unrolled, so that elements shared by adjacent windows are read once.
     """
 
     threads: int = THREADS
@@ -34,7 +34,7 @@ class Knobs:
 
 
 def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
-    """Defaults for any shape: several columns where windows overlap and there is enough to do even so."""
+    """Defaults for any shape: several columns if windows overlap and enough threads remain."""
     outputs = prod(program.parameters[-1].shape)
     rows, columns = (_size(program, f"pool.{axis}") for axis in ("kh", "kw"))
     width = _size(program, "x")
@@ -78,11 +78,11 @@ AXES = (
     Axis(name="unroll", values=(0, 1)),
 )
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 MOST_STATEMENTS = 512
-"""Loads of a thread that are written out, unless the defaults have more."""
+"""Most unrolled loads of a thread, unless the defaults have more."""
 LOADS_CYCLE = 16
-"""Loads of threads of a multiprocessor a cycle: a quarter of its lanes. An estimate."""
+"""Loads of a multiprocessor's threads per cycle: a quarter of its lanes. An estimate."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:
@@ -116,7 +116,7 @@ def _size(program: Program, loop: str) -> int:
 
 
 def _tiles(program: Program, columns: np.ndarray) -> np.ndarray:
-    """Threads with something to do."""
+    """Number of threads with work."""
     others = _size(program, "n") * _size(program, "y") * _size(program, "j")
     return others * -(-_size(program, "x") // columns)
 
@@ -132,7 +132,7 @@ def _effective(program: Program, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _loads(program: Program, e: Columns) -> np.ndarray:
-    """Loads in a thread's code, as written."""
+    """Number of load instructions in a thread's code."""
     taps = _size(program, "pool.kh") * _size(program, "pool.kw")
     return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
 

@@ -1,4 +1,4 @@
-"""Operators of rows, described completely: their programs differ by the knobs, as threads are part of them."""
+"""Complete descriptions of row operators: their programs depend on the knobs, since threads are part of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RowOperator:
 
     @property
     def is_reduction(self) -> bool:
-        """Whether a row becomes one element."""
+        """Whether the operator reduces a row to one element."""
         return self.operator in get_args(Kind)
 
     @property
@@ -101,7 +101,7 @@ class RowOperator:
 
 
 def row_operator_from_dict(values: Any) -> RowOperator:
-    """The operator of a JSON object that `dataclasses.asdict` made of one. WorkloadError where it is none."""
+    """The operator of a JSON object made by `dataclasses.asdict`. WorkloadError for other objects."""
     if not isinstance(values, Mapping) or values.keys() != {field.name for field in fields(RowOperator)}:
         raise WorkloadError("rows_cuda: rows is no operator of rows")
     operator, bias, epsilon = (values[name] for name in ("operator", "bias", "epsilon"))

@@ -1,4 +1,4 @@
-"""Softmax, normalizations and reductions on a GPU: how many threads share a row, and how many rows a block has."""
+"""Softmax, normalizations and reductions on a GPU: knobs for the threads of a row and the rows of a block."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ RESIDENT = 1024
 """Threads a multiprocessor that hide most of the latency of memory where there is work for so many: half of what it
 holds."""
 STEPS = 4
-"""Elements a thread should have at least before a row is shared out to more of them: a tree has barriers."""
+"""Least elements of a thread before more threads share a row: their reduction tree has barriers."""
 KEPT_STEPS = 16
-"""Elements a thread has in registers at most; more are read again for every stage."""
+"""Most elements of a thread in registers; more are read again for every stage."""
 LONG = 1 << 15
-"""Elements of a row from which on one block for it would leave the rest of a GPU idle for long."""
+"""Least elements of a long row, for which one block would leave the rest of the GPU idle for long."""
 
 
 Knobs = Sharing
@@ -61,5 +61,5 @@ def row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def _power_of_two(size: int) -> int:
-    """The least power of two that is not below `size`."""
+    """The least power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()

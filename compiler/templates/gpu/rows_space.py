@@ -20,11 +20,11 @@ LANES = Axis(name="lanes", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
 KEPT = Axis(name="kept", values=(0, 1))
 CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 MOST_KEPT = 64
-"""Elements that a thread keeps in registers, beside what else it holds."""
+"""Most elements of a row that a thread keeps in registers, besides other values."""
 LOADS = 4
 """A thread's concurrent loads from memory in a loop of consecutive loads. An estimate."""
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 
 
 def space(target: CudaTarget, operator: RowOperator) -> Space:

@@ -40,7 +40,7 @@ from .row_operator import RowOperator
 from .workload import CudaWorkload, workload_from_dict
 
 GpuTemplate: TypeAlias = Template[CudaTarget, CudaWorkload, Program]
-"""Its expression is always the workload's, with all that is fused."""
+"""The template type: its expression is always the workload's program, with all fused operators."""
 
 
 def _of_program(
@@ -50,7 +50,7 @@ def _of_program(
     knobs: Callable[[CudaTarget, Program, Values], Any],
     schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
 ) -> GpuTemplate:
-    """A template that knows a workload by its program."""
+    """A template whose functions take the workload's program."""
     return _template(
         name,
         space=lambda target, workload: space(target, workload.expression),
@@ -68,7 +68,7 @@ def _template(
     knobs: Callable[[CudaTarget, CudaWorkload, Values], Any],
     schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
 ) -> GpuTemplate:
-    """A template whose schedule takes knobs, of a point or (None) its own choice."""
+    """A template whose schedule takes the knobs of a point, or None for its defaults."""
 
     def scheduled(target: CudaTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
         return schedule(target, workload, knobs(target, workload, values) if values else None)
@@ -84,7 +84,7 @@ def _alone(
 
 
 def _tiled(target: CudaTarget, workload: CudaWorkload, knobs: tile.Tile | None) -> Schedule:
-    """In tiles, however few the rows are."""
+    """The schedule in tiles, even for few rows."""
     own = knobs or gemm_space.default_tile(target, workload.expression)
     return tile.schedule_tile(workload.expression, own, workload.constants)
 

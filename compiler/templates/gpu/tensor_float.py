@@ -1,4 +1,4 @@
-"""Whether products of float32 are computed on tensor cores, which round factors to tf32: if the target says so."""
+"""Products of float32 on tensor cores, with factors rounded to tf32, if the target allows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...ir.visit import find_loop, find_statement, walk_expr
 from ...te.ops.product import round_factors
 
 LEAST = 8
-"""Rows and columns from which on a fragment is filled at least by half."""
+"""Least rows and columns of a product: they fill at least half of a fragment."""
 
 
 def for_target(target: CudaTarget, program: Program) -> Program:
@@ -26,7 +26,7 @@ def for_target(target: CudaTarget, program: Program) -> Program:
 
 
 def is_rounded(program: Program) -> bool:
-    """Whether the factors of "gemm" are rounded to tf32, so that `gemm_mma` computes what the program says."""
+    """Whether the factors of "gemm" are rounded to tf32, so that `gemm_mma` computes exactly this program."""
     reduce = find_statement(program, "gemm")
     return isinstance(reduce, Reduce) and any(
         isinstance(e, Call) and e.function == "round_tf32" for e in walk_expr(reduce.value)

@@ -24,18 +24,18 @@ from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shap
 VECTOR = 4
 """float32 values of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 REDUCING_THREADS = 256
-"""Threads of a block that adds up partial sums: they share nothing."""
+"""Threads of a block that adds up partial sums: they share no data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """How a sum of products is cut up; all sizes are elements.
+    """The tiling of a sum of products; all sizes are elements.
 
     A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them:
-    in `row_groups` x `column_groups` pieces, which are apart by what all threads' pieces take together, so that
-    neighbouring threads read neighbouring vectors. `stages` steps are in shared memory at once: one waits for its
-    copies, of more the copies run ahead. `splits` blocks share the sum's depth; their sums are added up by a second
-    kernel. Copies move `width` elements at once where rows of the source are aligned so.
+    in `row_groups` x `column_groups` pieces, one piece of every thread after the other, so that adjacent threads read
+    adjacent vectors. `stages` steps are in shared memory at once: one stage waits for its copies, with more the copies
+    run ahead. `splits` blocks share the sum's depth; a second kernel adds up their sums. Copies move `width` elements
+    at once if the rows of the source are aligned for it.
     """
 
     rows: int
@@ -70,7 +70,7 @@ class Tile:
         return 4 * self.stages * self.depth * (self.rows + self.columns)
 
     def obstacle(self) -> str | None:
-        """Why these sizes are no tile; None if they are one."""
+        """The reason why these sizes are no legal tile; None if they are."""
         if min(self.rows, self.columns, self.depth, self.stages, self.splits, self.width) < 1:
             return "all sizes are at least 1"
         for size, own, groups, what in (
@@ -85,11 +85,11 @@ class Tile:
 
 
 def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
-    """A program with `te.ops.product`'s stages cut up as `tile` says, in kernel form.
+    """A program with `te.ops.product`'s stages, tiled by `tile`, in kernel form.
 
-    `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that a tile of them lies
-    in one piece. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of
-    a box, or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
+    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that each tile of them is
+    contiguous. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a
+    box, or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
     """
     s = Schedule(program)
     tile_sum(s, tile, constants)
@@ -99,7 +99,7 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 def whole_tiles(
     s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
 ) -> tuple[str, str, str, str, list[str]]:
-    """Pads a sum to whole tiles, and makes a kernel of its own for partial sums of `splits` parts of its depth.
+    """Pads a sum to whole tiles, and makes a separate kernel for partial sums of `splits` parts of its depth.
 
     Returns the name of the statement that adds up tiles, its loops over rows, columns and depth, and those around them.
     """
@@ -156,11 +156,11 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
 
 Phase = tuple[Sequence[str], Sequence[str]]
-"""A nest of loops, as the two over threads and those in them."""
+"""A nest of loops: the two over threads, and the loops inside."""
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves "post" behind the tile that it takes, which goes to registers."""
+    """Moves "post" after its tile of sums, which goes to registers."""
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
@@ -190,7 +190,7 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
 
 
 def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
-    """Puts the tile of a split's sums into registers, and what they become into global memory."""
+    """Puts the tile of a split's sums into registers, and the partial results into global memory."""
     copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
     *outside, i, j = [f"{copy}.{d}" for d in range(len(shape_of(s, copy)))]
@@ -210,7 +210,7 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
 
 
 def _add_partial_sums(s: Schedule, tag: str) -> None:
-    """Makes a second kernel of the sum's parts, in which a thread adds up an element's and does what follows."""
+    """Makes a second kernel, in which each thread adds up the parts of one element and computes "post"."""
     gemm, post, total = (f"{name}{tag}" for name in ("gemm", "post", "sum"))
     s.rfactor(gemm, f"gemm.k{tag}.0")
     *data, parts = loops_around(s, gemm)
@@ -229,7 +229,7 @@ def _add_partial_sums(s: Schedule, tag: str) -> None:
 
 
 def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
-    """Shares the copies of a tile of an operand out to the block's threads."""
+    """Distributes the copies of an operand's tile over the block's threads."""
     path = path_to(s.program, stage)
     copy = path[-1]
     assert isinstance(copy, Copy)
@@ -258,7 +258,7 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
 
 
 def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
-    """Lays the source of a copy out so that each box that the copy takes is one piece, and those along `k0` follow."""
+    """Packs the source of a copy so that each copied box is contiguous, and boxes along `k0` follow one another."""
     box = copy.source
     sizes = [int(e.value) if isinstance(e, Const) else 1 for e in box.extents]
     rank = len(sizes)
@@ -301,7 +301,7 @@ def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
 
 
 def _along_depth(s: Schedule, statement: str, operand: str, k0: str) -> bool:
-    """Whether neighbours in memory of an operand are neighbours in the sum's depth."""
+    """Whether an operand is contiguous along the sum's depth."""
     reduce = path_to(s.program, statement)[-1]
     assert isinstance(reduce, Reduce)
     return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == operand)

@@ -1,4 +1,4 @@
-"""How long a GPU takes to move what an operator without reuse reads and writes: bandwidth, or what is under way."""
+"""Estimated time of operators without reuse on a GPU: memory bandwidth, or latency over the bytes in flight."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LARGEST_BLOCK = 1024
 
 
 def moved_bytes(program: Program) -> int:
-    """Bytes of all parameters: what has to be read or written once at least."""
+    """Bytes of all parameters: each is read or written at least once."""
     return sum(prod(p.shape) * p.dtype.bits // 8 for p in program.parameters)
 
 
 def moving_seconds(
     target: CudaTarget, moved: int, blocks: np.ndarray, threads: np.ndarray, bytes_at_once: np.ndarray
 ) -> np.ndarray:
-    """An estimate, for `blocks` of `threads` threads each of which has `bytes_at_once` of loads under way.
+    """Estimated seconds, for `blocks` of `threads` threads with loads of `bytes_at_once` in flight each.
 
-    By Little's law, bandwidth is what is under way divided by latency, at most the memory's.
+    By Little's law, bandwidth is the bytes in flight divided by latency, at most the memory's bandwidth.
     """
     resident = np.minimum(
         np.minimum(target.threads_per_multiprocessor // threads, target.blocks_per_multiprocessor)

@@ -20,7 +20,7 @@ from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
 THREADS = 128
-"""Threads of a block that transforms: each holds two tiles in its registers."""
+"""Threads of a block of a transform: each has two tiles in its registers."""
 LOAD_INSTRUCTIONS = 5
 """Instructions for an element of the input: conditions, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 60
@@ -94,7 +94,7 @@ def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> f
 
 
 def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[float, Tile]:
-    """The seconds that are expected with tiles of m x m outputs, and the products' tile that they are expected with."""
+    """Estimated seconds with tiles of m x m outputs, and the tile of the products for this estimate."""
     problem = products_of(convolution, m)
     tile = choose_tile(target, problem)
     return transform_seconds(target, convolution, m) + tile_seconds(target, problem, tile), tile
@@ -103,11 +103,11 @@ def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[fl
 def choose(
     target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()
 ) -> tuple[int, Tile] | None:
-    """The m and the products' tile that are expected to be fastest; None where another method is better.
+    """The m and the products' tile of least estimated seconds; None if another method is better.
 
-    Others are the gathered product (`conv2d`), and what is expected to take the seconds `others`. Only what is as exact
-    as a model's tolerance asks for, or as the gathered sums are, is chosen, and within `MOST_BYTES`. Where tensor
-    cores are allowed, which are faster, nothing is.
+    Other methods: the gathered product (`conv2d`), and methods with the estimated seconds `others`. The choice must be
+    as accurate as a model's tolerance requires, or as the gathered sums, and within `MOST_BYTES`. None if tensor cores
+    are allowed, which are faster.
     """
     if target.tensor_float:
         return None
@@ -123,8 +123,8 @@ def choose(
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
-    """Tiles' rows of outputs (m) with which this is as exact as a model's tolerance asks for, or as the gathered sums
-    are, and within `MOST_BYTES`."""
+    """The sizes m of output tiles that are as accurate as a model's tolerance requires, or as the gathered sums, and
+    within `MOST_BYTES`."""
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [
         m

@@ -1,7 +1,7 @@
 """Workloads on GPUs: kernels' programs described completely, as data, so that another process can build them again.
 
-A workload is what schedules are tuned for and recorded by. It is the whole program of a node, with all that is fused
-with it: what its template takes, and what knobs are chosen for.
+Schedules are tuned and recorded for a workload. It is the whole program of a node, with all fused operators: the
+program that the template schedules.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ CudaTemplate: TypeAlias = Literal[
     "generic_cuda",
     "rows_cuda",
 ]
-"""The templates that have a space of knobs, as the spaces call them."""
+"""Names of the templates that have a space of knobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWorkload:
     """Any tensor expression that a template with knobs schedules.
 
-    Its parameters are float32, and the last one is all that it writes. `constants` are the names of those that are
-    packed ahead, in the order of the parameters; `window` is a depthwise convolution's. `rows` is an operator of rows,
-    whose knobs make programs of their own, `expression` the plain one: what is fused with it does not matter.
+    Its parameters are float32, and it writes only the last one. `constants`: names of parameters that are packed ahead,
+    in the order of the parameters. `window`: of a depthwise convolution. `rows`: a row operator, whose program depends
+    on the knobs; `expression` then is the plain program, without fused operators.
     """
 
     template: CudaTemplate
@@ -58,7 +58,7 @@ class CudaWorkload:
         return self.expression
 
     def obstacle(self) -> str | None:
-        """Why this cannot be measured; None where it can."""
+        """The reason why the workload cannot be measured; None if it can."""
         if (reason := expression_refusal(self.expression, self.constants)) is not None:
             return reason
         if large := next((p for p in self.expression.parameters if prod(p.shape) > MOST_ELEMENTS), None):
@@ -90,7 +90,7 @@ def workload_of(
     constants: Sequence[str] = (),
     window: Window | None = None,
 ) -> CudaWorkload | None:
-    """The workload of a node's program; None where it cannot be measured, or its template (None) has no knobs."""
+    """The workload of a node's program; None if it cannot be measured, or if it has no template with knobs."""
     if template is None:
         return None
     workload = CudaWorkload(template=template, window=window, constants=tuple(constants), expression=program)
@@ -98,13 +98,13 @@ def workload_of(
 
 
 def workload_of_rows(operator: RowOperator) -> CudaWorkload | None:
-    """The workload of an operator of rows; None where it cannot be measured."""
+    """The workload of a row operator; None if it cannot be measured."""
     workload = CudaWorkload(template="rows_cuda", rows=operator, expression=operator.plain())
     return workload if workload.obstacle() is None else None
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
-    """The workload of a JSON object. WorkloadError, which names the field, where it is none that can be built."""
+    """The workload of a JSON object. WorkloadError, naming the field, if no such workload can be built."""
     template = values.get("template")
     if template not in get_args(CudaTemplate):
         raise WorkloadError(f"there is no template {template!r} with knobs on GPUs")
