@@ -11,9 +11,9 @@ import numpy as np
 class DType(StrEnum):
     """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement.
 
-    Those of 8 bits and less behind BOOL are only held, a byte each, as codes: programs move them, and read and make
-    them by the call "bitcast" (`te.small_types`). Floats round to nearest, ties to even, after every operation; those
-    of 16 bits too.
+    The types of 8 bits and less behind BOOL are stored as codes, a byte each: programs only move codes, and convert
+    them by the call "bitcast" (`te.small_types`). Floats, also of 16 bits, round to nearest, ties to even, after every
+    operation.
     """
 
     INT8 = "int8"
@@ -70,7 +70,7 @@ class DType(StrEnum):
 
     @property
     def is_code(self) -> bool:
-        """True for the types that are only held."""
+        """True for the types that are stored as codes, without arithmetic."""
         return self in _CODES
 
     @property

@@ -1,7 +1,7 @@
 """The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
 
-Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: provably from
-the loop ranges, from a Select condition that guards it, or from what a loop's variable is below.
+Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: proven from the loop
+ranges, from a Select condition that guards it, or from the upper bound of a loop's variable.
 Loops of a grid nest as `grid` says.
 """
 
@@ -65,7 +65,7 @@ Facts = tuple[LinearForm, ...]
 
 
 class _Verifier:
-    """State of one check: the buffers in scope, the names seen, and where we are."""
+    """State of one check: the buffers in scope, the names seen, and the present statement."""
 
     __slots__ = ("_buffers", "_checked", "_declared", "_entered", "_loops", "_program", "_where")
 
@@ -209,7 +209,7 @@ class _Verifier:
         what: Region | Expr,
         buffer: Buffer,
     ) -> None:
-        """Fails unless start .. stop - 1 provably lies in a dimension of `size`."""
+        """Fails unless start .. stop - 1 is provably within a dimension of `size`."""
         known = (*self._entered, *facts)
         low = _lower_bound(start, ranges, known)
         room = _lower_bound(stop.times(-1).offset(size), ranges, known)
@@ -275,7 +275,7 @@ _ONE = Const(1)
 
 
 def _plainly_inside(start: Expr, extent: Expr, ranges: Ranges, size: int) -> bool:
-    """Whether ranges alone say that start .. start + extent - 1 lies in a dimension of `size`, as they mostly do."""
+    """Fast path: whether ranges alone prove that start .. start + extent - 1 is within a dimension of `size`."""
     if not isinstance(extent, Const):
         return False
     held = interval(start, ranges) if type(start) is Var else form_interval(linear_form(start), ranges)
@@ -285,7 +285,7 @@ def _plainly_inside(start: Expr, extent: Expr, ranges: Ranges, size: int) -> boo
 
 
 def _widens(source: DType, destination: DType) -> bool:
-    """Whether a copy may convert: to the same type, or to an integer type that holds every value."""
+    """Whether a copy between these types is allowed: equal types, or an integer type that holds every value."""
     if source is destination:
         return True
     if not (source.is_integer and destination.is_integer):

@@ -85,7 +85,7 @@ def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
 
 def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """`expr` with variables replaced by name."""
-    # No function inside of this one: one that calls itself holds itself, and thousands of them wait for the collector.
+    # No nested function: a recursive closure is a reference cycle, and thousands of them burden the garbage collector.
     if type(expr) is Const:
         return expr
     if isinstance(expr, Var):  # Reduction axes are variables of a class of their own.

@@ -1,4 +1,4 @@
-"""How much a program does, before anything is known of a machine."""
+"""Amount of work of a program, independent of the machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .visit import children
 
 
 def statement_runs(node: Node) -> int:
-    """How often statements that write run, loops whose extent depends on others taken for as long as they can be.
+    """Number of executions of writing statements; loops of dependent extent count with their greatest extent.
 
-    A copy or an intrinsic counts once, whatever its size is. ValueError for an extent of which no bound is known.
+    A copy or an intrinsic counts once, regardless of its size. ValueError for an extent without a known bound.
     """
     return _runs(node, {})
 

@@ -59,18 +59,18 @@ def blocked_convolution(
     sums: Sums | None = None,
     name: str | None = None,
 ) -> Program:
-    """Y = what `sums` (by default `FloatSums()`) makes of the sum over the window and the group's channels of W * X.
+    """Y = the epilogue of `sums` (default `FloatSums()`) on the sum over the window and the group's channels of W * X.
 
     Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters: X [batch,
-    groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (of quantized networks [groups, OB * co, CB,
-    KH, KW, ci]; of transposed convolutions ONNX's with its first two dimensions exchanged within each group), those of
-    `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co].
-    Where ci or co does not divide a group's channels or filters, X, W and what else is read are zero beyond them.
+    groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (for quantized networks [groups, OB * co, CB,
+    KH, KW, ci]; for transposed convolutions ONNX's with its first two dimensions exchanged within each group), the ones
+    of `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co].
+    If ci or co does not divide a group's channels or filters, X, W and all other parameters are zero beyond them.
     A block of 1 is plain NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement
     "conv", loops conv.n, conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y,
     x, j around "post" follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all
-    names ("conv.0.1", "conv.0.1.n", "n.0.1"). On an input of one position without pads it is the `product` of ONNX's W
-    as [channels, filters * KH * KW], which computes no taps in vain.
+    names ("conv.0.1", "conv.0.1.n", "n.0.1"). For an input of one position without pads, the `product` with ONNX's W as
+    [channels, filters * KH * KW] is the better program: it computes no useless taps.
     ValueError if the window does not fit, or nothing is left between the pads.
     """
     ci, co, groups = block_in, block_out, shape.groups

@@ -48,18 +48,18 @@ def conv2d(
     Parameters, with B, ci, co = `blocks`, NB = ceil(batch / B), CB and OB the channel blocks:
     X int8[NB, CB, H, W, B, ci], W int8[OB, CB, KH, KW, co, ci], P int32[OB, 2, co] (row 0 the biases, row 1 the bits of
     the float32 scales), R int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co]
-    (R and Y [NB, OB / m, OH, OW * m, B, co] where a block of activations is m = `blocks.outputs` output vectors, OB a
-    multiple of m; vectors without filters are not computed, and Y stays what it is there).
+    (R and Y [NB, OB / m, OH, OW * m, B, co] if a block of activations is m = `blocks.outputs` output vectors, OB a
+    multiple of m; vectors without filters are not computed, and Y is unchanged there).
     Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32. With `area`
-    (not together with `pool`) only that part of Y is computed; with `spread` as well it is spread over Y, which has
-    the size that this says. With `resident` X lies in the chain memory, pads included, and is read there: there is no
-    `padded`. With `margins` Y lies in the chain memory (`common.output_buffers`). With `planes` R has one vector for
-    each plane of Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: as many tiles for each block of
-    channels, the first OB of which are meant. `zero_points` come off X and W. With `turned` P belongs to the columns
-    (`common.output_buffers`). Of the last block of channels only the kernel's first `last_columns` are multiplied.
+    (not together with `pool`) only that part of Y is computed; with `spread` too it is spread over Y, whose size is
+    `spread.plane`. With `resident` X is in the chain memory, pads included, and is read there: there is no `padded`.
+    With `margins` Y is in the chain memory (`common.output_buffers`). With `planes` R has one vector for each plane of
+    Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: `tiles` tiles for each block of channels, the
+    first OB of which are used. `zero_points` are subtracted from X and W. With `turned` P belongs to the columns
+    (`common.output_buffers`). For the last block of channels only the kernel's first `last_columns` are multiplied.
     ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters

@@ -52,11 +52,11 @@ def depthwise_conv2d(
     With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row
     (kh * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
 
-    With a `sweep` beside them, rows of weights are groups of `sweep_rows`, as `Sweep.packed` has them: W int8[CB, T,
-    max(ci, co), min(ci, co)], shared or not.
+    With a `sweep` too, rows of weights are groups of `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co),
+    min(ci, co)], shared or not.
 
-    Where co is r times ci, r rows are one position's. Where it is a part of ci, the sums have a dimension more (loop q)
-    behind the blocks, for the parts. ValueError if there is not one filter a channel, or if a window does not fit.
+    If co is r times ci, r rows belong to one position. If co is a part of ci, the sums have a further dimension (loop
+    q) behind the blocks, for the parts. ValueError if there is not one filter a channel, or if a window does not fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution has one filter a channel")

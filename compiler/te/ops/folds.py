@@ -17,7 +17,7 @@ FoldKind = Literal["sum", "product", "max", "min"]
 def fold(
     shape: Shape, axes: Sequence[int], kind: FoldKind, *, dtype: DType = DType.FLOAT32, name: str = "fold"
 ) -> Program:
-    """Y = the sum, product, greatest or least of X over `axes`; integers wrap, NaN is the result.
+    """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
     Parameters X and Y of `dtype` in the shapes of `te.merge.merge_axes(shape, axes)`, Y with the kept axes. Loops d0,
     d1, … of the kept axes around "begin", then begin.d0, … with the reduced ones inside around "fold". ValueError for a
@@ -130,7 +130,7 @@ def top_k(
     dtype: DType = DType.FLOAT32,
     name: str = "top_k",
 ) -> Program:
-    """Y, I = the `count` greatest (or `least`) elements along `axis` in their order and their indices, the first first.
+    """Y, I = the `count` greatest (or `least`) elements along `axis`, sorted, and their indices; ties by index.
 
     Parameters X [outer, size of the axis, inner] of `dtype`, Y [outer, count, inner], I int64 like Y. Each element's
     rank is counted (size * size comparisons a row), `rank` int64. Statements "begin", "rank", "value", "index".

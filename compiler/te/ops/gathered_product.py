@@ -24,9 +24,9 @@ Place = tuple[Expr, ...]
 class Depth:
     """The order of a sum over channels and taps: blocks of `block` channels, rows, columns, channels of a block.
 
-    All channels of a step have one tap, whose place in the input is worked out once for all of them. Blocks are
-    outermost, so that all taps of one find the same input in a cache, and so that a step beyond the last one reads
-    channels that are not there.
+    All channels of a step share one tap, whose position in the input is computed once for all of them. Blocks are
+    outermost, so that all taps of a block find the same input in a cache, and so that a step beyond the last one reads
+    channels outside of X.
     """
 
     channels: int

@@ -1,8 +1,8 @@
-"""How the windows of a first convolution are cut into patches of an image, and which patches an output reads.
+"""Layout of patches: the division of a first convolution's windows into patches of an image.
 
-A patch is some rows of an image, of as many neighbouring bytes each, packed densely into vectors. A window that is one
-patch is the simplest, but neighbouring windows overlap: patches of fewer rows are shared by several output rows, and
-wider ones by several output columns, each with weights of its own.
+A patch is a number of rows of an image, with equal numbers of neighbouring bytes, packed densely into vectors. A window
+may be one patch, but neighbouring windows overlap: several output rows can share patches of fewer rows, and several
+output columns can share wider patches, each column with weights of its own.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def plain_transposed(
     """Y[n, g, o, i * stride + k * dilation - before…] sums X[n, g, c, i…] * W[g, c, o, k…], 0 where nothing falls.
 
     Parameters X [batch, groups, channels of a group, *sizes], W [groups, *weight] with `weight` (channels of a group,
-    filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. `whole` between them has no pads.
+    filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Intermediate `whole`: Y before pads
+    are cut off.
     """
     channels, filters, *kernel = weight
     whole_sizes = [

@@ -59,17 +59,18 @@ def product(
     staged: Literal["as they lie", "by depth"] | None = None,
     name: str = "dense",
 ) -> Program:
-    """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as numpy's matmul has it.
+    """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as by numpy's matmul.
 
-    Parameters X and W as `Matrices` has them, B [columns] with a bias, R like Y with an operand, Y [*BY, rows,
-    columns]. BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of those `beside` them, which
-    broadcast against the result's; without any batch there are no such dimensions. Intermediate: `sum` like Y in the
-    type of sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around "post"
-    follow. The epilogue is computed in float32 where Y is a float.
+    Parameters X and W as of `Matrices`, B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns].
+    BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the shapes `beside` them, which broadcast
+    against the result's; a product without a batch has no such dimensions. Intermediate: `sum` like Y in the type of
+    sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around "post" follow. The
+    epilogue is computed in float32 if Y is a float.
 
-    With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: as they
-    lie, or `b` [*BW, depth, columns] in any case (of a transposed W in loops b.b0, …, b.j, b.k). The sizes are the true
-    ones: `schedule.pad` makes them multiples of tiles. ValueError where the batches do not broadcast.
+    With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: in their
+    own layout ("as they lie"), or ("by depth") `b` is always [*BW, depth, columns] (of a transposed W in loops b.b0, …,
+    b.j, b.k). Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. ValueError where the batches do
+    not broadcast.
     """
     epilogue = epilogue or Epilogue()
     batch, of_x, of_w = (), (), ()

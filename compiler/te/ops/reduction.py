@@ -25,7 +25,7 @@ def reduction(
     beside: Sequence[Shape] = (),
     name: str = "reduction",
 ) -> Program:
-    """Y = sum, mean, … of X over `axes`; NaN counts as the greatest and as the least value.
+    """Y = sum, mean, … of X over `axes`; any NaN makes a maximum or minimum NaN.
 
     Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes, beside)`: neighbouring axes that
     are both reduced or both kept are one, Y has the kept ones (one of size 1 if there are none). ValueError for a wrong

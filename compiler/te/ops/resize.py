@@ -88,8 +88,8 @@ def resize(
     """Y = X at other sizes, each output the nearest element or a mean of four, weighted by their distance.
 
     Parameters X [outer, height, width, lanes] (as of `float_pool`), the tables of `axis_table` RI int64 [OH] and CI
-    int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. What tables say beyond X is
-    taken from its border. Loops n, y, x, j around "resize".
+    int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. Indices beyond X are clamped to
+    its border. Loops n, y, x, j around "resize".
     """
     oh, ow = outputs
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)

@@ -26,7 +26,7 @@ def moves_last(program: Program) -> int | None:
 
 
 def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
-    """`te.ops.movement.permute`, with its parameters, for axes of which `moves_last` says that the last one moves.
+    """`te.ops.movement.permute`, with its parameters, for permutations that change the last axis (`moves_last`).
 
     Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the first
     into `tile` in shared memory, a column wider than it needs, so that neither side has its elements in one bank of the
