@@ -47,7 +47,7 @@ _UNSIGNED = "unsigned"
 
 
 class ExpressionEmitter:
-    """Emits expressions; statements set what is around them.
+    """Emits expressions; the emitter of statements sets the context.
 
     `ranges` are those of the loops around, outermost first; `variables` their C identifiers, "0" where a loop runs once
     at most; `storages` where buffers lie; `used` collects the device functions that a text calls, `defined` texts of
@@ -152,7 +152,7 @@ class ExpressionEmitter:
         return call(name, conversion("int", a), conversion("int", b))
 
     def as_float(self, expr: Expr) -> Text:
-        """A value to compute with: 16-bit floats as float, others as they are."""
+        """A value for arithmetic: 16-bit floats converted to float, others unchanged."""
         dtype = dtype_of(expr)
         if dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return self.emit(expr)
@@ -215,7 +215,7 @@ class ExpressionEmitter:
         return Text(f"{storage.name}[{self.offset_text(self.offset(buffer, indices))}]")
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        """The number of an element counted from the buffer's first one, where it lies."""
+        """The offset of an element from the buffer's first one, in elements of its storage."""
         storage = self.storages[buffer.name]
         total = LinearForm({}, 0)
         for at, stride in zip(indices, storage.strides, strict=True):

@@ -1,4 +1,4 @@
-"""Fragments: matrices that the lanes of a warp hold together in registers, as `mma.sync` takes them, or of four.
+"""Fragments: matrices in the registers of a warp's lanes together, for `mma.sync`, or of a warpgroup's, for `wgmma`.
 
 In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; any
 before them number matrices, or warps (distributed, see `ir.grid`). Only hardware operations touch it. How its elements
@@ -46,7 +46,7 @@ class Fragment:
 
     @staticmethod
     def of(buffer: Buffer) -> Fragment:
-        """The kind of matrices that a buffer of a fragment scope holds. LoweringError where there are none such."""
+        """The fragment of a buffer in a fragment scope. LoweringError if no operation has such fragments."""
         rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
         fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
         wanted = shape_of(buffer.scope, buffer.dtype, columns)
@@ -61,12 +61,12 @@ class Fragment:
 
     @property
     def packed(self) -> int:
-        """Elements in a register: neighbours along the depth of a factor; sums lie alone."""
+        """Elements in a register: adjacent ones along the depth of a factor; one of sums."""
         return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
 
     @property
     def lanes(self) -> int:
-        """The lanes that hold it together."""
+        """The number of lanes that hold the fragment together."""
         return WARPGROUP if self.scope == MATRIX_D else WARP
 
     @property
@@ -100,7 +100,7 @@ class Fragment:
 
 
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
-    """Rows and columns of the matrices in a fragment scope. LoweringError where no `mma` has such.
+    """Rows and columns of the matrices in a fragment scope. LoweringError if no `mma` has such fragments.
 
     A warpgroup's sums may have any number of `columns` that is a multiple of 8.
     """

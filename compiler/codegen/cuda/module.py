@@ -52,7 +52,7 @@ class IntegerArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMapArgument:
-    """A tensor map, by value: 128 bytes that the device makes of an array's address and what else is said of it."""
+    """A tensor map, by value: 128 bytes that the driver makes from an array's address and the fields of `tensor`."""
 
     array: ParameterArgument | WorkspaceArgument
     tensor: TensorMap
@@ -62,16 +62,16 @@ class TensorMapArgument:
 Argument: TypeAlias = ParameterArgument | WorkspaceArgument | IntegerArgument | TensorMapArgument
 
 OVERLAPPED_BLOCKS = 4
-"""Blocks of a multiprocessor up to which a kernel waits itself for the one before it. Where more of them wait, that
-takes longer than a launch does. On an H100: 0.26 us less of 132 small blocks, 0.17 us more of 1056; kernels of 392 as
-depthwise convolutions have them take 0.2 to 0.3 us less."""
+"""Most blocks per multiprocessor of a kernel that is launched early and waits itself for the preceding kernel. With
+more blocks, waiting takes longer than a launch. On an H100: 0.26 us faster with 132 small blocks, 0.17 us slower with
+1056; kernels of 392 blocks, as of depthwise convolutions, are 0.2 to 0.3 us faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
     """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments.
 
-    `overlaps`: blocks may be launched while the kernel before it ends, whose end they wait for themselves (programmatic
+    `overlaps`: blocks may be launched while the preceding kernel ends, and wait for its end themselves (programmatic
     dependent launch).
     """
 
@@ -85,12 +85,11 @@ class KernelLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaModule:
-    """One program: the text of its kernels in their target's dialect, and their launches in order, each after the one
-    before.
+    """One program: the text of its kernels in their target's dialect, and their launches in order, one after the other.
 
-    `parameters` are the arrays it works on, `outputs` the names of those it writes; `workspace_bytes` of memory hold
-    what kernels hand on to one another. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes, and
-    none overlap where one is written.
+    `parameters`: arrays of the program, `outputs`: names of written ones. `workspace_bytes`: memory of intermediates
+    between kernels. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes; written arrays overlap no
+    other.
     """
 
     source: str
@@ -103,8 +102,8 @@ class CudaModule:
 def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> CudaModule:
     """The module of a program in kernel form, as `prepare` leaves it.
 
-    Kernels are called `name`, numbered if there are several. LoweringError where the program is not in kernel form,
-    or has something that the target's language has not.
+    Kernels are called `name`, numbered if there are several. LoweringError if the program is not in kernel form, or
+    uses something that the target's language lacks.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")

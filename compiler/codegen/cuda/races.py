@@ -1,4 +1,4 @@
-"""check_races: a proof that threads and blocks of kernels touch no element without order, or the race itself.
+"""check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
 Not by the analysis that puts barriers in: a block is gone through as it runs (`asynchronous.spans`), cut at barriers,
 and for each span the elements that its threads touch are listed and compared. What repeats from iteration to iteration
@@ -45,7 +45,7 @@ MOST_ITERATIONS = 1 << 22
 
 
 def check_races(program: Program) -> None:
-    """Proves that the kernels of a program have no races. RaceError names one; LoweringError: it cannot be told.
+    """Proves that the kernels of a program have no races. RaceError names a race; LoweringError: undecidable here.
 
     No two threads of a block touch the same element of shared or global memory, one of them writing, without a barrier
     between; no two blocks of a kernel do at all; what an asynchronous copy fills is touched only behind the wait that
@@ -148,7 +148,7 @@ def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
 
 
 def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -> bool:
-    """Whether threads of a block provably never meet in a buffer, barriers or not."""
+    """Whether threads of a block provably never touch the same element of a buffer, with or without barriers."""
     axes = [axis for axis in THREAD_AXES if threads[axis] > 1]
     common = [loop.name for loop in kernel.around]
     for p, q in _pairs(uses):
@@ -174,7 +174,7 @@ def _once(access: Access, outer: Sequence[str]) -> bool:
 
 
 def _widened(kernel: Kernel) -> Kernel:
-    """The kernel with extents in its phases that depend on the block made as great as any block has them."""
+    """The kernel with the block-dependent extents of its phases replaced by their maximum over all blocks."""
     outer = loop_ranges(kernel.around)
 
     def visit(node: Stmt, inside: bool) -> Stmt:
@@ -226,7 +226,7 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
 
 
 def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
-    """Values of the loops around a kernel's body: one block of each kind that differ in what they do."""
+    """Values of the loops around a kernel's body: one block of each kind; blocks of a kind have equal accesses."""
     names = [loop.name for loop in kernel.around]
     parts: dict[Expr, None] = {}
 

@@ -24,7 +24,7 @@ POISON = {
 
 
 class Names:
-    """Names that no loop of a program has: those of the emulation end with ' and a number."""
+    """Generator of unique loop names: names of the emulation end with ' and a number."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,7 +53,7 @@ def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
 
 
 class Shadows:
-    """The copies of a block that are under way, by the buffers that they fill.
+    """The copies of a block in flight, by the buffers that they fill.
 
     A buffer's shadow holds what has been copied; its stamps say of which group, and for which thread: 0 is none, and
     thread n of a group g of `count` threads has g * count + n + 1, groups counted from 1.
@@ -160,7 +160,7 @@ class Shadows:
         return nest(loops, Assign(name=name, buffer=buffer, indices=tuple(indices), value=value))
 
     def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
-        """Moves what has come over from the shadows: of all threads, or of the one at `places` only."""
+        """Moves completed copies from the shadows to their buffers: of all threads, or of the thread at `places`."""
         where = (_ZERO,) * len(self.committed.shape) if places is None else self.place(places)
         done = binary("-", self.committed[where], Const(wait.pending, DType.INT32))
         limit = binary("*", binary("+", done, Const(1, DType.INT32)), Const(self.count, DType.INT32))

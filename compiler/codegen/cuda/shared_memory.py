@@ -22,7 +22,7 @@ _WORD = "unsigned long long"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A buffer's C identifier, its first byte, and whether others lie in its bytes before it is allocated or after."""
+    """A buffer's C identifier, its first byte, and whether other buffers use its bytes before or after its lifetime."""
 
     buffer: Buffer
     name: str

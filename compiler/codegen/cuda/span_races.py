@@ -1,4 +1,4 @@
-"""Races within spans: what the threads of a block touch between two barriers, listed and compared."""
+"""Races within spans: the accesses of a block's threads between two barriers, listed and compared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Event:
 
 
 class SpanChecker:
-    """Compares what the threads of a block touch between two barriers; equal spans once."""
+    """Compares the accesses of a block's threads between two barriers; checks equal spans once."""
 
     def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
         self.kernel = kernel
@@ -74,7 +74,7 @@ class SpanChecker:
         self.checked.add(key)
 
     def list(self, event: _Event) -> Touched:
-        """The elements of an event and who touches each."""
+        """The elements that an event touches, and the thread that touches each."""
         key = event.run, event.run.task.accesses.index(event.access)
         held = self.lists.get(key)
         if held is None:
@@ -87,7 +87,7 @@ class SpanChecker:
         return held
 
     def plain(self, events: Sequence[_Event]) -> None:
-        """Accesses that happen in the order of the program in each thread."""
+        """Checks synchronous accesses, which each thread executes in program order."""
         writes = [e for e in events if e.access.write]
         if not writes:
             return
@@ -125,7 +125,7 @@ class SpanChecker:
                 )
 
     def flying(self, events: Sequence[_Event]) -> None:
-        """Asynchronous copies against all else: they may read and write at any time until their wait."""
+        """Checks asynchronous copies against all other accesses: they may happen at any time until their wait."""
         for position, event in enumerate(events):
             flight = event.flight
             if flight is None:
@@ -175,7 +175,7 @@ class SpanChecker:
         )
 
     def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Shared buffers that live one after the other may lie in the same bytes."""
+        """Checks shared buffers with disjoint lifetimes that occupy the same bytes."""
         if self.count == 1:
             return
         for a, b in combinations(events, 2):
@@ -204,6 +204,6 @@ def _during(flight: Flight, other: _Event) -> bool:
 
 
 def _when(run: Run) -> str:
-    """The iterations of the loops that all threads go through together."""
+    """The iterations of the loops that all threads run together."""
     values = ", ".join(f"{name}={value}" for name, value in run.values.items())
     return f" at {values}" if values else ""

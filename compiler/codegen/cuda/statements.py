@@ -118,7 +118,7 @@ class KernelEmitter:
     # Block level
 
     def blocks(self) -> list[str]:
-        """The whole body; the lines that declare each block's coordinates, which belong in front of it."""
+        """Emits the whole body; returns the lines that declare the block's coordinates, to be put before it."""
         values, lines = self.values, []
         conditions: list[Text] = []
         grid: dict[str, int] = dict(zip(AXES, self.shape.grid, strict=True))
@@ -153,7 +153,7 @@ class KernelEmitter:
         return self.tensor_maps[key]
 
     def block_level(self, statement: Stmt) -> None:
-        """A statement that all threads of the block reach."""
+        """Emits a statement at block level, which all threads of the block reach."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
@@ -200,7 +200,7 @@ class KernelEmitter:
                 raise LoweringError(f"`{summarize(statement)}` stands in no loop over threads")
 
     def block_loop(self, loop: For) -> None:
-        """A loop of all threads together, which perhaps does not run."""
+        """Emits a loop of all threads together, which may have no iteration."""
         hidden = self._hidden
         self._hidden |= any(
             is_thread_loop(n) and not only_products(n) and _touches_shared(n)
@@ -252,7 +252,7 @@ class KernelEmitter:
     # Thread level
 
     def thread_level(self, statement: Stmt) -> None:
-        """A statement of one thread."""
+        """Emits a statement of one thread."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
@@ -325,5 +325,5 @@ def _title(body: Stmt) -> str:
 
 
 def _printable(names: str) -> str:
-    """Names as they may stand in a comment, which a backslash would continue on the next line."""
+    """Names made safe for a comment, which a backslash would continue on the next line."""
     return re.sub(r"[^\w.,' -]", "_", names)

@@ -89,7 +89,7 @@ _KEYWORDS = """
     sinhf coshf asinhf acoshf atanhf floorf ceilf rintf truncf
 """
 _RESERVED = frozenset(_KEYWORDS.split())
-"""Words of C++, and what CUDA C++ and our texts have in every kernel; other dialects have `names` besides."""
+"""Keywords of C++, and names that CUDA C++ and our texts define in every kernel; dialects add their `names`."""
 
 
 class Names:
@@ -99,7 +99,7 @@ class Names:
         self._taken = set(_RESERVED | taken)
 
     def make(self, wanted: str) -> str:
-        """A legal identifier close to `wanted` that nothing else has."""
+        """A unique, legal identifier close to `wanted`."""
         base = re.sub(r"[^A-Za-z0-9]+", "_", wanted).strip("_") or "v"
         # Underscores at the front or in pairs are the implementation's.
         base = f"v{base}" if base[0].isdigit() else base

@@ -19,7 +19,7 @@ from .machine import Precision
 PRODUCTS_A_STEP = 8
 """Least number of products that a tensor core adds before truncating: the depth of an `mma` of tf32."""
 MODEL_TOLERANCE = 1e-5
-"""How far a model in float32 may be from ONNX Runtime's results, relative to the largest one."""
+"""Largest error of a float32 model against ONNX Runtime's results, relative to the largest result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +79,13 @@ def winograd_amplification(
     weights: Sequence[Sequence[Fraction]],
     inputs: Sequence[Sequence[Fraction]],
 ) -> float:
-    """How much larger roundings of Winograd's products get than those of the sums that they stand for.
+    """Ratio of rounding errors of Winograd's products to rounding errors of the direct sums.
 
     `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
-    random taps and inputs of one variance, output i has the variance of r products, and product j enters it with that
-    of A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up as these do. The square root of the ratio, once
-    for each dimension, of the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1, 1/2, -2: 10.4.
+    random taps and inputs of one variance, output i has the variance of r products, and product j contributes the
+    variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The result is the square root of
+    the ratio, once for each dimension, for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1,
+    1/2, -2: 10.4.
     """
     taps = len(weights[0])
 

@@ -121,12 +121,12 @@ class _Vectors:
         return aligned and storage.vector_elements(LinearForm({}, 0), self.count) == self.count
 
     def vector_of(self, buffer: Buffer) -> Buffer:
-        """A buffer for what one access takes."""
+        """A register buffer for the elements of one access."""
         name = self.kernel.fresh(buffer.name)
         return Buffer(name=name, shape=(self.count,), dtype=buffer.dtype, scope="register")
 
     def load(self) -> None:
-        """Loads all vectors, and makes room for those to store."""
+        """Loads all vectors, and declares the vectors to store."""
         for load, own in self.loads.values():
             vector, name = self.declare(load.buffer, own)
             pointer = self.first(load.buffer, load.indices)

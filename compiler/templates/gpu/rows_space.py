@@ -31,7 +31,7 @@ def space(target: CudaTarget, operator: RowOperator) -> Space:
     """The space of an operator; costs are seconds."""
     moved = moved_bytes(operator.plain())
     default = default_values(target, operator)
-    # A warp at least, or what the template takes where it shares short rows out to all multiprocessors.
+    # At least a warp, or the threads of the default if that distributes short rows over all multiprocessors.
     least = min(WARP, default["group"] * default["lanes"])
     return Space(
         template="rows_cuda",
