@@ -25,7 +25,7 @@ _Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 class Kernel:
     """A compiled program. `outputs` are the names of the parameters that it writes.
 
-    `generated` gives its code, and waits where that is still being generated.
+    `generated` returns its code, after waiting for code generation if needed.
     """
 
     program: Program
@@ -48,8 +48,8 @@ class Kernel:
     ) -> BoundKernel:
         """The kernel with its arrays, checked once, for repeated calls. KernelArgumentError if one is unfit.
 
-        Parallel loops run on `pool` (None: on the calling thread alone). `room` may be shared by kernels that run one
-        after the other (None: a room of its own).
+        Parallel loops run on `pool` (None: on the calling thread only). `room`: working memory, which kernels that run
+        one after the other may share (None: its own).
         """
         _check(self.program, self.outputs, arrays)
         room = working_room([self], pool) if room is None else room
@@ -77,9 +77,9 @@ def working_room(kernels: Iterable[Kernel], pool: Pool | None) -> WorkingRoom:
 
 
 class BoundKernel:
-    """A kernel and the arrays it works on, which it keeps alive; each call runs it once.
+    """A kernel bound to arrays, which it keeps alive; each call runs it once.
 
-    Two threads need two bound kernels, with working rooms of their own.
+    Two threads need two bound kernels, each with its own working memory.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class BoundKernel:
     def point(self, parameter: int, address: int) -> None:
         """Binds the parameter at this position to another address.
 
-        The caller answers for the memory: of the parameter's size, aligned to its elements, alive while the kernel
-        runs, and apart from all that is written.
+        The caller must guarantee that the memory has the parameter's size, is aligned to its elements, stays alive
+        while the kernel runs, and overlaps no written array.
         """
         self._pointers[parameter] = address
 

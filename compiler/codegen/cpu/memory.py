@@ -1,8 +1,8 @@
-"""Memory of arrays that kernels work on: where an array begins, and how large the pages are that it lies on.
+"""Memory of kernels' arrays: alignment of their begins, and size of their pages.
 
-A kernel's time depends on both: arrays that begin at other places within a page get in each other's way differently,
-and on pages of 4 KiB a product that reads some megabytes of weights looks up a thousand addresses. So large arrays
-begin on pages, huge ones where the system has them: equal kernels find equal places in every network and process.
+A kernel's time depends on both: cache conflicts depend on the arrays' begins within a page, and with pages of 4 KiB a
+product that reads some megabytes of weights needs a thousand address translations. So large arrays begin at pages,
+huge ones if the system has them: then equal kernels have equal alignment in every network and process.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .storage import ALIGNMENT
 
 PAGE = 4096
 HUGE_PAGE = 2 << 20
-"""Bytes, of x86 and of most ARM systems; where they are others, the system's advice is for other boundaries."""
+"""Bytes of a huge page on x86 and most ARM systems; systems with another size apply the advice at other boundaries."""
 MOST_AHEAD = 64 << 20
-"""Bytes of addresses that `Constants` takes at once, at most; memory stands behind those alone that are written to."""
+"""Most bytes of address space that `Constants` reserves at once; only written pages use memory."""
 
 
 class Constants:
-    """Memory for the constants of one network, or of several that share them, which lie side by side on huge pages.
+    """Memory for the constants of one network, or of several that share them, contiguous on huge pages.
 
-    Arrays keep the block alive in which they lie.
+    Arrays keep their block of memory alive.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Constants:
         self._taken = 0
 
     def copy(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The array in another shape of as many elements; on a page, or on a cache line if it is less than one."""
+        """A copy of the array in a shape of equal size, from a page on; from a cache line on if smaller than a page."""
         result = self._empty(array.nbytes).view(array.dtype).reshape(shape)
         np.copyto(result, array.reshape(shape))
         return result

@@ -1,4 +1,4 @@
-"""A whole program as an LLVM module: one function over an array of buffer pointers, workspaces and a way to fork."""
+"""A whole program as an LLVM module: one function of an array of buffer pointers, workspaces and a launch function."""
 
 from __future__ import annotations
 

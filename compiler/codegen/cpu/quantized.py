@@ -1,7 +1,7 @@
 """Quantized arithmetic (`vdla.isa.arithmetic`) as vector code, bit by bit: stages A and B, and QuantizeLinear.
 
-Every function ends in `_Quantized.saturate`. Limits are whole numbers, so limiting before rounding gives what limiting
-after it gives, and what is left is small enough to be rounded by one addition.
+Every function ends in `_Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it,
+and the clamped value is small enough to be rounded by one addition.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class StatementEmitter:
         self.values = ExpressionEmitter(self.block, self.target)
 
     def statement(self, statement: Stmt) -> None:
-        """One statement with all in it."""
+        """Emits one statement with its nested ones."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
@@ -93,7 +93,7 @@ class StatementEmitter:
     # Loops
 
     def loop(self, loop: For) -> None:
-        """A loop by its kind; one of a single iteration is none."""
+        """Emits a loop by its kind; of a single iteration only the body."""
         if loop.kind in AXES:
             raise LoweringError(
                 f"`{summarize(loop)}` is an axis of a GPU's grid, which processors lack; make it parallel or serial"
@@ -192,7 +192,7 @@ class StatementEmitter:
         block.begin(done, scope)
 
     def iteration(self, loop: For, value: int | Value) -> None:
-        """The body for one value of the variable."""
+        """Emits the body for one value of the variable."""
         self.values.variables[loop.name] = value
         self.statement(loop.body)
         del self.values.variables[loop.name]

@@ -99,7 +99,7 @@ def has_products(body: Stmt) -> bool:
 
 
 def only_products(body: Stmt) -> list[Intrinsic]:
-    """The products in a statement, if it has such and does nothing else."""
+    """The products in a statement, if it contains products only; else empty."""
     work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
     uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
     return uses if len(uses) == len(work) else []
@@ -127,7 +127,7 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """Around a loop whose products are waited for an iteration later: none is under way before it and behind it."""
+    """A context for a loop whose products are waited for one iteration later; none is in flight before or after it."""
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)
     kernel.overlapping = True
@@ -209,7 +209,7 @@ def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
-    """Keeps the compiler from moving what it does with the sums, which it takes for done, to where they change."""
+    """Prevents the compiler from moving uses of the sums, which it assumes complete, before the wait."""
     kernel.values.used.add("hold_registers")
     for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):
         storage = kernel.values.storages[name]
