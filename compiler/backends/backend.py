@@ -68,7 +68,7 @@ class Backend(Protocol):
         ...
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """The target's memories, intrinsics and capabilities, by name, as JSON has them."""
+        """The target's memories, intrinsics and capabilities, by name, as JSON values."""
         ...
 
 

@@ -145,7 +145,7 @@ class CudaDevice(CudaCompiler):
 
     @cached_property
     def target(self) -> CudaTarget:
-        """The GPU, with what the device says of itself. UserError where code for `text` does not run on it."""
+        """The GPU, with the properties of the open device. UserError where code for `text` does not run on it."""
         target = device_target(self.text, self.gpu.properties)
         check_device(self.gpu, target)
         return target

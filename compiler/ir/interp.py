@@ -105,7 +105,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InFlight:
-    """An issued asynchronous copy: what it will write where, what it reads from, and what it saw there."""
+    """An issued asynchronous copy: target and values to be written, source, and the source's contents at issue."""
 
     name: str
     target: np.ndarray

@@ -145,7 +145,7 @@ def disjoint(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:
 
 
 def contains(outer: Region, inner: Region, ranges: Ranges = _NO_RANGES) -> bool:
-    """Whether `inner` provably lies within `outer` while all loops of `ranges` run."""
+    """Whether `inner` is provably within `outer` while all loops of `ranges` run."""
     if outer.buffer.name != inner.buffer.name:
         return False
     for p, n, q, m in zip(outer.starts, outer.extents, inner.starts, inner.extents, strict=True):

@@ -200,7 +200,7 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
 
 
 def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
-    """(high, low, g) with form = g * high + low, low within 0 .. g - 1 and g a divisor of `divisor`; None without such.
+    """(high, low, g) with form = g * high + low, low within 0 .. g - 1 and g a divisor of `divisor`; None if none fits.
 
     So (4*h + l) // 12 for l < 4 becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
     """

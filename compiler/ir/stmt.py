@@ -137,7 +137,7 @@ class Intrinsic:
     """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.
 
     Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first` is bound to
-    FIRST (None: false). Elements of operands that are only read and lie outside their buffer's shape read as `pad`
+    FIRST (None: false). Elements outside of the buffer's shape, of operands that are only read, read as `pad`
     (None: out of bounds is an error). `attributes` are for emission only and have no meaning here.
     """
 

@@ -100,7 +100,7 @@ class Field:
         return text
 
     def matching(self, form: re.Pattern[str], what: str) -> str:
-        """Text of some form, which `what` names."""
+        """Text that matches the pattern `form`; `what` is the form's name in messages."""
         if not form.fullmatch(text := self.text()):
             raise self.fail(f"is {self._shown()} and no {what}")
         return text
@@ -158,7 +158,7 @@ class Field:
 
 
 def read_fields(path: Path, text: bytes) -> Field:
-    """The description whose JSON is `text`. ArchiveError for what is no JSON object."""
+    """The description whose JSON is `text`. ArchiveError if it is no JSON object."""
     whole = Field(path=path, name="", value=None)
     try:
         value: object = json.loads(text)

@@ -19,7 +19,7 @@ def intersect(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Range
 
 
 def lies_inside(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> bool:
-    """Whether [start, start + extent) provably lies within [first, first + count)."""
+    """Whether [start, start + extent) is provably within [first, first + count)."""
     if start == first and extent == count:
         return True
     a, b = linear_form(start), linear_form(first)

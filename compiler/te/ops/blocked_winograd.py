@@ -120,7 +120,7 @@ def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
 
 
 def _zeros(name: str, half: Buffer, first: int, count: int) -> list[Stmt]:
-    """Columns of `half` that lie outside of the input."""
+    """Statements that set columns of `half` outside of the input to zero."""
     if count <= 0:
         return []
     rows, _, block = half.shape

@@ -111,8 +111,8 @@ def output_buffers(
 
     `shape` counts output vectors, OB of them for each position. The `blocks.outputs` vectors of a position of a block
     are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
-    With `margins` Y lies in the chain memory, these (top, left, bottom, right) around it; where there is an operand all
-    must be 0, since both lie alike. With `planes` R has one position for each plane of Y. With `turned` columns have
+    With `margins` Y is in the chain memory, with these (top, left, bottom, right) around it; with an operand all must
+    be 0, since both have one layout. With `planes` R has one position for each plane of Y. With `turned` columns have
     parameters, and an operand, of their own, and filters have not: P int32[columns, 2, co] and R of one block.
     """
     lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
@@ -164,11 +164,11 @@ def post_nest(
 
     With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks, and
     the accumulator may have a dimension for them behind that of blocks. Of all blocks `filters` (None: all) vectors of
-    a position are stored; what lies in the others stays.
-    With `neighbours` above 1 x counts groups of so many columns, and a loop "xi" inside of it those of one, for which
-    the accumulator has a dimension of its own behind that of groups; then windows are single sums.
+    a position are stored; the others do not change.
+    With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop "xi" inside of it the columns of a
+    group, for which the accumulator has a dimension behind the one of groups; windows are then single sums.
     With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
-    `output_buffers`, and so is `turned`. With `spread` the `area`, which there must be, lies spread over the output.
+    `output_buffers`, and so is `turned`. With `spread` the `area`, which is then required, is spread over the output.
     """
     parameters, out, operand = buffers
     n, o, y, x, xi, s = (Var(name) for name in ("n", "o", "y", "x", "xi", "s"))

@@ -25,7 +25,7 @@ def pool_window(
     width: int,
     ceil_mode: bool = False,
 ) -> Window:
-    """A pool's window; with ONNX's `ceil_mode`, pads below and right are those that the last partial window needs.
+    """A pool's window; with ONNX's `ceil_mode`, pads below and right are enlarged for the last partial window.
 
     The last window starts inside the input or the pads before it, as in ONNX and PyTorch.
     """

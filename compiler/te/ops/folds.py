@@ -83,7 +83,7 @@ def extreme_index(
     dtype: DType = DType.FLOAT32,
     name: str = "extreme_index",
 ) -> Program:
-    """Y = the index of the greatest (or `least`) element along `axis`: the first such one, or the `last`.
+    """Y = the index of the greatest (or `least`) element along `axis`: of equal ones the first, or the `last`.
 
     Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`.
     Statements "first", "best.first", "index" and "best". ValueError for an axis that the shape does not have.

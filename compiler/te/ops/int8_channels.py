@@ -142,7 +142,7 @@ def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
 def int8_interleave(
     data: Shape, result: Shape, *, factors: Pair, before: Pair, stride: int, name: str = "int8_interleave"
 ) -> Program:
-    """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], as `graph.Interleave` has it.
+    """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], see `graph.Interleave`.
 
     Parameters uint8 X of shape `data` [batch, blocks, height, width, block] and Y of shape `result`, which has as many
     dimensions. A nest of loops n, o, y, x, j with the phase behind their names around "move" for each phase.

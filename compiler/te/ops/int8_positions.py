@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 def int8_positions(
     parts: Sequence[Shape], result: Shape, *, fill: int, name: str = "int8_positions"
 ) -> Program:
-    """Y at position p is position I[p] of the parts, or `fill` (an activation), as `graph.Positions` has it.
+    """Y at position p is position I[p] of the parts, or `fill` (an activation), see `graph.Positions`.
 
     Parameters uint8 X0, X1, ... of the shapes of `parts` [batch, blocks, height, width, block], int64 I [positions of
     Y], those of all images, and uint8 Y of shape `result`, which has as many dimensions.

@@ -50,7 +50,7 @@ class Patches:
     """Buffers of a convolution on patches: `image` int8[N, H, W * C] of interleaved channels, the `weight`, `held`.
 
     `weight` is int8[OB, KB, co, ci] where outputs share no column of patches, else [OB, columns, KB, co, ci]; the KB
-    vectors are an output's products, patch by patch: weights of what the patch stands for by `layout`, and zeros.
+    vectors are an output's products, patch by patch: weights of the patch's kernel rows by `layout`, and zeros.
     `held` int8[NB, R, patches of a row, vectors of one, B, ci] @ inp has the patches. Patch row p lies in row p % R of
     a `ring` of R, which serves one block of images after the other (NB is 1), or R are all of them.
     """

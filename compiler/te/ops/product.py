@@ -129,7 +129,7 @@ def tensor_product(
     epilogue: Epilogue | None = None,
     name: str = "tensor_gemm",
 ) -> Program:
-    """A `product` staged as its factors lie, of low precision, as tensor cores compute it: exact products, wide sums.
+    """A `product` for tensor cores, staged in its factors' layout: low precision, exact products, wide sums.
 
     Factors are of `dtype` (and `weight_dtype`, by default the same). Floats are summed in float32, those of float32
     rounded to tf32 before (`round_factors`); integers in int32, which wraps. `output` is the type of Y: by default that

@@ -76,12 +76,12 @@ def patch_conv2d_pool(
 
     Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as of `conv2d`. Intermediates:
     `patches` as there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row
-    (r + top) % ring.rows, column x of filter block o at o * ring.width + x + left; what is no result holds the least
+    (r + top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least
     int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
     conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
 
-    With `patch_rows` patches lie in a ring of so many rows too, and conv.y gathers the one row that it needs beyond
-    those of the row before (statement "patch"); those of the first row are gathered before ("ahead").
+    With `patch_rows` patches are in a ring of `patch_rows` rows too, and conv.y gathers the one row that it needs
+    beyond the rows of the step before (statement "patch"); rows of the first step are gathered before ("ahead").
     """
     batch, filters = convolution.batch, convolution.filters
     b_size, co = blocks.batch, blocks.block_out

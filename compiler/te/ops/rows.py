@@ -52,7 +52,7 @@ def rows_declaration(
     """A tile: out int8[count, positions, 1, co] of acc int32 like it, par int32[count or 1, 2, co] and, where shares
     look up, table int8[768].
 
-    With `kept` out lies in the chain memory, and par in the parameter table.
+    With `kept` out is in the chain memory, and par in the parameter table.
     """
     lanes = (count, positions, blocks.batch, blocks.block_out)
     entries = (count if shares.own else 1, 2, blocks.block_out)

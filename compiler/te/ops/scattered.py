@@ -18,7 +18,7 @@ def gather_nd(
 ) -> Program:
     """Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b; ONNX's GatherND.
 
-    Parameters X of `shape`, its batch and what no index names merged into one dimension each, I int64 [batch, rows,
+    Parameters X of `shape`, its batch and its axes without index merged into one dimension each, I int64 [batch, rows,
     depth], Y [batch, rows, rest]. Negative indices count from the end, those outside give the nearer end. ValueError
     for shapes that do not go together.
     """
@@ -82,7 +82,7 @@ def scatter_nd(
 ) -> Program:
     """Y = X, then Y[I[j, 0], I[j, 1], …, …] = U[j, …] in the order of j, or combined; ONNX's ScatterND.
 
-    Parameters X of `shape` with what no index names merged, I int64 [rows, depth], U [rows, rest], Y like X. Statements
+    Parameters X of `shape` with axes without index merged, I int64 [rows, depth], U [rows, rest], Y like X. Statements
     "copy" and "write". ValueError for indices of more dimensions than there are.
     """
     depth = indices[-1]

@@ -27,7 +27,7 @@ class BackendError(UserError):
 
 
 class Backend(Protocol):
-    """Measures candidates. The end of a `with` block closes it, however it ends, and nothing goes on running then."""
+    """Measures candidates. The end of a `with` block closes the backend, also after an error, and ends all trials."""
 
     def finished(
         self, description: Description, points: Sequence[Values | None]
@@ -46,7 +46,7 @@ class Backend(Protocol):
         return [results[index] for index in range(len(points))]
 
     def close(self) -> None:
-        """Ends what the backend started."""
+        """Ends all processes and connections of the backend."""
         ...
 
     def __enter__(self) -> Backend:

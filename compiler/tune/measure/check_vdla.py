@@ -1,4 +1,4 @@
-"""Whether a candidate computes what it should: the same bits as the template's own choice, on random data."""
+"""Check of a candidate's results: the same bits as the template's own choice, on random data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .measure_vdla import AcceleratorTask, program_alone
 def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
     """Whether the outputs with these values of the knobs equal those of the template's choice in every bit.
 
-    That the template is right is what the compiler's own tests are about: its choices against the integer interpreter
+    The compiler's own tests check the template: its choices against the integer interpreter
     and ONNX Runtime. Raises EmptySpaceError where the template fits nothing.
     """
     return bool(np.array_equal(_outputs(task, values, seed), _outputs(task, None, seed)))

@@ -36,7 +36,7 @@ class CudaWorkers(Backend):
         self._tasks: dict[str, _Task] = {}
 
     def close(self) -> None:
-        """Ends the processes, and removes what was compiled."""
+        """Ends the processes, and removes all compiled candidates."""
         self._tasks.clear()
         with contextlib.ExitStack() as closing:
             closing.callback(self._folder.cleanup)

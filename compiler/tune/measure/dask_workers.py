@@ -9,7 +9,7 @@ candidate that crashes or hangs costs one trial there too. Each task of dask is 
 JSON out; chunks of a worker that dies are measured by others. Scheduler and workers need the same version of the
 package as this process; each chunk checks it.
 
-Tasks may read files, such as networks: a worker that lacks one says so, and gets the chunk once more with all of them.
+Tasks may read files, such as networks: a worker that lacks one reports it, and gets the chunk again with all files.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarra
 
 
 def _rectangle(fields: Columns, size: int) -> Runs:
-    """Rows of a load or store; those that follow one another are one run (hw/README.md, sections 6 and 8)."""
+    """The runs of a load or store: contiguous rows are one run (hw/README.md, sections 6 and 8)."""
     rows, columns, pitch = fields["y_size"], fields["x_size"], fields["x_stride"]
     joined = pitch == columns
     runs = np.where(rows * columns == 0, 0, np.where(joined, 1, rows))

@@ -1,1 +1,1 @@
-"""Records of trials: what they hold, their files, and how they are applied and learned from."""
+"""Records of trials: their fields and files, their application to compilation, and transfer learning from them."""

@@ -70,7 +70,7 @@ def _digest(identity: Description) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One trial of a search: these `knobs` cost so many cycles or seconds (`task.unit`), or failed.
+    """One trial of a search: the `knobs` and their cost in `task.unit`, cycles or seconds, or a failure.
 
     `cost` is None where the trial failed; then `error` says why in one line. `trial` counts from 0 within one search,
     which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds spent on the trial. Costs of different
