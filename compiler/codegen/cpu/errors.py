@@ -6,7 +6,7 @@ from vdla.util.errors import CodeError, UserError
 
 
 class LoweringError(CodeError):
-    """A program uses something that this target cannot express; the message names the statement and what would do."""
+    """A program uses something that this target cannot express; the message names the statement and a way out."""
 
 
 class TargetError(UserError):
@@ -31,4 +31,4 @@ class MachineMemoryError(UserError):
 
 
 class KernelArgumentError(UserError):
-    """An array handed to a kernel does not fit its parameter; the message says which, and what it must be."""
+    """An array passed to a kernel does not fit its parameter; the message names it and the requirement."""

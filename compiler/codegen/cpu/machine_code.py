@@ -19,7 +19,7 @@ from .module import Module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCode:
-    """A compiled module: the function's address, its assembly on demand, and what keeps both alive."""
+    """A compiled module: the function's address, its assembly on demand, and the objects that keep both alive."""
 
     address: int
     engine: llvm.ExecutionEngine

@@ -200,7 +200,7 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """A loop that counts; `each`: what an iteration does, if not its body."""
+        """Emits a loop with a counter; `each`: emitter of an iteration (None: the loop's body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)

@@ -1,4 +1,4 @@
-"""Symbols of relocatable objects: what they define for others, and what they need from others.
+"""Symbols of relocatable objects: defined global names, and undefined names that they use.
 
 Formats: Executable and Linking Format (System V ABI, chapters 4 and 5), WebAssembly core specification 2.0 chapter 5.5
 and its tool conventions ("Linking").

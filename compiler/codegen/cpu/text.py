@@ -102,7 +102,7 @@ def first_lanes(count: int, lanes: int) -> Value:
 
 
 Scope = dict[Hashable, str]
-"""Names of results by the text of their instructions, or by what else decides them."""
+"""Names of results, by the text of their instructions or by another key that determines them."""
 _IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
 """How instructions begin whose result is not a function of their text."""
 

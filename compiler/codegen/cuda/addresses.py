@@ -93,7 +93,7 @@ def touched(
 
 
 def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
-    """The loops that matter: those of the owner, of indices, and those that may be cut short, with what they need."""
+    """The names of the loops that affect an access: of owners, indices and variable extents, and their dependences."""
     needed = set(names)
     for expr in (*access.starts, *access.extents):
         needed |= free_vars(expr)

@@ -1,4 +1,4 @@
-"""GPU architectures that code is generated for: what a multiprocessor of each has, and a typical card.
+"""GPU architectures to generate code for: resources of a multiprocessor, and a typical card of each.
 
 Limits are those of the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" and
 "Throughput of Native Arithmetic Instructions"; tensor cores' rates and the cards' values are those of NVIDIA's

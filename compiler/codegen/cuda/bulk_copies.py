@@ -166,7 +166,7 @@ def swizzled_buffers(body: Stmt) -> frozenset[str]:
 
 
 def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """One thread's order to copy a box; LoweringError where no tensor map says what the copy does."""
+    """Emits one thread's bulk copy of a box; LoweringError if no tensor map can express the copy."""
     values, to, of = kernel.values, copy.destination, copy.source
     tensor = _tensor_map(copy, kernel.swizzled)
     storage = values.storages[to.buffer.name]

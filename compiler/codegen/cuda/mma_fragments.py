@@ -76,7 +76,7 @@ class Fragment:
 
     @property
     def c_type(self) -> str:
-        """How a register is declared in CUDA C++; a factor's as bits, which is what `mma` takes."""
+        """The CUDA C++ type of a register; unsigned bits for factors, as `mma` takes them."""
         if self.scope in (MATRIX_C, MATRIX_D):
             return "float" if self.dtype is DType.FLOAT32 else "int"
         return "unsigned"

@@ -242,7 +242,7 @@ class KernelEmitter:
         return THREAD[f"thread.{axis}"]
 
     def thread_loop(self, loop: For) -> list[Text]:
-        """Makes the loop's variable the thread's coordinate; what holds for threads that have an iteration."""
+        """Makes the loop's variable the thread's coordinate; returns the conditions that a thread has an iteration."""
         axis = loop.kind[-1]
         extent = simplify(loop.extent, self.values.ranges)
         launched = self.extents[axis]

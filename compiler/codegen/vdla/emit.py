@@ -336,7 +336,7 @@ class LayerEmitter:
 
 
 def _hoisted(statement: Stmt) -> tuple[list[Buffer], Stmt]:
-    """The scratchpad buffers allocated at the root of a program, and what is inside."""
+    """The scratchpad buffers allocated at the root of a program, and the statement inside these allocations."""
     buffers: list[Buffer] = []
     while isinstance(statement, Alloc):
         buffers.append(statement.buffer)

@@ -166,7 +166,7 @@ class PoolCpu(_Described):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementwiseCpu(_Described):
-    """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`: what fusion made one node is one of these.
+    """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`; a fused node is one workload.
 
     `shapes` are the inputs', with as few dimensions as possible; `steps` say what is computed of them.
     """

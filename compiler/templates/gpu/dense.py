@@ -27,7 +27,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 def lower_dense(
     target: CudaTarget, graph: Graph, node: Node, operator: Dense, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a dense layer with its epilogue and what is fused with it."""
+    """The kernel of a dense layer with its epilogue and fused operators."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
     epilogue = operator.epilogue

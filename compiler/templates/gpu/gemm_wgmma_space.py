@@ -33,7 +33,7 @@ are."""
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what `gemm_wgmma.applies` to; costs are seconds."""
+    """The space of programs for which `gemm_wgmma.applies` is true; costs are seconds."""
     account = partial(_account, target, described(program))
     held = {"stages": OVERLAPPED + 1, "splits": 1, "group": 1}
     return space_of_axes("gemm_wgmma_cuda", AXES, account, SLACK, held)

@@ -48,7 +48,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:
-    """Makes kernels of what stands outside of any, by the names in `statement`, which other kernels leave alone."""
+    """Makes kernels of statements outside of kernels, by the names in `statement`, which other kernels do not use."""
     match statement:
         case Seq(statements=statements):
             for inner in statements:

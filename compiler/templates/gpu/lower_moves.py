@@ -1,4 +1,4 @@
-"""Nodes of the graph that move elements: what they are on a GPU, where threads are part of the expression."""
+"""Lowering of nodes that move elements for GPUs, with expressions that contain threads."""
 
 from __future__ import annotations
 

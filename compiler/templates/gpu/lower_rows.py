@@ -1,4 +1,4 @@
-"""Nodes of the graph that reduce rows, and recurrent ones: what they are on a GPU."""
+"""Lowering of row operators (softmax, normalizations, reductions) and LSTM for GPUs."""
 
 from __future__ import annotations
 

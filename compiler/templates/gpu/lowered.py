@@ -41,7 +41,7 @@ GENERIC = Kernel(tuned="generic_cuda")
 def lower_expression(
     graph: Graph, node: Node, expression: Expression, kernel: Kernel = GENERIC, knobs: Any = None
 ) -> LoweredCudaNode:
-    """The node of an expression, with what is fused with it."""
+    """The lowered node of an expression, with fused operators."""
     ends, bound = fused_expression(graph, node, expression)
     if kernel.flat:
         ends = replace(ends, program=flattened(ends.program, intermediates=kernel.intermediates))

@@ -163,7 +163,7 @@ def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
 
 
 def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str) -> None:
-    """The sum inside a tile: order of its loops, partial sums, vectors, what is written out."""
+    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops."""
     n = given.lanes(summed.bits)
     of_vector = knobs.vector.inner
     wide = {name for read in summed.reads if of_vector in read.loops() for name in read.loops()}

@@ -129,7 +129,7 @@ def with_consumers(program: Program) -> Schedule:
 
 
 def candidates(summed: Sum) -> tuple[Axle, ...]:
-    """The loops that may run in vectors: of neighbours in what is stored, and the longest one of neighbours read."""
+    """The loops that may be vectorized: along contiguous stores, and the longest one along contiguous loads."""
     last = summed.axles[-1]
     reading = [a for a in summed.axles[:-1] if any(read.stride(a.inner) == 1 for read in summed.reads)]
     return (last, *sorted(reading, key=lambda a: -a.size)[:1])

@@ -288,7 +288,7 @@ class _Finder:
 
 
 def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
-    """The loops directly inside one another, and what the last one holds."""
+    """The chain of perfectly nested loops, and the body of the innermost one."""
     chain: list[For] = []
     while isinstance(node, For):
         chain.append(node)
