@@ -313,7 +313,7 @@ class CudaBackend:
         if options.device == EMULATED:
             return EmulatedCudaDevice(options.target)
         ordinal = options.device or "0"
-        if not ordinal.isdecimal():
+        if not (ordinal.isdecimal() and ordinal.isascii()):
             raise UserError(
                 f'device "{ordinal}": GPUs have numbers from 0 on; "{EMULATED}" is this processor'
             )

@@ -108,6 +108,11 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
             and (np.bincount(places.reshape(-1), minlength=positions) == 1).all()
         ):
             return Rows(data=data, places=places)
+    return _moved_rows(context, node, data)
+
+
+def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
+    """A value with its last axis in the channels of a new tensor, whose images are the first axis of several."""
     *lead, last = data.shape
     images = lead[0] if len(lead) > 1 else 1
     wanted = (images, last, prod(lead) // images, 1)
@@ -196,6 +201,9 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
     real = value if isinstance(value, Real) else context.seen_as(value, context.tensors[value.tensor].grid)
     images = len(value.shape) in (2, 4)
     moved = settled(context, node, real) if images else rows_of(context, node, real).data
+    if moved.view is not None and permutation_of(moved.view) is None:
+        # An axis goes over images and positions: the rows of one image follow those of another.
+        moved = _moved_rows(context, node, real).data
     return replace(value, tensor=moved.tensor, view=moved.view)
 
 

@@ -147,13 +147,16 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
 
 
 def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
-    """A view's places in a tensor, for JSON: first place and step of each axis if these give all, else an array."""
+    """A view's places in a tensor, for JSON: first place and step of each axis if these give all and none is negative,
+    else an array."""
     start = int(view.flat[0]) if view.size else 0
     steps = [
-        int(view[tuple(int(axis == other) for other in range(view.ndim))]) - start if size > 1 else 0
+        int(view[tuple(int(axis == other) for other in range(view.ndim))]) - start
+        if view.size and size > 1
+        else 0
         for axis, size in enumerate(view.shape)
     ]
-    if np.array_equal(_places(start, steps, view.shape), view):
+    if min((start, *steps)) >= 0 and np.array_equal(_places(start, steps, view.shape), view):
         return {"start": start, "steps": steps}
     return {"places": pool.add(name, view)}
 

@@ -278,3 +278,20 @@ def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: 
     options = {"config": "tiny"} if target == "vdla" else {"cache": False}
     got = vdla.compile(model, target=target, **options).run(feeds)["y"]
     assert np.abs(got.astype(int) - runtime(model, feeds)[0]).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [((3, 2, 2), (1, 1, 2, 3, 2)), ((2, 3, 5), (3, 2, 5)), ((4, 2, 3), (2, 4, 1, 3, 1))]
+)
+def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """The axes of an output go over images and positions of the stored tensor: a ValueError."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("Reshape", "d shape"),
+    ]
+    constants = {"s": np.float32(0.1), "z": np.uint8(128), "shape": np.array(wanted)}
+    feeds = {"x": floats(*given)}
+    model = built(nodes, feeds, {name: np.asarray(value) for name, value in constants.items()}, ["y"])
+    got = vdla.compile(model, target="llvm", cache=False).run(feeds)["y"]
+    np.testing.assert_array_equal(got, runtime(model, feeds)[0])
