@@ -1,7 +1,7 @@
 """A cache of this user's built files and folders: one process at a time builds an entry, all others wait for it.
 
 Entries hold machine code, so they are used only if this user made them: the folders belong to the user alone
-(`isa.own_folders`), and each entry has a seal (`cache_seal`), written to its lock file after the build. An entry whose
+(`util.own_folders`), and each entry has a seal (`cache_seal`), written to its lock file after the build. An entry whose
 seal does not match is built again.
 """
 

@@ -1,6 +1,6 @@
-"""Files so that a mistake costs one clear line and a failure leaves nothing behind.
+"""Reading and writing of a user's files: a mistake costs one clear line, and a failure leaves no partial file behind.
 
-Single files are written by `vdla.isa.program.write_whole`.
+Single files are written by `vdla.util.whole_files.write_whole`.
 """
 
 from __future__ import annotations

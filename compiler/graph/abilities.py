@@ -1,4 +1,5 @@
-"""What a target computes beside the nodes that every target has, which decides what the importer takes."""
+"""Capabilities of a target: the optional nodes of an integer graph that it computes. The importer refuses all
+others."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from .int8_operators import Int8Elementwise
 class Abilities:
     """Nodes of an integer graph that only some targets compute.
 
-    `processor`: those that only processors have (what follows `Table` in `int8_operators`). `tables`: functions of one
-    tensor, which an accelerator with the extension `table` looks up. `planes`: an operand of one value for each plane,
-    which one with the extension `broadcast` repeats. `rows`: softmax and normalization over
-    channels, with the extension `rows`. `products`: those of two activations, on square arrays with batch 1, whose
-    `zero_points` the array takes off with that extension. Rows and products have whole blocks of `block` channels.
+    `processor`: the operators behind `Table` in `int8_operators`. `tables`: look-up tables of one tensor (extension
+    `table`). `planes`: element-wise operands of one value for each plane (extension `broadcast`). `rows`: softmax and
+    normalization over channels (extension `rows`). `products`: matrix products of two activations, on square arrays
+    with batch 1; with `zero_points` the array subtracts the zero points of their factors. Rows and products need whole
+    blocks of `block` channels.
     """
 
     processor: bool = False
@@ -32,9 +33,10 @@ class Abilities:
 
     @staticmethod
     def of(config: Config) -> Abilities:
-        """Those of an accelerator.
+        """The abilities of an accelerator of this configuration.
 
-        Where a block is several output vectors, one value for a plane is no vector that repeats.
+        Where a block is several output vectors, one value for each plane is not one repeated vector: `planes` and
+        `rows` are off.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -50,17 +52,17 @@ class Abilities:
 
 
 PLAIN = Abilities()
-"""Those of an accelerator without extensions."""
+"""Abilities of an accelerator without extensions."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
-"""Those of an accelerator with all extensions: what may run on one machine of many."""
+"""Abilities of an accelerator with all extensions: the superset that a study of many configurations imports for."""
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
-"""Those of processors."""
+"""Abilities of processors."""
 EVERYTHING = replace(ACCELERATOR, processor=True)
-"""Those of the interpreter."""
+"""Abilities of the interpreter."""
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """Why an accelerator without an extension refuses a node, and the way out."""
+    """(problem, way out) of a node that an accelerator without `extension` refuses."""
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",

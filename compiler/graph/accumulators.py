@@ -1,8 +1,9 @@
-"""Sums of products with their bias in 32 bits: what fits stays, what saturates anyway is moved, the rest is refused.
+"""Biases of sums of products in 32 bits: a bias that fits is unchanged; one whose sums saturate anyway is moved; all
+others are refused.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
-Engines differ in which of these they hold and when they add, so neither acc nor bias' nor acc + bias' may leave int32.
-Everything here is int64.
+Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
+All intermediate values in this file are int64.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _FAR = 2.0**40
-"""Beyond any sum of 32 bits and exact in float64: biases further out are as good as this one."""
+"""Bound of real biases, in steps: beyond any sum of 32 bits and exact in float64, so larger biases act like this
+one."""
 
 
 class AccumulatorError(ScaleError):
-    """Sums of a channel that may leave 32 bits, where leaving them would change a result."""
+    """The sums of a channel may leave 32 bits, which would change a result."""
 
 
 def average_bias(area: int, zero_point: int) -> int:
     """The bias of sums over windows of `area` int8 values stored around `zero_point`: -area * zero_point.
 
-    Raises AccumulatorError where sums may leave 32 bits: of values or distances from the zero point, each at most 255.
+    Raises AccumulatorError if area * 255 exceeds int32: 255 bounds a stored value and its distance from the zero point.
     """
     if area * (INT8_HIGH - INT8_LOW) > HIGHEST:
         raise AccumulatorError(f"the sums over windows of {area} values may leave 32 bits")
@@ -51,15 +53,15 @@ def fitted_bias(
 ) -> NDArray[np.int32]:
     """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
 
-    A bias' that would make sums leave 32 bits is moved to the nearest that does not, where all sums of the channel
-    saturate in stage A of `stage`, with `scale`, with either. Raises AccumulatorError where they do not.
+    A bias' whose sums may leave 32 bits is moved to the nearest one whose sums do not, if stage A of `stage`, with
+    `scale`, saturates all sums of the channel with either bias. Raises AccumulatorError otherwise.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
     total = rows.sum(axis=1, dtype=np.int32 if rows.shape[1] < 1 << 24 else np.int64).astype(np.int64)
     wanted = np.broadcast_to(bias, total.shape) - zero_point * total
     if np.abs(wanted).max(initial=0) + rows.shape[1] * INT8_LOW**2 <= HIGHEST:
-        # No weights of int8 could make these sums leave 32 bits: there is no need to look at their signs.
+        # Sums of this many products of int8 values fit whatever the signs of the weights.
         return wanted.astype(np.int32)
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = total - positive
@@ -74,7 +76,7 @@ def fitted_bias(
     moved = np.flatnonzero(fitted != wanted)
     if moved.size:
         down = fitted[moved] < wanted[moved]
-        # Stage A is monotone: what saturates at the sum nearest to zero does so at all others, and further out.
+        # Stage A is monotone: if the sum nearest to zero saturates, all others do, and so do sums further out.
         nearest = np.where(down, fitted[moved] + least[moved], fitted[moved] + most[moved])
         scales = np.broadcast_to(scale, total.shape)[moved]
         results = requantize(nearest, scales, stage.zero_point, stage.low, stage.high)

@@ -1,4 +1,4 @@
-"""Inputs of a model that become constants: those whose values decide shapes, which are known when it is compiled."""
+"""Model inputs turned into constants: inputs whose values decide shapes and are known when the model is compiled."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from .onnx_read import Source, read_model
 
 
 def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
-    """The bytes of a model some of whose inputs are initializers of these values, by name; an input that is an
-    initializer already has another value.
+    """The serialized model with each input named in `values` replaced by an initializer of the given value. An
+    initializer of the same name is replaced, too.
 
-    Numbers get the input's type where they are exact in it, and its shape where that has as many elements. Raises
-    ModelError for a name that is no input, and for values that do not fit.
+    Numbers are converted to the input's type if that is exact (decimal numbers are rounded to float types), and
+    reshaped to its shape if the counts of elements agree. Raises ModelError for a name that is no input, and for values
+    that do not fit.
     """
     read = read_model(source)
     label, model = read.label, read.whole()
@@ -56,7 +57,7 @@ def _fitting(label: str, info: onnx.ValueInfoProto, given: ArrayLike) -> np.ndar
         raise ModelError(
             f"{label}: input '{info.name}' cannot have the value {given}; give numbers"
         ) from None
-    # A decimal number that a user writes is float64, and none of float32 in most cases.
+    # Decimal numbers from a user are float64, and most are inexact in float32: rounding them is allowed.
     exact = array.dtype == dtype or array.dtype.kind == "f" or bool((typed == array).all())
     if not exact or (array.dtype.kind == "f" and np.dtype(dtype).kind in "iub" and (typed != array).any()):
         raise ModelError(

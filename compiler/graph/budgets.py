@@ -1,7 +1,7 @@
-"""Tensors, activations and constants against `ir.limits`, before anything is made of them.
+"""Checks the sizes of tensors, activations and constants against `ir.limits`, before memory is allocated for them.
 
-Every importer reads models through `onnx_load.load_model`, which checks shapes here as soon as ONNX has inferred them.
-What importers add to that, and the constants they compute, is checked where it is added.
+Every importer reads models through `onnx_load.load_model`, which checks all shapes here as soon as ONNX has inferred
+them. Tensors that importers add and constants that they compute are checked where they are added.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _WINDOWS = frozenset(
         "QLinearAveragePool",
     )
 )
-"""Operators that see their first input with pads."""
+"""Operators that pad their first input: the padded size is checked as well."""
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """Why no tensor can have a shape (its bytes, more than there may be), or None."""
+    """Why a tensor of `shape` exceeds the limit on bytes (or has a negative dimension), else None."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, a product beyond 64 bits"
     size = math.prod(shape) * item_bytes
-    # A dimension of 0 beside one of 2**40 holds nothing, but what is made of it may.
+    # A tensor of 0 x 2**40 elements is empty, but tensors derived from it may not be: check the longest dimension,
+    # too.
     longest = max(shape, default=0) * item_bytes
     if max(size, longest) <= MOST_TENSOR_BYTES:
         return None
@@ -51,7 +52,7 @@ def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
 
 
 def too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
-    """Why a constant of some shape is not computed at import, or None; `looped`: element by element."""
+    """Why a constant of `shape` is not computed at import, else None. `looped`: it is computed element by element."""
     if problem := too_large(shape, item_bytes):
         return problem
     count = math.prod(shape)
@@ -87,7 +88,7 @@ def check_shapes(label: str, model: onnx.ModelProto) -> None:
 def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
     """Raises ModelError where the activations of a network take more than MOST_ARENA_BYTES together.
 
-    `tensors` are their bytes by name, `makers` the names of nodes by the tensors that they compute.
+    `tensors`: bytes of each activation by name; `makers`: the node that computes a tensor, by tensor name.
     """
     if total <= MOST_ARENA_BYTES:
         return
@@ -100,7 +101,8 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
 
 
 def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
-    """Why an accelerator's memory cannot hold tensors of which `total` bytes lie there together, or None."""
+    """Why an accelerator's memory cannot hold `tensors` (bytes by name), of which `total` bytes are in use at once;
+    else None."""
     if total <= MOST_IMAGE_BYTES:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))
@@ -112,7 +114,7 @@ def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
 
 @cache
 def item_bytes(element_type: int) -> int:
-    """Bytes of an element of one of ONNX's types; of strings, whose size nothing tells, those of a pointer."""
+    """Bytes of an element of an ONNX type. A string counts as a pointer: its size is unknown."""
     try:
         return max(1, onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
     except (KeyError, TypeError, ValueError):
@@ -120,7 +122,7 @@ def item_bytes(element_type: int) -> int:
 
 
 def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
-    """Shape and bytes of an element, as far as they are known: what is not counts as 1."""
+    """(shape, bytes of an element) of a declared tensor; an unknown dimension counts as 1."""
     tensor = info.type.tensor_type
     dimensions: Iterable[onnx.TensorShapeProto.Dimension] = tensor.shape.dim
     return tuple(d.dim_value if d.HasField("dim_value") else 1 for d in dimensions), item_bytes(
@@ -129,12 +131,14 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 
 
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
-    """No NodeError: what is too large here is too large elsewhere, too, so that the network is not divided there."""
+    """A ModelError about a node. Not a NodeError: a tensor too large for one target is too large for all, so the
+    network is not divided at this node."""
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """A small output may come of a large plane: strides are long where only few windows are wanted."""
+    """Raises ModelError where the first input is too large with its pads; the output may be small, if strides are
+    long."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

@@ -1,4 +1,4 @@
-"""The scales of a quantized model, checked before any target sees it."""
+"""Checks of the constant scales of a quantized model, done before any target reads it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .errors import invalid_node_error
 from .serialized_weights import Bytes, tensor_array
 
 _LARGE = 1e36
-"""Scales below it leave all numbers of 8 bits finite."""
+"""Scales below this bound keep dequantized 8-bit numbers finite in float32."""
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
 
 def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
-    """Refuses constant scales that are not positive, finite and normal float32 numbers; `label` names the file, and
-    `weights` are the bytes of those initializers that do not hold them, by their numbers.
+    """Refuses constant scales that are not positive, finite and normal float32 numbers.
 
-    Scales of constants may be negative: ONNX Runtime writes such for symmetric weights of 4 bits. The scale of 32-bit
-    integers, which biases are, may be subnormal. Raises NodeError.
+    `label` names the file in messages. `weights`: bytes of the initializers stored apart from the model, by initializer
+    number. The scales of a constant may be negative: ONNX Runtime writes negative ones for symmetric weights of 4 bits.
+    The scale of a constant of 32-bit integers (a bias) may be subnormal. Raises NodeError.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
@@ -43,11 +43,11 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
                 with np.errstate(over="ignore"):
                     scale = tensor_array(tensor, apart.get(name)).astype(np.float32)
             except (ValueError, TypeError):
-                continue  # damaged: whoever reads it says so
+                continue  # A damaged tensor is reported by the importer.
             if node.op_type == "DequantizeLinear" and data is not None:
                 scale = np.abs(scale)
             _check_counts(label, node, number, scale.size, constants)
-            # Comparisons with NaN fail, which either end is if any scale is.
+            # `low` and `high` are NaN if any scale is, and comparisons with NaN are false.
             low, high = scale.min(initial=1.0), scale.max(initial=1.0)
             if not (low > 0 and low >= least and high < np.inf):
                 usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
@@ -65,7 +65,7 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Refuses nodes with a scale of no elements, and with zero points that are more than the scales, or fewer."""
+    """Refuses a node whose scale has no elements, or whose zero points are neither one nor as many as its scales."""
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:
         zero_point = constants.get(node.input[2])
@@ -81,7 +81,7 @@ def _check_counts(
 def _check_finite(
     label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
-    """Refuses constants of 8 bits that are infinite as float32 numbers."""
+    """Refuses a DequantizeLinear of 8-bit constants whose largest result is infinite in float32."""
     if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))
@@ -96,7 +96,8 @@ def _check_finite(
 
 
 def _scale_names(node: NodeProto) -> Iterator[str]:
-    """The inputs that are scales where they are float: those of QLinear operators are nothing else."""
+    """Names of the inputs that may be scales. For QLinear operators all inputs are listed: their only float inputs are
+    scales."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
         yield from node.input[1:2]
     elif node.op_type.startswith("QLinear") or node.op_type == "QGemm":

@@ -1,4 +1,5 @@
-"""Constants of the accelerator's kernels before they are packed: arrays of a network, and the form a machine reads."""
+"""Constants of the accelerator's kernels before packing: arrays of a network, and the function that packs them for a
+machine."""
 
 from __future__ import annotations
 
@@ -12,22 +13,23 @@ from vdla.isa.config import Config
 from .layout import dense_groups, dilated_columns, pack_activation, pack_weight
 
 Form = Callable[..., np.ndarray]
-"""What packs arrays for a machine: form(config, *arrays), as the functions `pack_...` of `layout`."""
+"""A packing function of `layout` (`pack_...`): form(config, *arrays) -> the array in the machine's memory order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant:
-    """`arrays` in a `form`, packed where the bytes are wanted: timing depends on none of them."""
+    """Arrays with their packing function. Packed only when the bytes are needed: timing depends on none of them."""
 
     form: Form
     arrays: tuple[np.ndarray, ...]
 
     def packed(self, config: Config) -> np.ndarray:
-        """The array as it lies in the memory of a machine."""
+        """The packed array, in the memory order of a machine of this configuration."""
         return self.form(config, *self.arrays)
 
     def same(self, other: Constant) -> bool:
-        """Whether both are equal arrays in one form, so that their bytes are equal on any machine."""
+        """Whether both have equal arrays and the same packing function, so that their bytes are equal on any
+        machine."""
         return (
             self.form is other.form
             and len(self.arrays) == len(other.arrays)
@@ -39,7 +41,7 @@ _FIRST = 64
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays have equal bytes; most that differ do so in their first elements already."""
+    """Whether two arrays have equal bytes. The first elements are compared first: most unequal arrays differ there."""
     if a is b:
         return True
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -64,5 +66,5 @@ def pack_operand(config: Config, values: np.ndarray) -> np.ndarray:
 
 
 def unpacked(_: Config, values: np.ndarray) -> np.ndarray:
-    """An array that lies in memory as it is."""
+    """The array itself: a packing function for arrays that need no packing."""
     return values

@@ -43,7 +43,7 @@ from .operators import (
 
 
 def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tuple[int, int, int, int]:
-    """(N, O, OH, OW) of the convolution itself, before a fused pool."""
+    """Shape (N, O, OH, OW) of a convolution's result before a fused pool."""
     batch, _, height, width = graph.tensors[node.inputs[0]].nchw
     if operator.taken is not None:
         height, width = operator.taken, 1
@@ -71,10 +71,10 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of a node's (first) input that some window reads: bool (H,) and bool (W,).
+    """Rows and columns of a node's first input that some window reads: bool (H,) and bool (W,).
 
-    Windows of a convolution whose sums a fused pool passes over do not count; but with `fused` False, where the
-    convolution stands by itself.
+    With `fused`, windows of a convolution that its fused pool skips do not count; without it the convolution is taken
+    without its pool.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     match as_convolution(node).operator:
@@ -89,23 +89,24 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
         case Int8MaxPool(window=window) | Int8AveragePool(window=window):
             return plane_read((height, width), window)
         case _:
-            # Whatever has no windows reads all.
+            # Operators without windows read every position.
             return np.ones(height, dtype=bool), np.ones(width, dtype=bool)
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """Elements of a node's (first) input that some window reads, see `input_read`; each is a byte."""
+    """Bytes (one for each int8 element) of a node's first input that some window reads, see `input_read`."""
     batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)
     return batch * channels * int(rows.sum()) * int(columns.sum())
 
 
 def compulsory_bytes(graph: Graph, node: Node) -> int:
-    """Bytes that the ONNX convolution or matrix product in a node cannot avoid to move: the input elements that some
-    window reads, weights, output and biases. A node that is a part of one has its share of the input."""
+    """Compulsory traffic, in bytes, of the ONNX convolution or matrix product in a node: the input elements that some
+    window reads, weights, output and biases. A node that is one part of a divided convolution counts its share of the
+    input."""
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
-        # Scores and their shares stay on the chip.
+        # Scores and attention weights stay on the chip.
         return sum(graph.tensors[name].size for name in (*node.inputs, node.output))
     if isinstance(operator := node.operator, Products):
         rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
@@ -126,13 +127,13 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """A node that is a convolution whose result lies otherwise, or is more than that alone, as that convolution."""
+    """The convolution inside a Turned or Normed node, as a node; any other node itself."""
     operator = node.operator
     return replace(node, operator=operator.convolution) if isinstance(operator, Turned | Normed) else node
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """Each product with where its first factor begins, and with where its second one does."""
+    """For each of the two factors: (product, position of the factor's first element) of every product."""
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 
@@ -144,13 +145,14 @@ def _positions_read(plane: Pair, window: Window) -> int:
 
 
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
-    """Cycles that a node takes at least: its multiplies at one array step a cycle, or its bytes on the bus."""
+    """Roofline of a node in cycles: the larger of its multiplies at one array step a cycle and its bytes on the bus."""
     compute = count_macs(graph, node) / config.multiplies_per_cycle
     return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)
 
 
 def count_operations(graph: Graph, node: Node) -> int:
-    """Operations of a node on a processor: two a multiply-add of a convolution or product, one an element-wise step."""
+    """Operations of a node on a processor: two for each multiply-add of a convolution or product, one for each
+    element-wise step."""
     size = prod(graph.tensors[node.output].shape)
     match node.operator:
         case Convolution(transposed=True):

@@ -1,4 +1,4 @@
-"""Taps of a window that read nothing but pads become a part of the bias."""
+"""Removes window taps that read only padding: their contribution moves into the bias."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .int8_operators import Int8Convolution
 
 
 def crop_taps(graph: Graph) -> Graph:
-    """The graph without the outer taps of convolutions that lie outside of their input for every output.
+    """The graph without outer taps of convolutions that lie in the padding for every output.
 
-    Such are those of windows with large dilations. What they add is the same everywhere: weights times the pads' value.
+    Windows with large dilations have them. Such a tap adds the same to every output: its weights times the pad value.
     """
     nodes = [
         replace(node, operator=_cropped(operator, graph.tensors[node.inputs[0]].nchw))

@@ -1,5 +1,5 @@
-"""Constants that are added behind joined positions are added part by part in front of them, where the store of a part's
-maker does it on the way."""
+"""Splits the addition of a constant to joined positions: each part gets its share before the join, where the store of
+the part's producer can add it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .names import unused
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph with sums with a constant divided where most of their positions come from a convolution or product that
-    can take its share. For accelerators, in front of `fuse_combines`."""
+    """The graph with additions of a constant to joined positions split by part, where most positions come from a
+    convolution or product that can add the constant in stage B. For accelerators, before `fuse_combines`."""
     uses, makers = graph.uses(), graph.producers()
     tensors, constants = dict(graph.tensors), dict(graph.constants)
     taken, nodes = {node.name for node in graph.nodes}, list[Node]()
@@ -48,7 +48,7 @@ def divide_sums(graph: Graph) -> Graph:
 
 
 def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
-    """The name that a new tensor gets."""
+    """Adds a copy of `tensor` under an unused name like `name`; returns that name."""
     name = unused(name, tensors)
     tensors[name] = replace(tensor, name=name)
     return name
@@ -57,8 +57,8 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _joined(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """The node that joins the positions to which `node` adds a constant, which of the inputs that is, and the positions
-    of each part; None where there is none, or it does not pay."""
+    """(joining node, index of its result among the inputs of `node`, positions of each part) if `node` adds a constant
+    to joined positions and the split pays; else None."""
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None
     side = 0 if node.inputs[1] in graph.constants else 1
@@ -80,7 +80,8 @@ def _joined(
 
 
 def _places(graph: Graph, node: Node) -> list[np.ndarray] | None:
-    """Where the positions of each input lie in the output of a node that joins all of them, each in its order."""
+    """For each input of a node that joins all of them, its positions in the output, in the input's order; None
+    otherwise."""
     operator = node.operator
     if (
         not isinstance(operator, Positions)

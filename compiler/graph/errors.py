@@ -1,4 +1,4 @@
-"""Mistakes in a model file, told with the file, the node and the way out."""
+"""Errors about a model file. Their messages name the file, the node and the way out."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NoReturn, Protocol
 from vdla.util.errors import UserError
 
 MOST_TOLD = 10
-"""Nodes that one message has."""
+"""The largest number of nodes listed in one message."""
 
 
 class ModelError(UserError):
-    """A model that cannot be read, or that asks for something the compiler does not support."""
+    """A model that cannot be read, or that needs a feature the compiler does not support."""
 
 
 class InvalidModelError(ModelError):
-    """A model that no target can take: it contradicts itself, or something of it is missing or has no meaning."""
+    """A model that no target can compile: it contradicts itself, or a part of it is missing or undefined."""
 
 
 class ContradictionError(InvalidModelError):
-    """A model whose shapes or types contradict each other, and how."""
+    """A model whose shapes or types contradict each other; `reason` says how."""
 
     def __init__(self, source: str, reason: str, way_out: str = "export it again") -> None:
         super().__init__(f"{source}: its shapes or types contradict each other: {reason}; {way_out}")
@@ -29,7 +29,8 @@ class ContradictionError(InvalidModelError):
 
 
 class NodeError(ModelError):
-    """A node that is not supported: its name, or what the importer calls it where it has none, and what is wrong."""
+    """A node that is not supported: `node` is its name (or the importer's name for an unnamed node), `problem` the
+    reason."""
 
     def __init__(self, source: str, node: str, op_type: str, problem: str, way_out: str) -> None:
         super().__init__(f"{source}: node '{node}' ({op_type}): {problem}; {way_out}")
@@ -40,8 +41,8 @@ class NodeError(ModelError):
 
 
 class NodesError(NodeError):
-    """Several nodes that are not supported: `parts`. The message has the first ones, each on a line of its own; the
-    attributes are those of the first node's error."""
+    """Several nodes that are not supported: `parts`. The message lists the first `MOST_TOLD`, one on each line; the
+    other attributes are those of the first node's error."""
 
     def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
         first = parts[0]
@@ -59,16 +60,17 @@ class NodesError(NodeError):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the message: what it is about, then nodes."""
+        """The lines of the message: a heading, then one line for each node."""
         return self._lines
 
 
 class InvalidNodeError(NodeError, InvalidModelError):
-    """A node that no target can take, see `InvalidModelError`."""
+    """A node that no target can compile, see `InvalidModelError`."""
 
 
 class ParameterError(NodeError):
-    """A node that needs the values of `inputs` of the model when it is compiled, as they decide shapes, for example."""
+    """A node that can be compiled only if the values of the model inputs `inputs` are known; they decide shapes, for
+    example."""
 
     def __init__(
         self, source: str, node: str, op_type: str, problem: str, way_out: str, inputs: tuple[str, ...]
@@ -78,8 +80,8 @@ class ParameterError(NodeError):
 
 
 def parameters_of(error: Exception) -> tuple[str, ...]:
-    """The inputs of a model whose values it needs when it is compiled, if that is what an error says first: refusals of
-    nodes behind may be its consequences."""
+    """Names of the model inputs whose values are needed at compile time, if the first error is a ParameterError; else
+    none. Errors of later nodes may be its consequences, and are ignored."""
     parts = error.parts if isinstance(error, NodesError) else (error,)
     if not isinstance(parts[0], ParameterError):
         return ()
@@ -88,7 +90,7 @@ def parameters_of(error: Exception) -> tuple[str, ...]:
 
 
 class NamedNode(Protocol):
-    """A node, as far as messages about it go."""
+    """Name and operator type of a node, for messages about it."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -98,24 +100,24 @@ class NamedNode(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class NodeErrors:
-    """What whoever reads a model's nodes raises about them; messages call the model `source`."""
+    """Raises errors about nodes of a model; messages call the model `source`."""
 
     source: str
 
     def fail(self, node: NamedNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the NodeError of a node that this import does not take."""
+        """Raises a NodeError: this import does not support the node."""
         raise node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the InvalidNodeError of a node that nobody can take, since it contradicts itself or the model."""
+        """Raises an InvalidNodeError: the node contradicts itself or the model, so that no target can compile it."""
         raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
 
 def node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> NodeError:
-    """The one form of a message about a node: `FILE: node 'NAME' (OP): PROBLEM; WAY OUT`."""
+    """An error in the form of all messages about nodes: `FILE: node 'NAME' (OP): PROBLEM; WAY OUT`."""
     return NodeError(source, node, op_type, problem, way_out)
 
 
 def invalid_node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> InvalidNodeError:
-    """The message of `node_error` about a node that no target can take."""
+    """Like `node_error`, for a node that no target can compile."""
     return InvalidNodeError(source, node, op_type, problem, way_out)

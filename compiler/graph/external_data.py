@@ -1,7 +1,8 @@
-"""Tensors that a model keeps in other files: where they lie, looked at in full before a byte is read.
+"""Tensor data that a model stores in other files. All locations are checked before the first byte is read.
 
-A location names a regular file below the model's folder, links resolved; offset and length lie inside of that file, and
-the length is what the tensor's shape and type need. The importer and the cache of compiled networks both read here.
+A location must name a regular file below the model's folder, links resolved; offset and length must be inside the file,
+and the length must be the one of the tensor's shape and type. The importer and the cache of compiled networks both read
+here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExternalTensor:
-    """`length` bytes from `offset` of the file at `path` (links resolved) are the data of `tensor`."""
+    """Place of a tensor's data: `length` bytes from `offset` of the file at `path` (links resolved)."""
 
     tensor: TensorProto
     path: str
@@ -37,7 +38,8 @@ class ExternalTensor:
 
 
 def load_external_data(label: str, model: onnx.ModelProto, folder: Path) -> None:
-    """Puts the external data of `model`, whose file lies in `folder`, into it. Raises ModelError; `label` names it."""
+    """Copies the external data of `model`, whose file is in `folder`, into the model. Raises ModelError; `label` names
+    the model in its message."""
 
     def put(place: ExternalTensor, data: bytes) -> None:
         place.tensor.raw_data = data
@@ -48,7 +50,8 @@ def load_external_data(label: str, model: onnx.ModelProto, folder: Path) -> None
 
 
 def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> str:
-    """A hash of all that `load_external_data` would read; empty if that is nothing. Raises ModelError."""
+    """SHA-256 (hexadecimal) of all data that `load_external_data` would read; empty if there is none. Raises
+    ModelError."""
     places = external_tensors(label, model, folder)
     if not places:
         return ""
@@ -63,7 +66,7 @@ def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> st
 
 
 def external_tensors(label: str, model: onnx.ModelProto, folder: Path) -> list[ExternalTensor]:
-    """The external tensors of `model` in the order of files. Raises ModelError for one that may not be read."""
+    """The external tensors of `model`, sorted by file and offset. Raises ModelError for one that may not be read."""
     root = os.path.realpath(folder)
     places = [_place(label, tensor, root) for tensor in _tensors(model) if _is_external(tensor)]
     if sum(place.length for place in places) > MOST_BYTES:
@@ -132,7 +135,7 @@ def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTenso
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    """All tensors of a model that may hold data, also those of its graphs inside of nodes and of its functions."""
+    """All tensors of a model that may hold data, including tensors of subgraphs and functions."""
     yield from _of_graph(model.graph)
     for function in model.functions:
         yield from _of_nodes(function.node)

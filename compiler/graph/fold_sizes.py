@@ -1,7 +1,7 @@
-"""Integers that follow from shapes, computed once the shapes are known: Shape, Slice, Concat and whatever is between.
+"""Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between.
 
-ONNX's shape inference knows some of these operators. Models for any length have others: the positions of a sequence are
-a Slice of a constant to the size that Shape tells.
+ONNX's shape inference folds only some of these operators. Models for any length use others: the positions of a sequence
+are a Slice of a constant to the size that Shape returns.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .onnx_context import read_node
 from .onnx_load import input_shape, opset_of, static_shapes
 
 MOST_ELEMENTS = 2**20
-"""Of a result: as many as a mask of 1,024 tokens has."""
+"""Most elements of a folded result: as many as a mask of 1,024 x 1,024 tokens has."""
 _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, shapes inferred, with integers and truth values that follow from its shapes as initializers.
+    """The model, shapes inferred, with integers and truth values that depend on shapes alone as initializers.
 
-    What cannot be computed here stays. Nodes without readers stay, too.
+    Nodes that cannot be folded stay, and so do nodes without readers.
     """
     while any(node.op_type == "Shape" for node in model.graph.node):
         found = _folded(model)
@@ -35,7 +35,7 @@ def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
         del model.graph.node[:]
         model.graph.node.extend(nodes)
         model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in found.items())
-        # Inference would believe what is declared of them, and keep the names that it gave to unknown sizes.
+        # Drop the declared shapes of folded results and the symbols of unknown sizes: inference would trust both.
         declared = [info for info in model.graph.value_info if info.name not in found]
         del model.graph.value_info[:]
         model.graph.value_info.extend(declared)
@@ -48,7 +48,7 @@ def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """The results of nodes that can be computed, by name; none of them are outputs of the model."""
+    """Results of the nodes that can be folded, by name; outputs of the model are left out."""
     graph = model.graph
     shapes = static_shapes(model)
     known = {
@@ -75,7 +75,7 @@ def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
         try:
             array = evaluate_node(context, read_node(node, number), feeds, opset)[name]
         except NodeError:
-            continue  # The importer says what is wrong with the node.
+            continue  # The importer reports the error of this node.
         if array.dtype.kind in _KINDS and array.size <= MOST_ELEMENTS:
             found[name] = known[name] = array
     return found

@@ -1,4 +1,4 @@
-"""What is said of operators that no importer has: those of other people's domains, and others."""
+"""Problem and way out of operators that no importer supports, by domain."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import MappingProxyType
 BEFORE_OPTIMIZATION = (
     "give the model before ONNX Runtime optimized it, or save it at the level ORT_ENABLE_EXTENDED"
 )
-"""The way out for what ONNX Runtime writes for itself alone."""
+"""The way out for operators that ONNX Runtime writes for its own use."""
 QONNX = ("qonnx.", "finn.", "onnx.brevitas")
-"""How the domains of QONNX's operators begin."""
+"""Prefixes of the domains of QONNX's operators."""
 _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
     {
         QONNX: (
@@ -23,16 +23,16 @@ _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""By the beginnings of domains' names, what their operators are and the way out."""
+"""(problem, way out) of operators by the prefixes of their domains."""
 
 
 def is_qonnx(domain: str) -> bool:
-    """Whether a domain is one of QONNX's, whose models are quantized in a form of their own."""
+    """Whether a domain is one of QONNX's, whose models are quantized in another form (no QuantizeLinear)."""
     return domain.startswith(QONNX)
 
 
 def foreign(domain: str, supported: str) -> tuple[str, str]:
-    """What is wrong with a node of an operator's domain that no importer has, and the way out."""
+    """(problem, way out) of a node whose domain no importer supports; `supported` lists the supported domains."""
     for beginnings, told in _FOREIGN.items():
         if domain.startswith(beginnings):
             return told
@@ -40,7 +40,7 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 def unsupported(supported: str) -> tuple[str, str]:
-    """The same of an operator of a known domain; `supported` are the operators that there are."""
+    """(problem, way out) of an unsupported operator of a known domain; `supported` lists the supported operators."""
     return (
         "this operator is not supported",
         f"supported are {supported}; move it out of the model or replace it",

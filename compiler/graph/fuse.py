@@ -1,8 +1,8 @@
-"""Fusion: what the store pipeline does on the way out stops being a node of its own.
+"""Fusion: operators that the store pipeline computes on the way out become part of the node before them.
 
-Every rewrite is exact: the fused graph computes the same bits as the unfused one (no rounding is dropped,
-moved or merged). `fuse` runs the rewrites to a fixed point; `fuse_pool` is apart, since whether a maximum
-over unrounded sums pays is the target's decision.
+Every rewrite is exact: the fused graph computes the same bits as the unfused one (no rounding is dropped, moved or
+merged). `fuse` runs the rewrites to a fixed point. `fuse_pool` is separate: whether a maximum over unrounded sums pays
+is the target's decision.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .remove_dead import remove_dead
 
 
 def fuse(graph: Graph) -> Graph:
-    """Clamps into the node before them, stage B into convolutions, also in front of joined positions; drops dead nodes;
-    flattens model inputs."""
+    """All rewrites that every target wants: clamps fuse into the node before them, stage B into convolutions (also
+    before joined positions), tables compose; dead nodes go, and model inputs are flattened."""
     graph = flatten_inputs(remove_dead(graph))
     graph = divide_sums(remove_dead(compose_tables(fuse_channels(graph))))
     while True:
@@ -48,8 +48,7 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """A model input that only whole-plane convolutions read becomes (N, K): the host hands over the same
-    bytes."""
+    """Model inputs that only whole-plane convolutions read become (N, K); their bytes are the same."""
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:
         tensor = graph.tensors[graph_input.tensor]
@@ -111,7 +110,7 @@ def fuse_clamps(graph: Graph) -> Graph:
 
 
 def fuse_channels(graph: Graph) -> Graph:
-    """Channels of channels are taken from where those come from."""
+    """A Channels node that reads another Channels node reads that node's inputs instead."""
     made: dict[str, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -137,9 +136,8 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
 
 
 def compose_tables(graph: Graph) -> Graph:
-    """What reads tables of one tensor, and that tensor, is a table of it, too: a GELU written node by node is one.
-
-    All roundings stay. Tables that others read stay as well."""
+    """An element-wise node whose operands are tables of one tensor, or the tensor itself, becomes one table: a GELU
+    written node by node, for example. All roundings stay. Tables with other readers stay as well."""
     stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
     found: dict[str, tuple[str, np.ndarray]] = {}
     nodes: list[Node] = []
@@ -157,9 +155,8 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """What follows a table and depends on nothing but what the table depends on becomes part of it.
-
-    Such is x * sigmoid(x), with both roundings."""
+    """An element-wise node that reads a table, and nothing else but the table's input, becomes part of the table: x *
+    sigmoid(x), for example, with both roundings."""
 
     def merge(first: Node, second: Node) -> Node | None:
         if (
@@ -178,9 +175,11 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """A table that alone reads a product, or a convolution without stage B and pool, is looked up in its store.
+    """A table that is the only reader of a product, or of a convolution without stage B and pool, becomes part of its
+    store.
 
-    For accelerators that have look-up tables: it is the last step, since nothing else is merged with such nodes."""
+    For accelerators with look-up tables. It must be the last rewrite: nothing else merges with the resulting nodes.
+    """
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, table = first.operator, second.operator
@@ -199,10 +198,10 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Positions behind those of a 1x1 convolution, or behind each row of them, which hold anything, become part of it:
-    its store leaves room for them.
+    """Padding positions behind the result of a 1x1 convolution, or behind each row of it, whose values are arbitrary,
+    become part of the convolution: its store leaves gaps.
 
-    For accelerators, behind all else; not for convolutions of `inputs`.
+    For accelerators, after all other rewrites; convolutions that read one of `inputs` are left alone.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -222,8 +221,8 @@ def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
 
 
 def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
-    """(columns, pitch): all positions of each image in rows of so many, and positions of nothing (-1) behind each row
-    up to that pitch. None for another `index`, int64 (N, positions)."""
+    """(columns, pitch) if `index`, int64 (N, positions), lists all positions of each image in rows of `columns`, each
+    row followed by -1 up to `pitch`; else None."""
     batch, _, height, width = shape
     plane, nothing = height * width, np.flatnonzero(index[0] < 0)
     if not nothing.size or len(index) != batch:
@@ -238,9 +237,11 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Channels and positions that are exchanged behind a 1x1 convolution that reads whole blocks of `block` positions
-    become its own: no result is moved. For accelerators; those that `broadcast` take a constant of one value for each
-    channel as the operand of the convolution."""
+    """A Swap of the result of a 1x1 convolution becomes part of the convolution, if that reads whole blocks of `block`
+    positions: no result is moved.
+
+    For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
+    """
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, swap = first.operator, second.operator
@@ -260,7 +261,7 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
 
 
 def _of_positions(operator: Int8Convolution) -> bool:
-    """Whether a convolution is one of single positions, without what moves or looks up its results."""
+    """Whether a convolution has a 1x1 window and nothing that moves or looks up its results."""
     return (
         operator.window == Window(kernel=(1, 1))
         and operator.groups == 1
@@ -279,8 +280,9 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 
 def fuse_phases(graph: Graph) -> Graph:
-    """What moves the phases of a transposed convolution becomes part of that convolution, whose kernels write where
-    outputs belong. For accelerators, behind `fuse`, which knows of no such convolutions."""
+    """The Interleave of a transposed convolution's phases becomes part of the convolution, whose kernels then write
+    each output to its final position. For accelerators, after `fuse`, which does not handle convolutions with
+    phases."""
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, phases = first.operator, second.operator
@@ -294,11 +296,11 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """An element-wise sum, product or rescaling becomes stage B of the convolution, or product, that feeds it.
+    """An element-wise sum, product or rescaling becomes stage B of the convolution or product that feeds it.
 
-    Where convolutions feed both operands the one with more multiplies takes it, the later one of equals:
-    the longer the array works on a tile, the more of the operand's reading it hides. The joined node stands
-    where the element-wise one stood, so the other operand exists. `planes` says of which convolutions the operand may
+    If convolutions feed both operands, the one with more multiplies takes it (of equals the later one): the longer the
+    array works on a tile, the more of the operand's load it hides. The fused node stands at the place of the
+    element-wise one, where the other operand has been computed. `planes` tells whether the operand of a convolution may
     have one value for each plane.
     """
     uses = graph.uses()
@@ -306,7 +308,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
     makers = graph.producers()
 
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
-        """How well the producer of an operand could take the reader; (-1, -1): not at all."""
+        """Rank of the producer of an operand as the node that takes the reader; (-1, -1): it cannot."""
         maker = makers.get(tensor)
         if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
             return (-1, -1)
@@ -317,7 +319,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
         if graph.tensors[tensor].nchw != whole:
             return (-1, -1)
         if any(graph.tensors[name].nchw != whole for name in reader.inputs) and not planes(maker):
-            # Nothing is broadcast on the way out.
+            # Stage B cannot broadcast its operand here.
             return (-1, -1)
         own = combination if reader.inputs[0] == tensor else combination.of_operand()
         if own.kind != "add" and own.zero_point_self != post.zero_point:
@@ -345,11 +347,10 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """A max-pool that alone reads a convolution without stage B moves before its stage A.
+    """A max-pool that is the only reader of a convolution without stage B moves before the convolution's stage A.
 
-    `outputs` are those of the pools that do (None: all).
-
-    Rounding to a positive scale is monotone, so the maximum of the rounded sums is the rounded maximum.
+    `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotone, so the
+    maximum of the rounded sums is the rounded maximum.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -366,16 +367,16 @@ def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
 
 
 def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
-    """Both nodes as one of `operator`, which reads what the first one reads."""
+    """Both nodes as one node of `operator`, with the inputs of the first and the output of the second."""
     members = (*first.members, *second.members)
     return replace(first, operator=operator, output=second.output, members=members)
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """One walk that joins a node with the producer of an operand that nothing else reads.
+    """Merges nodes with the producer of one of their operands, where no other node reads the operand, in one walk.
 
-    The joined node stands where the reader stood, so all its operands exist. Its stored result is the
-    reader's.
+    The merged node stands at the place of the reader, so all its operands have been computed, and it stores the
+    reader's result.
     """
     uses = graph.uses()
     makers: dict[str, Node] = {}

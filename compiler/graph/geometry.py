@@ -13,12 +13,12 @@ from ..te.blocks import Pads, Pair, Window
 
 
 def window_extent(kernel: int, dilation: int) -> int:
-    """Input positions that one window spans."""
+    """Input positions from the first to the last tap of a window."""
     return dilation * (kernel - 1) + 1
 
 
 def output_size(size: int, kernel: int, stride: int, dilation: int, pad_begin: int, pad_end: int) -> int:
-    """Number of whole windows along one axis; 0 or less where not one fits."""
+    """Number of whole windows along one axis; 0 or less where none fits."""
     return (size + pad_begin + pad_end - window_extent(kernel, dilation)) // stride + 1
 
 
@@ -47,10 +47,10 @@ def automatic_pads(mode: str, plane: Pair, kernel: Pair, strides: Pair, dilation
 
 
 def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
-    """The pads that give with whole windows what `ceil_mode` gives with `pads`.
+    """Pads with which whole windows give the same outputs as `ceil_mode` with `pads`.
 
-    A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and
-    as ONNX Runtime does at every opset.
+    A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
+    Runtime does at every opset.
     """
     ends: list[int] = []
     for axis in range(2):
@@ -69,9 +69,10 @@ def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
 
 
 def average_divisors(plane: Pair, window: Window, declared: Pads, count_include_pad: bool) -> np.ndarray:
-    """How many positions each window of an average counts: int32 (OH, OW); ValueError if the window does not fit.
+    """Number of positions that each window of an average counts: int32 (OH, OW). ValueError if the window does not fit.
 
-    With `count_include_pad` the `declared` pads count; the further pads of `window` that ceil_mode brought never do.
+    With `count_include_pad` the `declared` pads count; the additional pads in `window`, which stand for ceil_mode,
+    never do.
     """
     counts: list[np.ndarray] = []
     outputs = window.outputs(*plane)
@@ -86,8 +87,8 @@ def average_divisors(plane: Pair, window: Window, declared: Pads, count_include_
 def positions_read(
     size: int, kernel: int, stride: int, dilation: int, pad_begin: int, outputs: np.ndarray
 ) -> np.ndarray:
-    """Which of `size` positions along one axis some window reads: bool (size,); `outputs` bool (windows,) are those
-    that count."""
+    """Positions along one axis, of `size`, that some window reads: bool (size,). `outputs`, bool (windows,), selects
+    windows."""
     starts = np.flatnonzero(outputs) * stride - pad_begin
     touched = (starts[:, None] + dilation * np.arange(kernel)).reshape(-1)
     read = np.zeros(size, dtype=bool)
@@ -100,8 +101,7 @@ def plane_read(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of an (H, W) plane that `window` reads somewhere: bool (H,) and bool (W,).
 
-    An element is read where its row and its column are. `outputs` are the rows and columns of windows that count
-    (None: all).
+    An element is read if its row and its column are. `outputs` selects the rows and columns of windows (None: all).
     """
     if outputs is None:
         return _plane_read_by_all(plane, window)
@@ -110,7 +110,7 @@ def plane_read(
 
 @lru_cache(maxsize=1024)
 def _plane_read_by_all(plane: Pair, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """`plane_read` where all windows count; reports and every machine of a study ask for the same ones."""
+    """`plane_read` of all windows; cached, as reports and every configuration of a study need the same planes."""
     rows, columns = window.outputs(*plane)
     read = _plane_read(plane, window, (np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)))
     for axis in read:

@@ -1,9 +1,9 @@
-"""The graph of a network: nodes of one operator each, tensors by name, and what the host hands over and reads.
+"""The graph of a network: nodes of one operator each, tensors by name, and the host's inputs and outputs.
 
-One graph serves every target. Its operators are real-valued (`operators`) or integer (`int8_operators`). The tensors of
-integer operators hold int8 values and have a `Quantization`; a tensor that is uint8 in the model is stored as `value -
-128`, zero points with it, so that there is one activation type. `Quantization.offset` leads back to the model's own
-integers.
+One graph class serves every target. Operators are real-valued (`operators`) or integer (`int8_operators`). The tensors
+of integer operators hold int8 values and have a `Quantization`. A tensor that is uint8 in the model is stored as `value
+- 128`, its zero point as well, so that there is one activation type; `Quantization.offset` converts stored values back
+to the model's integers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Shape = tuple[int, ...]
 class Tensor:
     """A tensor of `shape`, (N, C, ...) where channels matter.
 
-    With `block` above 1 it lies in blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C; else row
-    by row. `quantization` says what the values of a quantized tensor stand for.
+    With `block` above 1 its memory layout is blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C;
+    else row-major. `quantization` gives the real values of a quantized tensor.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Bytes of that array."""
+        """Bytes of the array of shape `storage`."""
         return prod(self.storage) * self.dtype.bits // 8
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return prod(self.shape)
 
     @property
@@ -69,7 +69,7 @@ class Tensor:
 
     @property
     def grid(self) -> Quantization:
-        """The quantization of a tensor that has one; ValueError for others."""
+        """The quantization; ValueError if the tensor has none."""
         if self.quantization is None:
             raise ValueError(f"tensor '{self.name}' is not quantized")
         return self.quantization
@@ -82,12 +82,12 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """One operator applied to tensors; `members` are the names of the ONNX nodes that it stands for.
+    """One operator applied to tensors; `members` are the names of the ONNX nodes that it implements.
 
-    Operators with several outputs have those behind the first in `more_outputs`; they lie row by row.
-    What is fused with a real-valued operator are expressions of the elements of `inputs`, `te.scalars.argument(i)` for
-    that of input i, broadcast as numpy does: `data` is what the operator, one of a single input, has in place of it;
-    `result` is what is stored for each element of its result, which is called `te.scalars.ELEMENT`.
+    Operators with several outputs have all but the first in `more_outputs`, which are row-major. Fused real-valued
+    expressions are over elements of `inputs` (`te.scalars.argument(i)` for input i, broadcast as numpy does): `data`
+    replaces the single input of the operator; `result`, an expression of the operator's result `te.scalars.ELEMENT` and
+    of inputs, is the stored value.
     """
 
     name: str
@@ -101,29 +101,29 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """The operator's name, as reports and records have it: integer operators are called like real-valued ones."""
+        """The operator's name in reports and records: the name of the class, without "Int8"."""
         return type(self.operator).__name__.removeprefix("Int8")
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """All outputs."""
+        """Names of all outputs, the first one first."""
         return (self.output, *self.more_outputs)
 
     @property
     def own_inputs(self) -> tuple[str, ...]:
-        """The inputs that the operator itself reads."""
+        """The inputs that the operator itself reads, without those of fused expressions."""
         fused = {*self.operands(self.data), *self.operands(self.result)}
         return tuple([name for i, name in enumerate(self.inputs) if i not in fused])
 
     def operands(self, body: Expr | None) -> tuple[int, ...]:
-        """The positions of the inputs that `data` or `result` reads."""
+        """Indices into `inputs` of the tensors that `body` (`data` or `result`) reads."""
         names = set() if body is None else free_vars(body)
         return tuple([i for i in range(len(self.inputs)) if argument(i).name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphInput:
-    """What the host hands over as `name`: `shape` and `dtype` as the model declares them.
+    """An input of the model, called `name`, with the model's `shape` and `dtype`.
 
     For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes where `dtype` is float32,
     reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
@@ -138,10 +138,10 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GraphOutput:
-    """What the host reads as `name`; a float32 output of a quantized tensor is dequantized with `quantization`.
+    """An output of the model, called `name`; a float32 output of a quantized tensor is dequantized with `quantization`.
 
-    With `view`, int64 in the output's shape, its elements are those at these places of the tensor, counted row by row,
-    and zeros at -1; else they are all in their order.
+    `view`, int64 in the output's shape, gives for each element its row-major index in the tensor, or -1 for zero; None:
+    all elements in the tensor's order.
     """
 
     name: str
@@ -153,12 +153,12 @@ class GraphOutput:
 
 
 def plain_input(tensor: Tensor) -> GraphInput:
-    """A tensor that the host hands over as it is, by its own name."""
+    """A graph input with the tensor's own name, shape and dtype."""
     return GraphInput(name=tensor.name, tensor=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
 
 
 def plain_output(name: str, tensor: Tensor) -> GraphOutput:
-    """A tensor that the host reads as it is, as `name`."""
+    """A graph output called `name` with the tensor's shape and dtype."""
     return GraphOutput(name=name, tensor=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
 
 
@@ -166,8 +166,9 @@ def plain_output(name: str, tensor: Tensor) -> GraphOutput:
 class Graph:
     """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
-    Constants are listed in `tensors` too, and lie as `Tensor.storage` says. `views` are those of the model's tensors of
-    the same name, as of `GraphOutput`, where these have other orders; nothing is computed by them.
+    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views`: for a tensor of the model
+    whose elements are stored in another order, its view of the stored tensor of the same name, as in `GraphOutput`; no
+    node reads it.
     """
 
     name: str
@@ -180,7 +181,7 @@ class Graph:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """What the host calls the inputs; in a graph for processors or GPUs their tensors are called so too."""
+        """Names of the model's inputs; in a graph for processors or GPUs the input tensors have the same names."""
         return tuple([entry.name for entry in self.inputs])
 
     def uses(self) -> Counter[str]:
@@ -190,7 +191,7 @@ class Graph:
         return counts
 
     def data_shape(self, node: Node) -> Shape:
-        """The shape of what a node's operator has as its first input."""
+        """The shape of the first input of a node's operator: the tensor, or the fused expression `data`."""
         if node.data is None:
             return self.tensors[node.inputs[0]].shape
         return broadcast([self.tensors[node.inputs[i]].shape for i in node.operands(node.data)])
@@ -200,7 +201,7 @@ class Graph:
         return {name: node for node in self.nodes for name in node.outputs}
 
     def readers(self) -> dict[str, list[Node]]:
-        """The nodes that read each tensor, a node once; tensors that none reads are left out."""
+        """The nodes that read each tensor, each node once; tensors without readers are left out."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):

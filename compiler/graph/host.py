@@ -1,4 +1,4 @@
-"""What the host does around a program: inputs into stored int8 tensors, stored tensors into outputs."""
+"""Conversions on the host around a program: inputs into stored int8 tensors, stored tensors into outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InputError(UserError):
 
 
 def arrays_by_name(given: object) -> Mapping[str, np.ndarray]:
-    """What a caller hands in as inputs, which is a mapping of numpy arrays. Raises InputError for anything else."""
+    """The inputs of a caller, checked to be a mapping of numpy arrays by name. Raises InputError for anything else."""
     if not isinstance(given, Mapping):
         raise InputError(
             f"inputs must be a dictionary of numpy arrays by name, as in {{'x': array}}, not {type(given).__name__}"
@@ -29,7 +29,7 @@ def arrays_by_name(given: object) -> Mapping[str, np.ndarray]:
 
 
 def store_inputs(graph: Graph, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All inputs by tensor name, stored. Raises InputError for a missing or unknown name."""
+    """Stored int8 tensors of all inputs, by tensor name. Raises InputError for a missing or unknown name."""
     known = {graph_input.name for graph_input in graph.inputs}
     for name in arrays.keys() - known:
         raise InputError(f"the model has no input '{name}'; its inputs are {', '.join(sorted(known))}")
@@ -39,10 +39,9 @@ def store_inputs(graph: Graph, arrays: dict[str, np.ndarray]) -> dict[str, np.nd
 
 
 def store_input(graph: Graph, graph_input: GraphInput, array: np.ndarray) -> np.ndarray:
-    """One input as the host hands it over: int8, in the shape of its tensor.
+    """The stored tensor of one input: int8, in the shape of its graph tensor.
 
-    Float inputs are quantized as QuantizeLinear does. Raises InputError for a wrong shape, a wrong type or
-    NaN.
+    Float inputs are quantized as QuantizeLinear does. Raises InputError for a wrong shape, a wrong type or NaN.
     """
     if array.shape != graph_input.shape:
         raise InputError(
@@ -73,7 +72,7 @@ def model_integers(stored: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def load_output(output: GraphOutput, stored: np.ndarray) -> np.ndarray:
-    """One output as the model declares it, from its stored tensor."""
+    """One output in the model's shape and dtype, from its stored int8 tensor."""
     if output.view is None:
         values = stored.reshape(output.shape)
     else:

@@ -1,6 +1,6 @@
-"""An integer graph as processors compute it: activations in blocks of channels, and the host's conversions as nodes.
+"""The form of an integer graph for processors: activations in blocks of channels, and the host's conversions as nodes.
 
-Activations are uint8, the stored value plus 128, as dot products of unsigned by signed bytes take them.
+Activations are uint8 (stored value + 128), the operand type of dot products of unsigned by signed bytes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from .onnx_views import permutation_of
 from .operators import Permute
 
 BLOCKS = (4, 8, 16)
-"""Possible channels of a block, each a multiple of a dot product's depth."""
+"""Possible numbers of channels in a block, each a multiple of a dot product's depth."""
 
 
 def block_of(channels: int, lanes: int) -> int:
-    """The block in which a tensor lies: as few as hold all channels, at most a vector of `lanes` int32 sums."""
+    """Channels in a block of a tensor: the smallest of BLOCKS that holds all channels, at most a vector of `lanes`
+    int32 sums."""
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 
 
 def for_processors(graph: Graph, lanes: int) -> Graph:
-    """The graph whose inputs and outputs are those of the model, for vectors of `lanes` int32 sums.
+    """The graph for processors with vectors of `lanes` int32 sums; its inputs and outputs have the model's shapes and
+    dtypes.
 
-    Its convolutions have no pool in them (`fuse_pool` is for other targets), which is a ValueError.
+    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets).
     """
     state = _State(graph, lanes)
     for entry in graph.inputs:
@@ -63,7 +65,7 @@ def for_processors(graph: Graph, lanes: int) -> Graph:
 
 
 def converted_inputs(graph: Graph) -> frozenset[str]:
-    """The float32 inputs that become integers: NaN has none, so they may hold none."""
+    """Names of the float32 inputs that are quantized; they may not hold NaN, which has no integer."""
     makers = graph.producers()
     found: set[str] = set()
     for node in graph.nodes:
@@ -74,7 +76,7 @@ def converted_inputs(graph: Graph) -> frozenset[str]:
 
 
 class _State:
-    """Tensors, constants and nodes so far; `names` are those of the integer graph's tensors among them."""
+    """The graph under construction. `names` maps tensors of the integer graph to their names here."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
@@ -100,7 +102,7 @@ class _State:
         return name
 
     def add_input(self, entry: GraphInput) -> None:
-        """What the host hands over, as an activation."""
+        """Adds the nodes that make an activation of a model input: Permute if needed, then Quantize."""
         source = entry.name
         if (axes := entry.permutation) is not None:
             given = self.tensors[source]
@@ -115,7 +117,8 @@ class _State:
         self.nodes.append(Node(name=name, members=(), operator=operator, inputs=(source,), output=stored))
 
     def add_output(self, output: GraphOutput) -> GraphOutput:
-        """A tensor as the host reads it."""
+        """Adds the nodes that make a model output of a stored tensor (Dequantize, then Permute if needed); returns the
+        output."""
         name = self._declare(Tensor(name=output.name, shape=output.shape, dtype=output.dtype))
         if output.tensor in self.graph.constants:
             self.constants[name] = load_output(output, self.graph.constants[output.tensor])
@@ -147,7 +150,7 @@ class _State:
         return plain_output(output.name, self.tensors[name])
 
     def add_constant(self, tensor: Tensor) -> None:
-        """A constant operand, in blocks."""
+        """Adds a constant operand as uint8 in blocks of channels."""
         name = self.names[tensor.name] = self._activation(tensor)
         batch, channels, height, width = tensor.nchw
         block = self.tensors[name].block

@@ -1,10 +1,10 @@
-"""The integer operators: what a node computes from stored int8 tensors, without names and shapes.
+"""The integer operators: computations on stored int8 tensors, without names and shapes.
 
-Tensors are (N, C, H, W), or (N, K), which every operator reads as (N, K, 1, 1). How a tensor lies in memory is decided
-later. A fully connected layer is a convolution whose window covers its whole input.
+Tensors are (N, C, H, W), or (N, K), which every operator reads as (N, K, 1, 1). Memory layout is decided later. A fully
+connected layer is a convolution whose window covers its whole input.
 
-Arithmetic is that of `vdla.isa.arithmetic`; stages A and B of a result are stated by `te.post`, for graphs and tensor
-expressions alike. The dataclasses here carry an operator's constants and nothing else.
+Arithmetic is the one of `vdla.isa.arithmetic`; stages A and B of a result are defined by `te.post`, for graphs and
+tensor expressions alike. The dataclasses here carry an operator's constants and nothing else.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from .quantization import Quantization
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8Convolution:
-    """Inputs: data, and the operand of stage B where `post` has one. out[n, o] = `post` of
-    bias[o] + sum over window of weight[o] * data, with scale[o].
+    """Inputs: data, and the operand of stage B where `post` has one. out[n, o] = `post` of bias[o] + sum over window of
+    weight[o] * data, with scale[o].
 
     `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
-    and positive. `bias` is int32 (O,) and already holds the correction `-zero_point * sum(weight[o])` for the input's
-    zero point; positions outside the input read as `pad_value` (the input's zero point), never 0. With `pool` the
-    maximum of the sums over its windows comes before stage A; its pads never win. `table` is that of `Table`, int8
-    (256,), between both stages where `post.table` says so. With `phases` that operator moves the result. `share` is how
-    much of a convolution of the model this is: less than 1 of its filters, or 0 of what only moves values. With
-    `spaced` (columns, pitch) outputs lie in rows of so many positions, and what lies behind a row up to the pitch is
-    anything. With `taken` it is a convolution of the first so many positions of each image, as one row; its outputs are
-    as many.
+    and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
+    point; positions outside the input read as `pad_value` (the input's zero point), never 0.
+
+    Optional parts. `pool`: the maximum of the sums over its windows precedes stage A; pads never win. `table`: int8
+    (256,) as in `Table`, applied between the stages where `post.table` is set. `phases`: this Interleave moves the
+    result. `share`: fraction of a convolution of the model that this node is: below 1 for a subset of its filters, 0
+    for a node that only moves values. `spaced` (columns, pitch): outputs are rows of `columns` positions, each followed
+    by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of each image are read, as one row, and
+    the output has as many.
     """
 
     weight: np.ndarray
@@ -63,11 +64,11 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = stage A of `post`, of bias + sum over window, with the scale of that window's divisor.
+    """Input: data. out = stage A of `post`, of bias + sum over window, with the scale of the window's divisor.
 
-    Positions outside the input read as `pad_value` (the input's zero point) and `bias` is
-    `-kernel area * pad_value`, so pads add nothing. `divisors` is int32 (OH, OW): how many positions each
-    window counts. `scale_by_divisor` has the float32 scale for each distinct divisor, in ascending order.
+    Positions outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`,
+    so pads add nothing. `divisors`, int32 (OH, OW): number of positions that each window counts. `scale_by_divisor`:
+    (divisor, float32 scale) of each distinct divisor, in ascending order.
     """
 
     window: Window
@@ -80,7 +81,7 @@ class Int8AveragePool:
 
     @property
     def uniform(self) -> bool:
-        """Whether one scale serves every window."""
+        """Whether all windows have one divisor and so one scale."""
         return len(self.scale_by_divisor) == 1
 
     @property
@@ -94,9 +95,8 @@ class Int8AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Int8Elementwise:
-    """Inputs: a, and b where `combination` has an operand. out = stage B of stored a, and of b.
-
-    b has the same shape, or (where a target has that) height and width 1: one value for each channel's plane."""
+    """Inputs: a, and b where `combination` has an operand. out = stage B of stored a, and of b. b has the shape of a
+    or, on targets with `Abilities.planes`, height and width 1: one value for each channel's plane."""
 
     combination: Combination
 
@@ -111,8 +111,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """Inputs: parts. Channel c of the output is channel `sources`[c][1] of part `sources`[c][0]: concatenations,
-    splits, shuffles."""
+    """Inputs: parts. Channel c of the output is channel `sources`[c][1] of part `sources`[c][0]. Covers concatenations,
+    splits and shuffles of channels."""
 
     sources: tuple[Pair, ...]
 
@@ -122,8 +122,8 @@ class Interleave:
     """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
     a transposed convolution, whose phases are convolutions.
 
-    `factors` are (sy, sx), `before` (top, left), `outputs` channels, rows and columns, `kernel` the transposed
-    convolution's; phase = (y + top) % sy * sx + (x + left) % sx.
+    `factors` is (sy, sx), `before` (top, left), `outputs` (channels, rows, columns), `kernel` that of the transposed
+    convolution; phase = (y + top) % sy * sx + (x + left) % sx.
     """
 
     factors: Pair
@@ -133,24 +133,26 @@ class Interleave:
     kernel: Pair
 
     def taps(self, axis: int) -> tuple[int, ...]:
-        """How many rows (or columns, `axis` 1) of the kernel an output of each phase meets."""
+        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase."""
         return tuple(
             [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
         )
 
     def remainders(self, axis: int) -> tuple[int, ...]:
-        """The phase, in rows or columns alone, of each output."""
+        """The phase of each output along one axis: rows (`axis` 0) or columns (1)."""
         before, factor = self.before[axis], self.factors[axis]
         return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
-    """Inputs: parts of as many channels. Position p of the output, (n, y, x), has all channels of position `index`[p]
-    of the parts, counted over these and their images, rows and columns; -1 stands for `fill` in all channels, or, where
-    that is None, for anything, which no reader lets count. `index` is int64 (N, OH, OW): slices, pads, repeated and
-    moved rows and columns, and joined ones. With `channels` (first, count) the output has those alone. Both are for
-    accelerators."""
+    """Inputs: parts with equal numbers of channels. Position p of the output, (n, y, x), has all channels of position
+    `index`[p] of the parts, counted over parts, then images, rows and columns. Index -1 means `fill` in all channels
+    or, where `fill` is None, arbitrary values, which no reader uses.
+
+    `index` is int64 (N, OH, OW). Covers slices, pads, repeated, moved and joined rows and columns. With `channels`
+    (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
+    """
 
     index: np.ndarray
     fill: int | None = 0
@@ -159,8 +161,8 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Input: data. out[n, p, c] = data[n, c, p], positions counted row by row: the first `positions` become channels,
-    and channels positions; of these only `channels` (first, count) where that is given, which is for accelerators."""
+    """Input: data. out[n, p, c] = data[n, c, p], positions counted row by row: the first `positions` positions become
+    channels, and channels become positions. With `channels` (first, count), for accelerators, only these channels."""
 
     positions: int
     channels: Pair | None = None
@@ -168,8 +170,8 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turned:
-    """Input: data. `Swap` of what `convolution`, a plain one of single positions, makes of all positions: its filters
-    become positions, and positions channels. For accelerators."""
+    """Input: data. The `Swap` of the result of `convolution`, a plain 1x1 one, over all positions: its filters become
+    positions, and positions channels. For accelerators."""
 
     convolution: Int8Convolution
 
@@ -179,8 +181,8 @@ class Resample:
     """Input: data. Along rows (`axis` 0) or columns (1) the output at p is stage A of `post`, of bias + sum over t of
     `weight`[p, t] * data[`first`[p] + t], with `scale`.
 
-    `first` is int64 (O,), `weight` int8 (O, taps), whose rows all have one sum; a tap of weight 0 reads nothing. `bias`
-    is `-zero_point * sum` for the input's zero point.
+    `first` is int64 (O,), `weight` int8 (O, taps), all of whose rows have the same sum; a tap of weight 0 reads
+    nothing. `bias` is `-zero_point * sum` for the input's zero point.
     """
 
     axis: int
@@ -193,7 +195,8 @@ class Resample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One product of `Products`: at which channel and position it begins in a, b and the output; `image` of all."""
+    """One matrix product of `Products`: index of its image, and (channel, position) of its first element in a, b and
+    the output."""
 
     image: int
     a: Pair
@@ -227,11 +230,10 @@ class Products:
 class Rows:
     """Input: data. A row is all channels of a position. out = stage A of `post`, of bias[c] + share, with scale[c].
 
-    Shares are those of `isa.rows`: `softmax_shares` with the table `entries`, int64 (256,), or without one
-    `normalized_shares`, where `zero_point` comes off the elements, `centre` says whether their mean does, and `epsilon`
-    is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane` outputs lie in
-    planes of so many positions, and what lies behind the input's is anything. For accelerators with the extension
-    `rows`.
+    The shares are computed by `isa.rows`: `softmax_shares` with the table `entries`, int64 (256,); if `entries` is
+    None, `normalized_shares`, which subtracts `zero_point` and, with `centre`, the mean; `epsilon` is (mantissa,
+    shift). `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane`, outputs are planes of that
+    many positions, arbitrary behind those of the input. For accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None
@@ -246,9 +248,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Inputs: the two factors of `scores`, and the second one of `context`, whose first is the `shares` of the scores.
-    out = `context`; every group of it has the rows of the group of `scores` in its place. For accelerators with a chain
-    memory, which has scores and shares."""
+    """Inputs: the two factors of `scores`, and the second factor of `context`, whose first is the `shares` of the
+    scores. out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory,
+    which holds scores and shares."""
 
     scores: Products
     shares: Rows
@@ -257,7 +259,8 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normed:
-    """Inputs: those of `convolution`. Outputs: `rows` of what that makes, and this itself. For accelerators."""
+    """Inputs: those of `convolution`. Outputs: `rows` of the convolution's result, and this result itself. For
+    accelerators."""
 
     convolution: Int8Convolution
     rows: Rows
@@ -265,16 +268,16 @@ class Normed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantize:
-    """Input: what the host hands over: float32, or the model's own integers. Output: stored values of `quantization`,
-    rounded as QuantizeLinear does, with the input's elements in their order. For processors only."""
+    """Input: a model input, float32 or the model's integers. Output: stored values of `quantization`, rounded as
+    QuantizeLinear does, with the input's elements in their order. For processors only."""
 
     quantization: Quantization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dequantize:
-    """Input: stored values. Output: what the host reads: float32 by `quantization`, or the model's own integers, with
-    the input's elements in their order. For processors only."""
+    """Input: stored values. Output: a model output, float32 by `quantization` or the model's integers, with the input's
+    elements in their order. For processors only."""
 
     quantization: Quantization
 

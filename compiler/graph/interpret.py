@@ -1,7 +1,8 @@
-"""The integer interpreter: what integer operators mean. Where ONNX Runtime disagrees with itself, this decides.
+"""The integer interpreter: reference semantics of the integer operators. It decides where ONNX Runtime contradicts
+itself.
 
-All rounding is that of `vdla.isa.arithmetic`. Sums of products are computed as float64 matrix products: each
-product of two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
+All rounding is the one of `vdla.isa.arithmetic`. Sums of products are computed as float64 matrix products: each product
+of two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LEAST_SUM = np.iinfo(np.int32).min
 def interpret(graph: Graph, inputs: dict[str, np.ndarray], keep_all: bool = False) -> dict[str, np.ndarray]:
     """Runs a graph of integer operators on stored inputs (int8, by tensor name; `host.store_inputs` makes them).
 
-    Returns stored int8 tensors by name: those behind the graph's outputs, or with `keep_all` every one.
+    Returns stored int8 tensors by name: the tensors of the graph's outputs, or with `keep_all` every tensor.
     """
     tensors: dict[str, np.ndarray] = {**graph.constants, **inputs}
     last_use = {name: step for step, node in enumerate(graph.nodes) for name in node.inputs}
@@ -59,7 +60,7 @@ def interpret(graph: Graph, inputs: dict[str, np.ndarray], keep_all: bool = Fals
 
 
 def _results(node: Node, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """All outputs of a node."""
+    """All outputs of a node, in the order of `Node.outputs`."""
     if not isinstance(operator := node.operator, Normed):
         return (evaluate(node, operands),)
     made = evaluate(replace(node, operator=operator.convolution), operands)
@@ -67,10 +68,9 @@ def _results(node: Node, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
-    """One node of an integer operator with one output on its inputs: stored int8 (N, C, H, W) or (N, K) each.
-
-    ValueError for others."""
-    # Tensors of (N, K) meet others of (N, K, 1, 1).
+    """The result of one node of an integer operator with one output: stored int8 inputs (N, C, H, W) or (N, K) each.
+    ValueError for other operators."""
+    # A tensor (N, K) may be combined with one (N, K, 1, 1).
     operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:
         case Int8Convolution(scale=scale, post=post, pool=pool):
@@ -126,14 +126,14 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
 
 
 def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
-    """Positions in rows of `columns`, with zeros behind each up to `pitch`, as one column."""
+    """Each row of `columns` positions padded with zeros to `pitch`; all rows as one column of positions."""
     lines = data.reshape(*data.shape[:2], -1, columns)
     padded = np.pad(lines, ((0, 0), (0, 0), (0, 0), (0, pitch - columns)))
     return padded.reshape(*data.shape[:2], -1, 1)
 
 
 def _first(data: np.ndarray, count: int | None) -> np.ndarray:
-    """The first so many positions as one column; all, as they are, where `count` is None."""
+    """The first `count` positions as one column; `data` itself where `count` is None."""
     return data if count is None else data.reshape(*data.shape[:2], -1, 1)[:, :, :count]
 
 
@@ -195,7 +195,7 @@ def _resampled(operator: Resample, data: np.ndarray) -> np.ndarray:
 
 
 def apply_combination(combination: Combination, values: np.ndarray, operand: np.ndarray | None) -> np.ndarray:
-    """Stage B on int8 `values` and, but for rescale, an int8 `operand` that broadcasts against them."""
+    """Stage B on int8 `values` and, except for a rescaling, an int8 `operand` that broadcasts against them."""
     if operand is not None and operand.ndim != values.ndim:
         values, operand = _four(values), _four(operand)
     if operand is None:

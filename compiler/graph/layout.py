@@ -1,9 +1,8 @@
-"""How tensors lie in memory: packing and unpacking of activations and constants; legalization picks the layout.
+"""Memory layouts of tensors: packing and unpacking of activations and constants. Legalization picks the layout.
 
-*blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block] (`te.blocks.Blocks`), what every layer reads and
-writes; lanes beyond N and C hold nothing of meaning. *interleaved*: int8 [N, H, W, C] without gaps, as an image comes
-from the host; only graph inputs have it, and only where every reader can take it (`LOAD.PATCH`: few channels, a
-short row of the window).
+*blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block] (`te.blocks.Blocks`), read and written by every
+layer; lanes beyond N and C are arbitrary. *interleaved*: int8 [N, H, W, C] without gaps, the host's order of images;
+only graph inputs have it, and only if every reader supports it (`LOAD.PATCH`: few channels, a short row of the window).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def pack_activation(config: Config, values: np.ndarray, layout: Layout) -> np.nd
 def unpack_activation(
     config: Config, flat: np.ndarray, shape: tuple[int, int, int, int], layout: Layout
 ) -> np.ndarray:
-    """The int8 (N, C, H, W) tensor of `shape` from its flat memory form."""
+    """The int8 (N, C, H, W) tensor of `shape` from its flat array in memory."""
     n, c, h, w = shape
     if layout == "interleaved":
         return np.ascontiguousarray(flat.reshape(n, h, w, c).transpose(0, 3, 1, 2))
@@ -54,7 +53,7 @@ def unpack_activation(
 
 
 def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: Layout) -> int:
-    """Bytes of a tensor in memory."""
+    """Bytes of a tensor of `shape` in memory in the given layout."""
     if layout == "interleaved":
         return int(np.prod(shape))
     return int(np.prod(blocked_shape(config, shape)))
@@ -64,10 +63,11 @@ def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: L
 
 
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], of whole blocks of filters and of channels.
+    """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], in whole blocks of filters and of channels.
 
-    With several input vectors in a block the tiles of a tap follow one another, [OB, CB, kh, kw * inputs, ...], inputs
-    being `Blocks.inputs_read`. A view of `weight` where it has whole blocks: it is copied once, to where it is wanted.
+    If a block has several input vectors, the tiles of a tap follow one another, [OB, CB, kh, kw * inputs, ...] with
+    inputs = `Blocks.inputs_read`. The result is a view of `weight` if that has whole blocks: it is copied once, by the
+    caller.
     """
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
@@ -83,11 +83,12 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], of whole blocks of filters, KB the products of an output.
+    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], in whole blocks of filters; KB is the products of an
+    output.
 
-    `cut` is int [5], what `PatchLayout.of` takes: apart, count and columns, and the window's strides. The taps of the
-    window come before the channels, as in a patch of an interleaved image. Where several columns of outputs share a
-    patch there is one of these, shifted, for each: [OB, columns, KB, block_out, block_in].
+    `cut` is int [5], the arguments of `PatchLayout.of`: apart, count, columns, and the window's two strides. The taps
+    of the window come before the channels, as in a patch of an interleaved image. Where several columns of outputs
+    share a patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()
@@ -113,7 +114,7 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     """int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], a row of block channels for each tap.
 
-    T = ceil(kh * kw / m), m such rows being a tile: the lesser of block_in and block_out.
+    T = ceil(kh * kw / m), where a tile holds m = min(block_in, block_out) rows.
     """
     c, kh, kw = weight.shape
     block, taps = Blocks.of(config).block, min(config.block_in, config.block_out)
@@ -125,10 +126,10 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) as `pack_depthwise_weight` packs them, taps as `TapGroups` groups them.
+    """int8 (C, kh, kw) packed by `pack_depthwise_weight`, with the taps grouped by `TapGroups`.
 
-    `dilation` is int [1], that of columns. A row of the kernel is its groups, a group TAPS rows; T tiles hold them all.
-    Where the machine sweeps over the window, as `Sweep.packed` has them.
+    `dilation` is int [1], that of columns. A kernel row is its groups, a group TAPS rows, in T tiles. On a machine that
+    sweeps over the window the order is that of `Sweep.packed`.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))
@@ -143,9 +144,9 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """int32 [OB, 2, block_out], of whole blocks of channels: biases, then the bits of float32 scales.
+    """int32 [OB, 2, block_out], in whole blocks of channels: biases, then the bits of float32 scales.
 
-    Spare lanes have 0 and 1.0; on a machine that folds 0 and 0.0, since it leaves out what sums of spare lanes take.
+    Spare lanes have bias 0 and scale 1.0; scale 0.0 on a machine with the extension `fold`, which skips spare lanes.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs
@@ -167,7 +168,8 @@ def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
 
 
 def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """A grouped convolution's int8 (O, C / groups, kh, kw) weight as the (O, C, kh, kw) one that computes the same."""
+    """The dense (O, C, kh, kw) weight that computes the same as a grouped convolution's int8 (O, C / groups, kh, kw)
+    weight."""
     if groups == 1:
         return weight
     o, per_group, kh, kw = weight.shape

@@ -1,7 +1,7 @@
-"""Static memory planning: buffers with lifetimes become offsets in one arena.
+"""Static memory planning: offsets in one arena for buffers with lifetimes.
 
-Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit);
-ties go to the earlier birth and then to the name, so equal input gives equal output.
+Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit); ties go to the
+earlier birth and then to the name, so equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class MemoryPlan:
 def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> dict[str, tuple[int, int]]:
     """First and last step of every tensor that is not a constant; node i is step i.
 
-    Graph inputs live from step -1 on, graph outputs to step len(nodes). A node's inputs and outputs overlap, since it
-    reads while it writes. `root` leads from a view to the tensor in which it lies, and which lives for it.
+    Graph inputs live from step -1, graph outputs to step len(nodes). The lives of a node's inputs and outputs overlap,
+    since it reads while it writes. `root` maps a view to the tensor whose memory it uses; the life of the view extends
+    that of the root.
     """
     lives = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, node in enumerate(graph.nodes):
@@ -44,7 +45,7 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
                 lives[root(name)] = (lives[root(name)][0], step)
         if not isinstance(node.operator, Reshape | Join):
             for name in node.outputs:
-                # What holds joined tensors lives from the first of them on.
+                # The result of a Join lives from the first of the joined tensors on.
                 lives[root(name)] = (lives.get(root(name), (step, step))[0], step)
     for output in graph.outputs:
         if output.tensor not in graph.constants:
@@ -53,11 +54,10 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
-    """Places buffers so that two that live at a common step never overlap; offsets are multiples of
-    `alignment`.
+    """Places buffers so that two that live at a common step never overlap; offsets are multiples of `alignment`.
 
-    Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an
-    alignment below 1.
+    Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an alignment
+    below 1.
     """
     if alignment < 1:
         raise ValueError(f"alignment {alignment} is below 1")
@@ -78,7 +78,7 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
 
 
 def _best_fit(buffer: Buffer, placed: list[tuple[int, Buffer]], alignment: int) -> int:
-    """The smallest sufficient gap between buffers alive together with `buffer`, or the end of them all."""
+    """Offset of the smallest sufficient gap between buffers alive together with `buffer`, or of the end of them all."""
     neighbours = sorted(
         (offset, offset + other.size)
         for offset, other in placed

@@ -1,4 +1,4 @@
-"""A model's file as it was when it was read, for those who need its bytes more than once: a file may change."""
+"""Snapshot of a model's file, for callers that need its bytes more than once: the file may change in between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelFile:
-    """The file at `path`, which held `content` when it was read. Its external data are still to be read."""
+    """The file at `path`, which held `content` when it was read. External data are not included."""
 
     path: Path
     content: bytes

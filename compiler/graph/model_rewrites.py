@@ -1,5 +1,5 @@
-"""Rewrites of a whole model that do not change what the model computes: its own functions inlined, an older opset
-converted, shapes inferred."""
+"""Rewrites of a whole ONNX model that keep its results: functions inlined, an older opset converted, shapes
+inferred."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .errors import InvalidModelError, ModelError
 from .onnx_attributes import CONTRIBUTED, STANDARD
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
-"""Operators of that domain that mean what ONNX's operators of the same names mean: models of opsets below 21 have them
-there, whose integers of 16 and 4 bits ONNX's own operators do not have yet."""
+"""Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Models of opsets
+below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack there."""
 
 DEFAULTS_MISREAD = frozenset(("STFT",))
-"""Operators whose attributes ONNX's shape inference takes for 0 where they are left out."""
+"""Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
 RESIZE = 10
-"""The opset that has the first Resize; before there was Upsample."""
+"""The opset that introduced Resize, in place of Upsample."""
 RESIZE_HAS_COORDINATES = 11
-"""The opset from which on Resize says by attributes which elements it reads."""
+"""The first opset in which attributes of Resize define the elements that it reads."""
 
 
 def means_standard(domain: str, operator: str) -> bool:
-    """Whether an operator is one of ONNX's own, or means what ONNX's own of the same name means."""
+    """Whether an operator is one of ONNX's own, or has the same meaning as ONNX's operator of the same name."""
     return domain in STANDARD or (domain == CONTRIBUTED and operator in CONTRIBUTED_STANDARD)
 
 
 def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
-    """The node as one of ONNX's own operators; see `means_standard`."""
+    """A copy of the node in ONNX's own domain; see `means_standard`."""
     standard = onnx.NodeProto()
     standard.CopyFrom(node)
     standard.domain = ""
@@ -40,17 +40,17 @@ def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def inline_functions(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model whose nodes are no calls of its own functions; `label` names the model in messages.
+    """The model with calls of its own functions inlined; `label` names the model in messages.
 
-    The nodes of a function become nodes of the graph, without names. Raises InvalidModelError where ONNX's inliner
-    leaves a call.
+    The nodes of a function become nodes of the graph, without names. Raises InvalidModelError if ONNX's inliner leaves
+    a call.
     """
     if not model.functions:
         return model
     try:
         flat = inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:
-        # The inliner raises whatever its version converter finds wrong with a function.
+        # The inliner raises exceptions of many types from its version converter.
         reason = first_line(error)
     else:
         if not flat.functions:
@@ -63,9 +63,9 @@ def inline_functions(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -> onnx.ModelProto:
-    """A model of an older opset as one of the opset `wanted`; operators of other domains stay as they are.
+    """The model converted from an older `opset` to `wanted`; operators of other domains stay as they are.
 
-    Raises ModelError where ONNX's converter cannot convert the model.
+    Raises ModelError if ONNX's converter cannot convert the model.
     """
     from onnx import version_converter
 
@@ -77,7 +77,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
             _write_coordinates(converted.graph, {}, may_shrink=opset >= RESIZE)
         return converted
     except Exception as error:
-        # The converter raises whatever its adapters find wrong.
+        # The converter raises exceptions of many types.
         raise ModelError(
             f"{label}: is of opset {opset}, older than {wanted}, and cannot be converted: {first_line(error)}; "
             "export it again"
@@ -85,12 +85,12 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
 
 
 def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray], *, may_shrink: bool) -> None:
-    """Writes into each Resize which elements it reads. Before opset 11 no attribute said that, and ONNX's converter
-    (1.23) leaves the later defaults, which are others. Nearest elements are those of ONNX Runtime: the next where an
-    axis shrinks, else the one before. `around` are the constants of the graphs around this one; Upsample, which was
-    before Resize, does not shrink.
+    """Adds the attributes of each Resize that define the elements it reads.
 
-    Raises ValueError for scales that need two different roundings, or that are not constant.
+    Before opset 11 there were none, and ONNX's converter (1.23) leaves the later defaults, which differ. Nearest
+    elements are those of ONNX Runtime: the next element where an axis shrinks, else the one before. `around`: constants
+    of the enclosing graphs. `may_shrink`: False for models with Upsample, which never shrinks. Raises ValueError for
+    scales that need two different roundings, or that are not constant.
     """
     known = dict(around) | {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
@@ -115,7 +115,7 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray],
 
 
 def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
-    """The model with the shapes of its tensors; `follow`: shapes follow from values, too.
+    """The model with inferred shapes of its tensors; with `follow` shapes also follow from values.
 
     Raises InferenceError and ValueError.
     """
@@ -128,7 +128,7 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
         node.domain = ""
     _write_defaults(model)
     try:
-        # ONNX's own operators of the same names do not have all these types yet.
+        # Types are not checked: ONNX's own operators of these names lack some of the types.
         inferred = shape_inference.infer_shapes(
             model, check_type=not named, strict_mode=True, data_prop=follow
         )
@@ -144,8 +144,8 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
 
 
 def _write_defaults(model: onnx.ModelProto) -> None:
-    """Gives nodes the default values of their attributes where ONNX's inference does not know them (1.23): where it
-    infers shapes from an operator's function, and those of `DEFAULTS_MISREAD`."""
+    """Writes default values of attributes into nodes where ONNX's inference (1.23) does not use them: operators whose
+    shapes it infers from their function, and `DEFAULTS_MISREAD`."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
         if node.domain not in STANDARD:
@@ -166,6 +166,6 @@ def _write_defaults(model: onnx.ModelProto) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's text, for a message of one line."""
+    """The first non-empty line of an error's text, for a message of one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""The texts of an ONNX file: names, types of operators, documentation. They must be UTF-8; nothing else checks it."""
+"""Checks that the texts of an ONNX file (names, operator types, documentation) are UTF-8; nothing else checks them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def check_texts(label: str, model: Message) -> None:
 
 
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
-    """The texts that are not UTF-8, which protobuf gives as bytes, and their places: `graph.node[3].op_type`."""
+    """(place, bytes) of each text that is not UTF-8, which protobuf returns as bytes. Place: `graph.node[3].op_type`,
+    say."""
     texts, parts = _fields(message.DESCRIPTOR)
     for name, repeated in texts:
         value = getattr(message, name)
@@ -41,7 +42,8 @@ def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
 
 @functools.cache
 def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """The fields of a message that are texts and those that are messages: names, and whether they are repeated."""
+    """(fields that are texts, fields that are messages) of a message type; each field as (name, whether it is
+    repeated)."""
     found: dict[int, list[tuple[str, bool]]] = {
         FieldDescriptor.TYPE_STRING: [],
         FieldDescriptor.TYPE_MESSAGE: [],

@@ -1,18 +1,18 @@
-"""Names that nothing has yet."""
+"""Unused names for nodes and tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
 _ONE_BY_ONE = 16
-"""Numbers that are tried in their order, before the search goes on in steps."""
+"""Numbers tried one by one, before the search doubles and bisects."""
 
 
 def unused(name: str, *taken: Collection[str]) -> str:
-    """`name`, with a number behind it where one of `taken` has it: name#2, name#3, ...
+    """`name` if it is in none of `taken`, else `name` with a number: name#2, name#3, ...
 
-    The number is the least that is free, or, beyond some numbers, the one behind a number that is taken: the search
-    takes the logarithm of the number of names, not the number, as layers of many steps ask for thousands.
+    The number is the least free one or, beyond `_ONE_BY_ONE`, one that follows a taken number: the search takes
+    logarithmic time, as layers of many steps ask for thousands of names.
     """
 
     def is_taken(number: int) -> bool:
@@ -23,11 +23,11 @@ def unused(name: str, *taken: Collection[str]) -> str:
 
 
 def first_free(is_taken: Callable[[int], bool]) -> int:
-    """A number from 1 on that is not taken: the least, or, beyond some numbers, the one behind a taken number."""
+    """A free number of 1 or more: the least free one or, beyond `_ONE_BY_ONE`, one that follows a taken number."""
     for number in range(1, _ONE_BY_ONE + 1):
         if not is_taken(number):
             return number
-    # From here on `low` is taken, and in the end `high` is free.
+    # Invariant: `low` is taken. After the first loop `high` is free.
     low, high = _ONE_BY_ONE, 2 * _ONE_BY_ONE
     while is_taken(high):
         low, high = high, 2 * high

@@ -1,6 +1,6 @@
-"""A factor and an addend for each channel of a quantized tensor: BatchNormalization that nothing else takes in.
+"""A BatchNormalization of a quantized tensor that no other operator absorbs: a factor and an addend for each channel.
 
-It is a product of one weight a channel, so every target computes it as a depthwise convolution of 1x1.
+It is a product of one weight for each channel, so every target computes it as a depthwise 1x1 convolution.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .onnx_emit import real_operand
 from .onnx_values import Constant, Pending, Product, Real
 
 MOST_WEIGHT = 127
-"""The larger the weight, the finer the steps in which the addend counts."""
+"""Largest weight: the larger the weight, the finer the steps of the addend."""
 MOST_STEPS = 2**23
-"""Of an addend: a sum with it is exact in float32."""
+"""Largest addend in steps: a sum with it is exact in float32."""
 
 
 def import_batch_norm(context: ImportContext, node: OnnxNode) -> None:
@@ -48,7 +48,7 @@ def scaled(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         most = np.floor(MOST_STEPS * step * size / np.abs(addend))
     weight = np.where(addend == 0, MOST_WEIGHT, np.clip(np.nan_to_num(most), 0, MOST_WEIGHT))
-    # Beside an addend of more steps than that, the data count for nothing.
+    # If the addend takes more steps than that, the data are negligible and get weight 0.
     weight = np.where(size == 0, 0, weight)
     alone = np.where(addend == 0, 1.0, np.abs(addend) / (step * MOST_STEPS))
     scale = np.where(weight == 0, alone, size / np.maximum(weight, 1))

@@ -18,7 +18,7 @@ from .rescaling import fitted_ratio
 
 
 class RoundingError(Exception):
-    """A pending result that is not rounded: what is wrong, and the way out."""
+    """A pending result that cannot be rounded: the problem (the message) and the way out."""
 
     def __init__(self, problem: str, way_out: str) -> None:
         super().__init__(problem)
@@ -33,7 +33,7 @@ def append(
     inputs: tuple[str, ...],
     output: str,
 ) -> str:
-    """Adds a node for the ONNX nodes of `pending`; returns its output."""
+    """Adds a node for the ONNX nodes of `pending`; returns the name of its output."""
     context.nodes.append(
         Node(
             name=context.node_name(name),
@@ -48,7 +48,7 @@ def append(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """How a pending result becomes a tensor called `output`: on `grid`, clamped to `low`..`high` in stored integers."""
+    """The rounding of a pending result to a tensor `output`: on `grid`, clamped to `low`..`high` in stored integers."""
 
     pending: Pending
     output: str
@@ -57,7 +57,7 @@ class Rounding:
     high: int
 
     def post(self) -> Post:
-        """The same for sums of products."""
+        """The `Post` of sums of products: stage A with this grid and these bounds."""
         return Post(zero_point=self.grid.stored_zero_point, low=self.low, high=self.high)
 
     def append(
@@ -70,28 +70,31 @@ class Rounding:
         output: str = "",
         shape: tuple[int, ...] = (),
     ) -> str:
-        """Adds a tensor on the grid, `output` of `shape` where these are given, and the node that computes it, called
-        `name` or after the first ONNX node; returns the tensor's name."""
+        """Adds a tensor on the grid and the node that computes it; returns the tensor's name.
+
+        Defaults: `output` and the shape of the rounding; `name` is that of the first ONNX node.
+        """
         tensor = context.declare(output or self.output, shape or self.pending.natural, self.grid)
         return append(context, self.pending, name or self.pending.members[0], operator, inputs, tensor)
 
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
     ) -> str:
-        """The same for an element-wise node, called after the last ONNX node."""
+        """`append` of an element-wise node, named after the last ONNX node, with the shape of the first input."""
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
 
 
 def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
-    """`rescale` of each of `parts`, to tensors called after the output with their numbers."""
+    """`rescale` of each of `parts`, to tensors named after the output with a number."""
     return tuple(
         [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]
     )
 
 
 def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Moves `data` to another grid and clamps it; adds no node where no value can change."""
+    """Rescales `data` to the grid of `to` and clamps it; returns the tensor's name. Adds no node where no value can
+    change."""
     source = data.quantization
     if same_integers(source, to.grid):
         if (to.low, to.high) == (-128, 127):
@@ -111,12 +114,13 @@ def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
 
 
 def same_integers(a: Quantization, b: Quantization) -> bool:
-    """Whether the same integers stand for the same numbers."""
+    """Whether the same stored integers represent the same numbers on both grids."""
     return a.scale == b.scale and a.stored_zero_point == b.stored_zero_point
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
-    """One step of a bias, as float64 (O,): the product is that of float32, which quantizers write, where it has one."""
+    """One step of a bias, float64 (O,): input scale x weight scale, rounded to float32 (as quantizers write it) where
+    that is normal."""
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)
@@ -125,10 +129,10 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
 
 
 def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float64, input scale x weight scale per channel).
+    """The bias as int64 multiples of `step` (float64, input scale x weight scale for each channel).
 
-    Integers stand as they are. A dequantized bias stands as it is when its scale is `step`, as the quantizer
-    writes it; any other is rounded half to even.
+    An integer bias is unchanged. So are the integers of a dequantized bias whose scale is `step`, as quantizers write
+    it; any other bias is rounded half to even.
     """
     match bias:
         case None:

@@ -1,7 +1,7 @@
-"""Attributes of operators: which there are, by ONNX's schemas, their default values, and checks of a model's.
+"""Attributes of operators by ONNX's schemas: names, default values, and checks of a model's attributes.
 
-Some attributes say yes or no by an integer, and what 2 or -1 means depends on who reads it. A Split that promises fewer
-outputs than it has ends the process inside of ONNX (1.22) in shape inference.
+Some attributes are flags in an integer, and readers differ in their reading of 2 or -1. A Split with fewer outputs in
+`num_outputs` than it has crashes the process in ONNX's (1.22) shape inference.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STANDARD = ("", "ai.onnx")
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
 CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
-"""Default values of attributes of ONNX Runtime's own operators, beside those that rows read."""
+"""Default values of attributes of ONNX Runtime's own operators, beside the attributes that rows of the table read."""
 NO_DEFAULT = object()
-"""What an attribute that has no default value equals: nothing."""
+"""The default of an attribute without default value; equal to no value."""
 FLAGS = frozenset(
     {
         "allowzero",
@@ -50,7 +50,8 @@ FLAGS = frozenset(
 
 
 def check_attributes(label: str, model: onnx.ModelProto) -> None:
-    """NodeError, which begins with `label`, for a flag that is neither 0 nor 1, and for a Split of other outputs."""
+    """Raises NodeError, which begins with `label`, for a flag that is neither 0 nor 1, and for a Split whose
+    num_outputs is not its number of outputs."""
     for index, node in enumerate(model.graph.node):
         for attribute in node.attribute:
             if (
@@ -81,8 +82,8 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
-    """Raises the InvalidNodeError, which begins with `label`, of a node of ONNX's own domain with an attribute that the
-    operator does not have in the model's opset, also of nodes inside of other nodes' bodies."""
+    """Raises InvalidNodeError, which begins with `label`, for a node of ONNX's own domain with an attribute that the
+    operator does not have in the model's opset; nodes in subgraphs are checked, too."""
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)
@@ -99,8 +100,8 @@ def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
 
 
 def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:
-    """The default value of an operator's attribute in a version of the standard, as Python has it; `NO_DEFAULT` where
-    the operator, or a default of the attribute, is not known."""
+    """The default value of an operator's attribute in `opset`, as a Python value; `NO_DEFAULT` if the operator or the
+    default is unknown."""
     if domain == CONTRIBUTED and schema_attributes(operator, domain, opset) is None:
         return CONTRIBUTED_DEFAULTS.get(attribute, NO_DEFAULT)
     return (schema_attributes(operator, domain, opset) or {}).get(attribute, NO_DEFAULT)
@@ -108,8 +109,7 @@ def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any
 
 @cache
 def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
-    """The attributes that an operator has in a version of the standard, with their default values; None for an operator
-    that the standard does not have."""
+    """The attributes of an operator in `opset`, with their default values; None for an operator without schema."""
     try:
         schema = defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
     except defs.SchemaError:
@@ -125,7 +125,7 @@ def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, An
 
 
 def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
-    """The nodes of a graph and of the bodies in them, each with its place in its graph."""
+    """The nodes of a graph and of its subgraphs, each with its index in its own graph."""
     for number, node in enumerate(graph.node):
         yield number, node
         for entry in node.attribute:

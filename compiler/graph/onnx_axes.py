@@ -1,4 +1,4 @@
-"""Axes that nodes name, whatever graph they become a part of."""
+"""Axes, sizes and orders that nodes give by attributes or constant inputs, for integer and float graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .onnx_context import NodeContext, OnnxNode
 
 
 def reduced_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes in order, from an attribute or an input: all where none are listed, unless the node says none (None).
+    """The reduced axes in ascending order, from an attribute or an input. All axes if none are listed; None if the node
+    then reduces nothing (`noop_with_empty_axes`).
 
     Fails where `shape` has no such axis.
     """
@@ -25,7 +26,7 @@ def reduced_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -
 
 
 def permutation(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The axes of a Transpose in their new order, and whether it moves none but those of size 1."""
+    """The permutation of a Transpose, and whether it moves only axes of size 1."""
     rank = len(shape)
     order = node.integers("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
@@ -35,7 +36,7 @@ def permutation(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) ->
 
 
 def one_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> int:
-    """The attribute `axis` (0 where left out), 0 or more; fails where `shape` has no such axis."""
+    """The attribute `axis` (0 where left out) as an index of 0 or more; fails where `shape` has no such axis."""
     axis = node.integer("axis", 0)
     if not -len(shape) <= axis < len(shape):
         context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
@@ -56,7 +57,7 @@ def joined_shape(
 def split_sizes(
     context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, least: int = 1
 ) -> tuple[int, tuple[int, ...]]:
-    """The axis, 0 or more, along which Split cuts, and how long each part is: `least` or more."""
+    """The axis, 0 or more, along which a Split cuts, and the size of each part, which must be `least` or more."""
     axis = one_axis(context, node, shape)
     size = shape[axis]
     given = context.array(node, 1, "split")
@@ -65,7 +66,7 @@ def split_sizes(
     elif "split" in node.attributes:
         parts = node.integers("split", ())
     else:
-        # Equal parts; only where their number is an attribute may the last one be smaller.
+        # Equal parts. The last one may be smaller only if the node has num_outputs.
         count = node.integer("num_outputs", len(node.outputs))
         if count < 1 or (size % count and "num_outputs" not in node.attributes):
             context.fail(node, f"splits {size} into {count} parts", "say how long each part is")
@@ -79,7 +80,8 @@ def split_sizes(
 def sliced_positions(
     context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, empty: bool = False
 ) -> tuple[range, ...]:
-    """Which positions along each axis a Slice with constant bounds takes; fails where it takes none (unless `empty`).
+    """The positions along each axis that a Slice with constant bounds takes; fails where it takes none (unless
+    `empty`).
 
     Numpy's rules for bounds outside the tensor are ONNX's.
     """
@@ -104,7 +106,7 @@ def sliced_positions(
     slices = [slice(None)] * rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         size = shape[int(axis)]
-        # Backwards, an end before the first element means all of them.
+        # With a negative step, an end before the first element means that the first element is included.
         stop = None if step < 0 and end < -size else int(end)
         slices[int(axis) % rank] = slice(int(start), stop, int(step))
     positions = tuple([range(size)[cut] for size, cut in zip(shape, slices, strict=True)])
@@ -116,8 +118,8 @@ def sliced_positions(
 def blocks_of_space(
     context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """DepthToSpace and SpaceToDepth of (N, C, H, W) in both modes: the parts of its dimensions, their order in the
-    result, and the result's shape."""
+    """DepthToSpace or SpaceToDepth of (N, C, H, W) in either mode as (shape of six factors of the dimensions, their
+    permutation, shape of the result)."""
     size = node.integer("blocksize", 0)
     if len(shape) != 4 or size < 1:
         context.fail(node, f"has a blocksize of {size} for {shape}", "give it (N, C, H, W) and 1 or more")

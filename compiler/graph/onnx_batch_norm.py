@@ -1,4 +1,4 @@
-"""What a BatchNormalization computes at inference."""
+"""BatchNormalization in inference form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .onnx_context import NodeContext, OnnxNode
 def batch_norm_factors(
     context: NodeContext, node: OnnxNode, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Factor and addend of each of the `channels`, (channels,); fails in training mode and on other parameters."""
+    """(factor, addend) of each channel, float64 (channels,) each; fails in training mode and on parameters of other
+    shapes."""
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
         context.refuse(node, "is in training mode", "export the model for inference")
     parts: list[np.ndarray] = []

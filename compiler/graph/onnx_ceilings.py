@@ -1,7 +1,7 @@
-"""Pools that round their sizes up, where ONNX's shape inference counts a last window that lies in the pad alone.
+"""Pools with `ceil_mode` for which ONNX's shape inference counts a last window that is entirely in the pad.
 
-ONNX drops that window since opset 19, and ONNX Runtime at every opset, but inference does not: all shapes behind such a
-pool are wrong. Here pads at the end take the place of `ceil_mode` in it, which mean the same.
+ONNX drops that window since opset 19, and ONNX Runtime at every opset, but inference does not: all shapes after such a
+pool are wrong. This file replaces `ceil_mode` by equivalent pads at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POOLS = ("MaxPool", "AveragePool", "LpPool")
 
 
 def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]) -> None:
-    """Changes those pools of `model` whose sizes `infer`, ONNX's inference, would get wrong."""
+    """Replaces `ceil_mode` by pads in the pools of `model` whose sizes ONNX's inference (`infer`) would get wrong."""
     waiting = [
         node for node in model.graph.node if node.op_type in POOLS and _attribute(node, "ceil_mode", 0)
     ]
@@ -34,7 +34,7 @@ def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], on
                 kept = [entry for entry in node.attribute if entry.name not in ("ceil_mode", "pads")]
                 del node.attribute[:]
                 node.attribute.extend([*kept, helper.make_attribute("pads", pads)])
-                # What lies behind has other sizes than those that whoever wrote the file may have inferred.
+                # Shapes that the file declares after this pool may have been inferred with the wrong size.
                 _forget_shapes(model.graph)
                 waiting = waiting[waiting.index(node) + 1 :]
                 break
@@ -43,7 +43,8 @@ def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], on
 
 
 def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
-    """The pads that give with whole windows what `ceil_mode` gives; None where inference knows that, or nobody does."""
+    """Pads with which whole windows give the same outputs as `ceil_mode`; None if inference is right without them, or
+    if they have no equivalent."""
     plane, kernel = shape[2:], _attribute(node, "kernel_shape", [])
     rank = len(plane)
     ones = [1] * rank
@@ -52,7 +53,7 @@ def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
     sizes = (kernel, strides, dilations, pads[rank:])
     if not rank or min(plane) < 1 or any(len(given) != rank for given in sizes) or min(strides) < 1:
         return None
-    # Pads that count would count more.
+    # With count_include_pad the new pads would enter the averages.
     if _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET" or _attribute(node, "count_include_pad", 0):
         return None
     ends, dropped = list(pads[rank:]), False
