@@ -1,6 +1,6 @@
-"""Operators of quantized models that move elements: joined, split, sliced, shuffled, padded; on every target.
+"""Operators of quantized models that move elements (join, split, slice, shuffle, pad), for every target.
 
-The values stay as they are. Where whole channels of images move, a node says so; all else is another view of a tensor.
+The values are unchanged. Moves of whole channels of images become a node; all other moves become a view of a tensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _bind_channels(
     shape: tuple[int, ...],
     output: int,
 ) -> None:
-    """Names an output of the node after channels of `parts`."""
+    """Binds output `output` of the node to channels `sources` of `parts`."""
     name = node.outputs[output]
     operation = Joined(parts=parts, sources=sources)
     members = (node.name,)
@@ -38,7 +38,7 @@ def _bind_channels(
 
 
 def import_slice(context: ImportContext, node: OnnxNode) -> bool:
-    """Slice; False for that of a constant."""
+    """Imports a Slice; False for a constant operand."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
@@ -56,12 +56,12 @@ def import_slice(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _is_plain(context: ImportContext, data: Real | Integer | Pending) -> bool:
-    """Whether a value is a tensor, with its elements in their order."""
+    """Whether a value is a whole tensor with its elements in their order."""
     return isinstance(data, Real) and data.view is None and data.shape == context.tensors[data.tensor].shape
 
 
 def import_split(context: ImportContext, node: OnnxNode) -> bool:
-    """Split; False for that of a constant."""
+    """Imports a Split; False for a constant operand."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
@@ -82,7 +82,7 @@ def import_split(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
-    """Transpose of (N, groups, channels, H, W), which moves channels only; False for any other."""
+    """Imports a Transpose of (N, groups, channels, H, W) that moves channels only; False for any other."""
     data = context.value(node, 0)
     if not isinstance(data, Real) or data.view is not None or node.integers("perm", ()) != (0, 2, 1, 3, 4):
         return False
@@ -96,7 +96,7 @@ def import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def import_gather(context: ImportContext, node: OnnxNode) -> bool:
-    """Gather of what a constant names; False for that from a constant."""
+    """Imports a Gather with constant indices; False for constant data."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
@@ -110,7 +110,7 @@ def import_gather(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def import_expand(context: ImportContext, node: OnnxNode) -> bool:
-    """Expand to a constant shape; False for that of a constant."""
+    """Imports an Expand to a constant shape; False for constant data."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
@@ -125,7 +125,7 @@ def import_expand(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def import_cast(context: ImportContext, node: OnnxNode) -> bool:
-    """Cast to float32, which quantized tensors stand for; False for any other."""
+    """Imports a Cast of a quantized tensor to float32, which changes nothing; False for any other."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Pending) or node.integer("to", 0) != TensorProto.FLOAT:
         return False
@@ -134,7 +134,7 @@ def import_cast(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def import_blocks(context: ImportContext, node: OnnxNode) -> bool:
-    """DepthToSpace and SpaceToDepth; False for that of a constant."""
+    """Imports DepthToSpace and SpaceToDepth; False for a constant operand."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
@@ -145,7 +145,7 @@ def import_blocks(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def import_pad(context: ImportContext, node: OnnxNode) -> bool:
-    """Pad with zeros, or with what the tensor itself has; False for that of a constant."""
+    """Imports a Pad with zeros or with elements of the tensor (reflect, edge ...); False for constant data."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Pending):
         return False
@@ -172,7 +172,7 @@ def import_pad(context: ImportContext, node: OnnxNode) -> bool:
             not plain and data.shape[-1] == context.tensors[data.tensor].nchw[1]
         )
         data = seen_as(context, data, elements)
-        # Zeros that a pad leaves are stored for processors, whose operators know no views.
+        # Processors store the padded tensor: their operators read no views.
         if plain and not rows:
             data = settled(context, node, data)
         elif context.abilities.processor and mode == "constant":

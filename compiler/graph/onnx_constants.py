@@ -1,4 +1,4 @@
-"""Nodes whose inputs are all known, computed at import."""
+"""Evaluation of nodes with constant inputs, at import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOPED = frozenset(
 )  # fmt: skip
 """Operators that the reference implementation computes in loops of Python."""
 SHAPE_ELEMENTS = 1024
-"""An array of no more may decide the shape of a result."""
+"""Largest constant whose values shape inference may use."""
 _OUTSIDE = "fold it when exporting the model"
 
 
@@ -35,12 +35,12 @@ _ONE_AXIS_SINCE = 13
 
 
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
-    """Whether ONNX's reference implementation (1.23) computes another thing than ONNX says.
+    """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
-    LRN goes over as many channels as there are samples; pools place windows, and ConvTranspose groups, otherwise;
-    GridSample has its own cubic border. Recurrent layers leave out lengths, activations and clips, LpNormalization with
-    p = 1 the signs, ConvInteger the axis of the weights' zero points, ReduceSumSquare the type, Resize one meaning of
-    scales with aligned corners, and softmaxes all axes but one before opset 13.
+    LRN sums over as many channels as there are samples; pools place windows, and ConvTranspose groups, wrongly;
+    GridSample has another cubic border. Ignored are: lengths, activations and clips of recurrent layers, signs in
+    LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, one meaning
+    of scales with aligned corners in Resize, and all axes but one in softmaxes before opset 13.
     """
     if node.domain not in STANDARD:
         return False
@@ -62,7 +62,7 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
 def evaluate_node(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> dict[str, np.ndarray]:
-    """The outputs of a node by name, by ONNX's reference implementation; ModelError where it cannot tell."""
+    """The outputs of a node by name, computed by ONNX's reference implementation; ModelError if they cannot be."""
     if reference_is_mistaken(node, opset):
         context.fail(
             node,
@@ -70,19 +70,19 @@ def evaluate_node(
             _OUTSIDE,
         )
     if node.op_type in ("Squeeze", "Unsqueeze"):
-        # The reference implementation has the form of one opset, and takes axes in their order.
+        # The reference implementation supports one opset's form, and only axes in ascending order.
         return {node.outputs[0]: _with_unit_axes(context, node, feeds)}
     if node.op_type == "GatherElements":
-        # The reference implementation has only some of the shapes that ONNX allows.
+        # The reference implementation supports only some of the shapes that ONNX allows.
         return {node.outputs[0]: _gather_elements(context, node, feeds)}
     if any(entry.HasField("g") or entry.graphs for entry in node.proto.attribute):
-        # What a loop's body takes, in time and memory, nobody knows before it runs.
+        # Time and memory of a subgraph, a loop's body, say, are unknown before it runs.
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
     opset = _opset_of_form(node, opset)
     _check_size(context, node, feeds, opset)
-    # All of ONNX's operators, which few models need: 50 ms of imports.
+    # Imported here, as it loads all of ONNX's operators (50 ms) and few models need it.
     from onnx.reference import ReferenceEvaluator
 
     info = [
@@ -95,7 +95,7 @@ def evaluate_node(
     try:
         results = ReferenceEvaluator(model).run(None, dict(feeds))
     except Exception as error:
-        # The evaluator runs any operator of the standard and raises whatever its numpy code does.
+        # The evaluator runs numpy code of any operator, which raises exceptions of many types.
         context.fail(node, f"its constant result cannot be computed: {error}", _OUTSIDE)
     values = results if isinstance(results, list) else [results]
     return {output.name: np.asarray(value) for output, value in zip(outputs, values, strict=True)}
@@ -104,7 +104,7 @@ def evaluate_node(
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Fails for a result that is too large to be computed here, as far as ONNX can tell its shape."""
+    """Fails for a result too large to be computed at import, if ONNX can infer its shape."""
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []
     for name, array in feeds.items():
@@ -128,7 +128,7 @@ def _check_size(
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
     except Exception:
-        # Whatever is wrong with the node, computing it says so.
+        # The evaluation reports the node's error.
         return
     for info in inferred.graph.output:
         tensor = info.type.tensor_type
@@ -143,8 +143,8 @@ def _check_size(
 
 
 def _opset_of_form(node: OnnxNode, opset: int) -> int:
-    """The model's opset, or the newest for a node that has more inputs than the operator had then: steps that stand for
-    an operator are written as today."""
+    """The opset in which to evaluate a node: the model's, or the newest one if the node has more inputs than the
+    operator had in the model's (steps in place of an integer operator are written in the newest form)."""
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
     except onnx.defs.SchemaError:
@@ -155,7 +155,7 @@ def _opset_of_form(node: OnnxNode, opset: int) -> int:
 def _with_unit_axes(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """Squeeze or Unsqueeze by axes that are an input or an attribute."""
+    """Squeeze or Unsqueeze with axes from an input or an attribute."""
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
         context.refuse(node, "has no data", "export the model again")
@@ -174,9 +174,9 @@ def _with_unit_axes(
 def _gather_elements(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """Of data, along `axis`, the element at each index; elsewhere an element's position is the index's own.
+    """GatherElements: the elements of data at the indices along `axis`; on other axes at the index's own position.
 
-    Indices may be shorter than data in every dimension, negative ones count from the end.
+    Indices may be shorter than data in every dimension; negative ones count from the end.
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:

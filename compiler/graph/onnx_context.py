@@ -1,4 +1,4 @@
-"""The state of one import: names bound so far, nodes emitted so far, and how a mistake is told."""
+"""The state of one import: bound names, emitted nodes, and errors about nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MERGE_PATTERN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnnxNode:
-    """One node of the file with its attributes as Python values and a name that is never empty."""
+    """One node of the file, with attributes as Python values and a name that is never empty."""
 
     name: str
     op_type: str
@@ -63,7 +63,7 @@ class OnnxNode:
 
 
 def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
-    """Unpacks a NodeProto; a node without a name is called by its type and position."""
+    """Unpacks a NodeProto; a node without a name is named after its type and index."""
     return OnnxNode(
         name=proto.name or f"{proto.op_type}_{index}",
         op_type=proto.op_type,
@@ -84,8 +84,11 @@ def pending_result(
     view: np.ndarray | None = None,
     before: tuple[str, ...] = (),
 ) -> Pending:
-    """The result of a node, which waits for its QuantizeLinear (see `Pending`). `before` are other nodes that it
-    includes; the shape is that of the view, or `natural`, where none is given."""
+    """The result of a node, which waits for its QuantizeLinear (see `Pending`).
+
+    `before`: names of other nodes that the result includes. `shape`: by default that of the view, or `natural` without
+    one.
+    """
     seen = natural if view is None else view.shape
     return Pending(
         name=node.outputs[0],
@@ -98,13 +101,13 @@ def pending_result(
 
 
 class NodeContext(Protocol):
-    """What reading a node's attributes and constant inputs needs of an import, whatever graph it makes."""
+    """The part of an import that readers of attributes and constant inputs need, for integer and float graphs."""
 
     static_shapes: dict[str, tuple[int, ...]]
 
     @property
     def opset(self) -> int:
-        """The version of the standard operators that the model is of."""
+        """The model's opset: the version of ONNX's own operators."""
         ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
@@ -121,7 +124,7 @@ class NodeContext(Protocol):
 
 
 class BindingContext(NodeContext, Protocol):
-    """What a node needs of an import that computes nothing: a name for its result, whatever graph is made."""
+    """The part of an import that binds the results of nodes which compute nothing, for integer and float graphs."""
 
     def input_shape(self, node: OnnxNode) -> tuple[int, ...]:
         """The shape of the first input; fails where it is missing."""
@@ -142,9 +145,10 @@ class BindingContext(NodeContext, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ImportContext(NodeErrors):
-    """Collects the graph; used by one call of `import_model` and then dropped.
+    """The graph under construction by one call of `import_model`.
 
-    `abilities` are those of the target: which nodes are allowed."""
+    `abilities`: those of the target, which decide the nodes that the graph may have.
+    """
 
     integer_biases: ClassVar[bool] = True
     """See `qlinear.StepsContext`."""
@@ -160,16 +164,16 @@ class ImportContext(NodeErrors):
     unscaled: set[str] = field(default_factory=set)
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
-    """Inputs that are float masks, and their tensors."""
+    """Tensors of the model's inputs that are float masks."""
     model_nodes: Sequence[OnnxNode] = ()
     """The nodes of the model."""
     initializers: frozenset[str] = frozenset()
-    """The tensors that the model gives values."""
+    """Names of the model's initializers."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-    """Tensors that were moved, by the tensor they come from, their shape and the elements' places there."""
+    """Names of rearranged tensors, by source tensor, shape, and the elements' places in the source (bytes)."""
 
     def value(self, node: OnnxNode, index: int) -> Value | None:
-        """What input `index` stands for; None where an optional input is left out."""
+        """The value bound to input `index`; None where an optional input is left out."""
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         name = node.inputs[index]
@@ -180,7 +184,7 @@ class ImportContext(NodeErrors):
         return self.values[name]
 
     def bind(self, node: OnnxNode, value: Value) -> None:
-        """Names the node's first output, after comparing its shape with the one that ONNX inferred."""
+        """Binds the node's first output to `value`; refuses the node if ONNX inferred another shape."""
         name = node.outputs[0]
         expected = self.static_shapes.get(name)
         if expected is not None and expected != value.shape:
@@ -205,7 +209,7 @@ class ImportContext(NodeErrors):
         return self.first(node).shape
 
     def rank(self, node: OnnxNode, index: int) -> int:
-        """How many dimensions an input has; fails where it is missing."""
+        """Number of dimensions of an input; fails where it is missing."""
         value = self.value(node, index)
         if value is None:
             self.refuse(node, f"its input {index} is missing", "export the model again")
@@ -310,7 +314,8 @@ class ImportContext(NodeErrors):
         return unique
 
     def seen_as(self, value: Integer, quantization: Quantization) -> Real:
-        """An integer tensor behind a scale. The first scale seen becomes that of an integer model input."""
+        """An integer tensor with a scale, as a real tensor. The first scale given to an integer model input becomes the
+        input's."""
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:
             self.unscaled.remove(value.tensor)
@@ -318,7 +323,8 @@ class ImportContext(NodeErrors):
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
     def lies_in_order(self, data: Real) -> bool:
-        """Whether a value's elements lie in their order in a tensor of its shape; lines (N, C, L) in (N, C, L, 1)."""
+        """Whether the value's elements are in their order in a tensor of its shape; a value (N, C, L) may be a tensor
+        (N, C, L, 1)."""
         natural = self.tensors[data.tensor].nchw
         return data.view is None and (
             len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural
@@ -331,7 +337,7 @@ class ImportContext(NodeErrors):
         return unique
 
     def refuse_float(self, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
-        """Fails on an operand that is not a quantized tensor, saying what it is instead."""
+        """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
         name = node.inputs[index] if index < len(node.inputs) else str(index)
         match value:
             case FloatInput():

@@ -24,7 +24,7 @@ BROADCAST = "give both operands the same shape, or one a shape that broadcasts t
 
 
 def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
-    """Add or Mul between DequantizeLinear and QuantizeLinear; a constant added to a product becomes its
+    """Imports an Add or Mul between DequantizeLinear and QuantizeLinear; a constant added to a product becomes its
     bias."""
     kind = {"Add": "add", "Mul": "multiply"}[node.op_type]
     first, second = context.value(node, 0), context.value(node, 1)
@@ -37,7 +37,7 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
                     return
     operands = [first, second]
     if any(_is_factor(one) and isinstance(other, Real) for one, other in (operands, operands[::-1])):
-        # Scores before a softmax are scaled so; no quantizer has seen the number.
+        # The scores of attention are scaled by a float number without quantizer.
         from .onnx_tables import import_function
 
         if import_function(context, node):
@@ -46,7 +46,7 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
         if not isinstance(value, QuantizedConstant):
             operands[index] = real_operand(context, node, index, viewed=True)
     if any(_is_number(one) and _is_seen(other) for one, other in (operands, operands[::-1])):
-        # No constant tensor lies like one of which a part is seen.
+        # A constant tensor cannot be laid out like a view of a part of a tensor: use a table.
         from .onnx_tables import import_function
 
         if import_function(context, node):
@@ -87,7 +87,7 @@ def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 
 
 def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """Two operands, of which the second is moved where it does not lie like the first."""
+    """The two operands in one layout: one of them is rearranged if they differ."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
@@ -104,7 +104,7 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
 
 
 def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """Two operands, of which one is repeated where the other is longer."""
+    """The two operands in one shape: the smaller one is broadcast, by a view."""
     few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
     try:
         elements = np.broadcast_to(elements_of(context, few), whole.shape)
@@ -114,7 +114,7 @@ def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> t
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the operand of fewer elements, broadcast to the other's shape, is the same for all of a plane."""
+    """Whether the smaller operand, broadcast to the other's shape, is constant over each plane."""
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw
     over = elements_of(context, whole) // (height * width)
@@ -157,7 +157,7 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
     batch, channels, height, width = context.tensors[other.tensor].nchw
     planes = stored.reshape(batch, channels, height * width)
     if context.abilities.planes and not context.abilities.processor and (planes == planes[..., :1]).all():
-        # Processors take it in with what comes before, and read as much as they compute.
+        # Not for processors, which fuse the operand and read as many elements as they compute.
         few = context.store_constant(name, planes[..., :1].reshape(batch, channels, 1, 1), quantization)
         view = elements_of(context, other) // (height * width)
         return Real(tensor=few, shape=other.shape, quantization=quantization, view=view)
@@ -166,13 +166,13 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
 
 
 def import_clamp(context: ImportContext, node: OnnxNode) -> None:
-    """Relu, or Clip with constant bounds, after any operation or on a dequantized tensor."""
+    """Imports Relu, or Clip with constant bounds, after any operation or on a dequantized tensor."""
     low, high = _bounds(context, node)
     if low > high:
         context.fail(node, f"clips to {low} .. {high}", "give a lower bound below the upper one")
     value = context.value(node, 0)
     if isinstance(value, Pending) and isinstance(value.operation, Maximum):
-        # A maximum has no clamp of its own; it lies on its input's grid and becomes a tensor first.
+        # A maximum has no clamp: it becomes a tensor on its input's grid first.
         value = on_input_grid(context, node, value) or value
     if isinstance(value, Pending) and not isinstance(value.operation, Maximum):
         members, operation, natural = value.members, value.operation, value.natural
@@ -212,7 +212,7 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 
 
 def round_pairwise(context: ImportContext, pairwise: Pairwise, to: Rounding) -> str:
-    """A sum or product of two tensors in integers."""
+    """Adds the integer sum or product of two tensors."""
     a, b = pairwise.a.quantization, pairwise.b.quantization
     unsigned = to.grid.dtype == "uint8"
     if pairwise.kind == "add":
@@ -247,11 +247,11 @@ def round_pairwise(context: ImportContext, pairwise: Pairwise, to: Rounding) -> 
         )
     a, b = (context.tensors[operand.tensor] for operand in (pairwise.a, pairwise.b))
     if a.size < b.size:
-        # What is broadcast is the operand.
+        # The broadcast tensor must be the second operand.
         combination, a, b = combination.of_operand(), b, a
     return to.append_elementwise(context, (a.name, b.name), combination)
 
 
 def round_same(context: ImportContext, same: Same, to: Rounding) -> str:
-    """The tensor itself, rescaled or clamped."""
+    """Rescales or clamps the tensor to the grid."""
     return rescale(context, same.data, to)

@@ -1,4 +1,4 @@
-"""From a pending float operation and the quantization of its result to a node of the integer graph."""
+"""Rounding of pending float operations: each becomes a node of the integer graph on the grid of its result."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ ROUNDED: Mapping[type[Operation], Located] = MappingProxyType(
         Squared: Located("onnx_norms:refuse_rounding"),
     }
 )
-"""By the operation that waits, the function that makes it an integer operator between grids: (context, operation,
-rounding) -> the tensor's name."""
+"""For each type of pending operation, the function that makes it an integer operator: (context, operation, rounding) ->
+name of the result's tensor."""
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
     """Adds the node that computes `pending` into a tensor called `output`, quantized as `result`.
 
-    A pending value that equals its input bit for bit adds nothing. `node` is the one that errors name.
+    Nothing is added for a pending value that equals its input bit for bit. Errors name `node`.
     """
     operation = pending.operation
     try:
@@ -81,8 +81,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
-    """The pending value as a quantized tensor, where it needs no new rounding: maxima and ReLUs of one
-    tensor."""
+    """The pending value as a quantized tensor on its input's grid, if that needs no new rounding (maxima and ReLUs of
+    one tensor); else None."""
     operation = pending.operation
     if not isinstance(operation, Maximum | Same):
         return None
@@ -92,7 +92,8 @@ def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> R
 
 
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
-    """The clamp in stored integers: quantization is monotone, so clamping before or after it is the same."""
+    """The bounds of a pending value as stored integers. Quantization is monotone, so clamping before or after it is the
+    same."""
     bounds = quantize(
         np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point
     )
@@ -100,9 +101,9 @@ def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
 
 
 def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
-    """Input `index` as a quantized tensor; fails with what it is instead.
+    """Input `index` as a quantized tensor; fails on other values, and the message says which kind they are.
 
-    Where a node reads no tensor through a view (`viewed`), its elements are in their order.
+    Unless `viewed`, a tensor behind a view is rearranged so that its elements are in their order.
     """
     value = context.value(node, index)
     if isinstance(value, Pending):

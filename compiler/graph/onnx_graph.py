@@ -1,4 +1,4 @@
-"""An ONNX graph under construction, for everything here that writes models."""
+"""An ONNX graph under construction, shared by all code that writes models."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Guards against what quantized tensors never hold: IsNaN, and a Where that replaces what would be no number.
+"""Removes guards against NaN, which quantized tensors never hold: IsNaN, and a Where that replaces NaN.
 
-Exported attention has them behind its softmax, for rows that a mask hides whole. Such rows, of which nobody reads
-anything, are here what the softmax makes of scores that are all alike.
+Exported attention has such guards after its softmax, for rows that a mask hides entirely. The integer graph gives these
+rows, which no output uses, the softmax of equal scores.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from .onnx_values import Constant, Pending, Real
 
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds IsNaN or IsInf of a quantized tensor, none of whose elements are, or a Where that takes all elements of one
-    operand, which has the shape of the result; whether the node is one."""
+    """Binds IsNaN or IsInf of a quantized tensor to False, and a Where that takes all elements of one operand, of the
+    result's shape, to that operand. Returns whether the node is one of these."""
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)
-        # Masked scores may be infinite until their softmax.
+        # Scores that await their softmax may be infinite by a mask.
         if isinstance(value, Real | Pending) and (node.op_type == "IsNaN" or isinstance(value, Real)):
             context.bind(node, Constant(array=np.zeros(value.shape, np.bool_)))
             return True

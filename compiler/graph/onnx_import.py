@@ -1,8 +1,8 @@
 """ONNX import: a quantized model in QDQ or QOperator form becomes an integer graph.
 
-One walk over the nodes binds every name to what it stands for (`onnx_values`). DequantizeLinear turns an
-integer tensor into a real one, an operation of real tensors waits as pending, and QuantizeLinear makes it a
-node of the graph. So the pairs vanish, and nothing is decided by matching patterns.
+One walk over the nodes binds every name to a value (`onnx_values`). DequantizeLinear turns an integer tensor into a
+real one, an operation on real tensors is pending, and QuantizeLinear makes it a node of the graph. So the pairs vanish,
+without matching of patterns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .quantization import Quantization
 from .refused_nodes import RefusedNodes
 
 SUPPORTED = ", ".join(sorted(operators("quantized", "either", "integers")))
-"""All operators with rows, for messages."""
+"""Names of all supported operators, for messages."""
 
 
 def import_model(
@@ -46,11 +46,12 @@ def import_model(
 ) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
-    Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
-    that hold their integers. A dynamic first dimension of the inputs becomes `batch` (None: is refused).
-    `abilities` are those of the target: which nodes the graph may have.
+    Returns the unfused graph: one node for each quantized ONNX operation, tensors named like the ONNX outputs that hold
+    their integers. A dynamic first dimension of the inputs becomes `batch` (None: it is refused). `abilities`: those of
+    the target, which decide the nodes that the graph may have.
+
     Raises ModelError, which names file, node and operator, for everything that is not supported: all nodes at once, or
-    the first one unless `every`.
+    only the first one if `every` is false.
     """
     loaded = load_apart(source, batch=batch)
     label, model = loaded.label, loaded.proto
@@ -71,7 +72,7 @@ def import_model(
     refused = RefusedNodes(
         source=label,
         stand_in=partial(_stand_in, context),
-        # What comes behind a refused node may be refused for that alone.
+        # A node after a refused one may be refused only because of it.
         told=lambda node: not rows_of("", node.op_type, "quantized", "either", "integers"),
     )
     for node in nodes:
@@ -94,7 +95,7 @@ def import_model(
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:
-    """Makes a refused node's output a float tensor from elsewhere, where its shape is known; whether it is."""
+    """Binds a refused node's output to a float tensor that stands in for it; False if its shape is unknown."""
     context.values.pop(name, None)
     shape = context.static_shapes.get(name)
     if shape is None:
@@ -104,7 +105,7 @@ def _stand_in(context: ImportContext, name: str) -> bool:
 
 
 def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
-    """Binds an input of the model. Raises ModelError for types and shapes that no operator takes."""
+    """Binds an input of the model. Raises ModelError for types and shapes that no operator supports."""
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype == "float":
@@ -152,7 +153,7 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
 
 
 def import_node(context: ImportContext, node: OnnxNode) -> None:
-    """Binds the outputs of one node. Raises ModelError for what is not supported."""
+    """Binds the outputs of one node. Raises ModelError for a node that is not supported."""
     writers = rows_of(node.domain, node.op_type, "integers", "blocked")
     if node.domain not in (*STANDARD, CONTRIBUTED) and not writers:
         context.fail(node, *foreign(node.domain, SUPPORTED))
@@ -192,7 +193,7 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
 
 
 def _refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
-    """Fails on a node that reads a number for each row and is no step of a normalization."""
+    """Fails on a node that reads a statistic (a number for each row) and is no step of a normalization."""
     values = [context.value(node, index) for index in range(len(node.inputs))]
     index = next(i for i, value in enumerate(values) if isinstance(value, Statistic))
     context.refuse_float(node, index, values[index])
@@ -224,7 +225,7 @@ def _refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn
 
 
 def _import_steps(context: ImportContext, node: OnnxNode, steps: list[onnx.NodeProto]) -> None:
-    """Imports the steps of a node; what is wrong with a step is told of the node."""
+    """Imports the steps that replace a node; an error of a step becomes an error of the node."""
     try:
         for index, step in enumerate(steps):
             import_node(context, read_node(step, index))
@@ -233,7 +234,8 @@ def _import_steps(context: ImportContext, node: OnnxNode, steps: list[onnx.NodeP
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether a node has only constant inputs; those that quantization handles symbolically do not count."""
+    """Whether a node has only constant inputs and is evaluated; nodes of quantized constants that stay quantized are
+    not."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
         return False
     values = [context.value(node, index) for index, name in enumerate(node.inputs) if name]

@@ -1,7 +1,7 @@
-"""Float inputs of a model that become quantized tensors, and how they lie.
+"""Float inputs of a model that become quantized tensors, and their layouts.
 
-Images are (N, C, H, W). What attention takes of rank 4 is (N, heads, length, size), as keys and values of former tokens
-are, or masks: it lies as (N, heads * size, length, 1), as products of all heads at once leave it.
+Images are (N, C, H, W). Inputs of attention of rank 4 are (N, heads, length, size), as keys and values of earlier
+tokens are, or masks: their tensor is (N, heads * size, length, 1), the layout of the products of all heads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """The tensors that a product of two activations depends on, not through weights, and no operator with windows."""
+    """Tensors that lead to a product of two activations, without a product with weights between, and to no operator
+    with windows."""
     known = set(constants)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
@@ -54,11 +55,12 @@ ALIKE = frozenset(
         *("Add", "Sub", "Mul", "Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "BatchNormalization"),
     )
 )
-"""What gives its result the dimensions of what it reads, in their order."""
+"""Operators whose result has the dimensions of their inputs, in the same order."""
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """The tensors that come to an operator with windows as they lie: of rank 3 they are lines, not rows."""
+    """Tensors that reach an operator with windows in their own order of dimensions: if of rank 3 they are lines (N, C,
+    L), not rows of channels."""
     found: set[str] = set()
     for node in reversed(nodes):
         if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
@@ -78,17 +80,17 @@ def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> Non
 def quantized_input(
     context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
 ) -> Integer:
-    """Adds the tensor `output` that the host makes of a float input of the model."""
+    """Adds the tensor `output` into which the host quantizes a float input of the model."""
     permutation, shape = value.permutation, value.shape
     view, natural = None, shape
     handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])
     if len(shape) == 3 and shape != handed_over:
-        # The host transposes what the caller gives, which has other dimensions: rows are images, as they lie.
+        # The host transposes the caller's array to other dimensions: rows are stored as images, without a move.
         natural = (shape[0] * shape[1], shape[2])
     elif len(shape) == 3 and value.name in windowed(context.model_nodes):
         natural = (*shape, 1)
     elif len(shape) == 3:
-        # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
+        # Rows of channels: (N, S, C) is stored as (N, C, S, 1), transposed by the host.
         order = (0, 1, 2) if permutation is None else permutation
         permutation = (order[0], order[2], order[1])
         natural = natural_of(shape)

@@ -1,4 +1,4 @@
-"""Concat of quantized tensors: channels one behind the other, or positions."""
+"""Concat of quantized tensors along channels or positions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def import_concat(context: ImportContext, node: OnnxNode) -> bool:
 def _bind_joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> None:
-    """Names a Concat whose parts lie in tensors of their own: whole channels are joined, or whole positions."""
+    """Binds a Concat whose parts are different tensors: it joins whole channels or whole positions."""
     channels = _channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
     cut = 1 + len(channels)
@@ -72,8 +72,8 @@ def _bind_joined(
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes along which parts go from channel to channel, if each axis leads to channels or to positions alone; the
-    last one if not."""
+    """Axes of the parts along which the channel changes, if each axis changes only the channel or only the position;
+    else the last axis."""
     of_channels: set[int] = set()
     of_places: set[int] = set()
     for part in parts:
@@ -96,8 +96,8 @@ def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) ->
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """A tensor in which a part are whole channels, all positions in their order, and which: the one it is in, or one
-    of its own."""
+    """(tensor, channels in it) of a part that is whole channels with all positions in their order: the part's own
+    tensor if possible, else a new one."""
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
     plane = height * width
@@ -112,8 +112,8 @@ def _channels_of(
 
 
 def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int) -> Real:
-    """A part as a tensor whose channels and positions are those axes, in their order: the one it is in, if it fills
-    it so."""
+    """A part as a tensor with channels and positions from the axes `order[:cut]` and `order[cut:]`: the part's own
+    tensor if it has this form, else a new one."""
     elements = elements_of(context, part).transpose(order)
     shape = elements.shape
     wanted = (shape[0], prod(shape[1:cut]), prod(shape[cut:]), 1)
@@ -125,7 +125,7 @@ def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[
 
 
 def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
-    """An operand of Concat: a quantized tensor, or a constant as one."""
+    """An operand of Concat as a quantized tensor; a constant is stored as one."""
     value = context.value(node, index)
     if not isinstance(value, QuantizedConstant):
         return real_operand(context, node, index, viewed=True)
@@ -144,13 +144,14 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
 
 
 def round_joined(context: ImportContext, joined: Joined, to: Rounding) -> str:
-    """Channels of tensors, which are rescaled before they become more."""
+    """Joins channels of tensors. The parts are rescaled to the result's grid first."""
     parts = rescale_all(context, joined.parts, to)
     return to.append(context, Channels(sources=joined.sources), parts)
 
 
 def round_moved(context: ImportContext, moved: Moved, to: Rounding) -> str:
-    """What is moved is rescaled before it becomes more."""
+    """Joins positions of tensors. The parts are rescaled to the result's grid first: they have fewer elements than the
+    result."""
     parts = rescale_all(context, moved.parts, to)
     operator = Positions(index=moved.index, fill=to.grid.stored_zero_point)
     return to.append(context, operator, parts)

@@ -1,4 +1,5 @@
-"""Windows over one dimension: a line (N, C, L) is an image (N, C, L, 1), as rows of channels lie, too."""
+"""Windows over one dimension: a line (N, C, L) becomes an image (N, C, L, 1), the layout of rows of channels as
+well."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from .onnx_values import Constant, Integer, Pending, QuantizedConstant, Real, Va
 from .onnx_views import line_of, settled
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-"""Attributes with an entry for each dimension of a window, and what they say of one of size 1."""
+"""Attributes with an entry for each dimension of a window, and their entry for an added dimension of size 1."""
 WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
-"""Which input holds weights, with a dimension for each of the window's."""
+"""Index of the input that holds weights, which have the dimensions of the window."""
 SIZES = {"Resize": {2: 1.0, 3: 1}}
-"""Inputs with an entry for each dimension of the data, and that of one of size 1."""
+"""Inputs (by index) with an entry for each dimension of the data, and their entry for an added dimension of size 1."""
 
 
 def import_on_line(
@@ -63,7 +64,7 @@ def _as_image(context: ImportContext, node: OnnxNode) -> Real | Integer:
 
 
 def _widened(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes of one dimension with what they say of another of size 1."""
+    """Attributes of a window of one dimension, extended by a dimension of size 1."""
     changed: dict[str, Any] = {}
     for name, entry in PER_AXIS.items():
         if len(given := attributes.get(name, ())) == 1:

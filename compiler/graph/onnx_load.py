@@ -1,4 +1,4 @@
-"""From a model as its file has it to a checked one of static shapes."""
+"""Loading of an ONNX model: from its file to a checked model of static shapes."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ from .serialized_weights import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
 
 OLDEST_OPSET = 13
 NEWEST_OPSET = onnx_opset_version()
-"""What a later opset means, nobody here knows."""
+"""The newest opset that the installed ONNX defines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModel:
-    """A checked model with shapes inferred, and what messages call it. The bytes of large initializers are not in
-    `proto`, which would copy them whenever they are read, but in `weights`, by their numbers."""
+    """A checked model with shapes inferred. `label` names it in messages.
+
+    `weights`: bytes of large initializers by initializer number. They are not in `proto`, which would copy them on each
+    read.
+    """
 
     label: str
     proto: onnx.ModelProto
     weights: Mapping[int, Bytes]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All initializers by name, read-only. Raises ModelError where its bytes are not an array."""
+        """All initializers by name, read-only. Raises ModelError for bytes that do not match type and shape."""
         found: dict[str, np.ndarray] = {}
         for number, tensor in enumerate(self.proto.graph.initializer):
             found[tensor.name] = initializer_array(self.label, tensor, self.weights.get(number))
@@ -53,7 +56,7 @@ def load_model(
     empty: bool = False,
     rewrite: Callable[[onnx.ModelProto], object] | None = None,
 ) -> tuple[str, onnx.ModelProto]:
-    """What messages call a model, and the whole model; else as `load_apart`."""
+    """(label for messages, the whole model). Arguments and errors as for `load_apart`."""
     loaded = load_apart(
         source,
         oldest_opset=oldest_opset,
@@ -74,11 +77,11 @@ def load_apart(
     empty: bool = False,
     rewrite: Callable[[onnx.ModelProto], object] | None = None,
 ) -> LoadedModel:
-    """The model with shapes inferred; a `ReadModel` holds none afterwards.
+    """The model with shapes inferred; a `ReadModel` given as `source` is used up.
 
     A model of an older opset becomes one of `oldest_opset`, by ONNX's own converter; a model that cannot be converted
-    stays as it is if it is of `least_opset` or later. `rewrite` changes the model before shapes are inferred.
-    `empty`: inputs may hold nothing. A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all
+    is unchanged if it is of `least_opset` or later. `rewrite` changes the model before shapes are inferred. `empty`:
+    dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it is refused, as all
     other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of an opset that
     cannot be converted, inconsistent in shapes or larger than `budgets` allows.
     """
@@ -110,7 +113,7 @@ def load_apart(
     if batch is not None:
         fix_batch(model, batch)
     refuse_unknown(label, model)
-    # Checker and inference copy the whole model, so weights, whose values matter to neither, wait outside.
+    # Checker and inference copy the whole model but need no weights: take these out.
     _put_aside(model, weights)
     try:
         with _stand_ins(model, weights):
@@ -137,7 +140,8 @@ def load_apart(
 
 
 def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
-    """Checks and changes nodes that ONNX's shape inference would get wrong; whether it may follow values."""
+    """Checks and changes nodes that ONNX's shape inference would get wrong; returns whether inference may follow
+    values."""
     follow = True
     if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
         from .onnx_ranges import check_ranges
@@ -151,7 +155,7 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
 
 
 def _name_outputs_once(model: onnx.ModelProto) -> None:
-    """Leaves out outputs of a name that another one has: they are the same tensor, and results are called by name."""
+    """Removes repeated outputs of one name: they are the same tensor, and results are returned by name."""
     outputs = {info.name: info for info in reversed(model.graph.output)}
     if len(outputs) < len(model.graph.output):
         kept = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
@@ -160,7 +164,7 @@ def _name_outputs_once(model: onnx.ModelProto) -> None:
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:
-    """InvalidNodeError for the second node of a name: messages, reports and records call nodes by it."""
+    """Raises InvalidNodeError for a second node of a name: messages, reports and records identify nodes by name."""
     seen: set[str] = set()
     for node in model.graph.node:
         if node.name in seen:
@@ -176,8 +180,8 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
 
 
 def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
-    """Takes the bytes of large initializers out, to `weights`, by their numbers. What is not as long as it should be
-    goes back, and what is packed: elements of less than a byte."""
+    """Moves the bytes of large initializers to `weights`, by initializer number. Bytes of unexpected length, and of
+    packed elements of less than a byte, are moved back into the model."""
     for number, tensor in enumerate(model.graph.initializer):
         data = weights.get(number, tensor.raw_data)
         if len(data) > LEAST_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):
@@ -189,8 +193,8 @@ def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
 
 @contextmanager
 def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
-    """Inside of the block the initializers that are aside are one zero each, and outputs without type or shape float
-    numbers, which the checker takes."""
+    """Within the block, initializers in `weights` are single zeros, and outputs without type or shape are float
+    scalars, so that the checker accepts the model."""
     untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
     unshaped = [
         info.type.tensor_type
@@ -226,7 +230,7 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """The model with shapes inferred, and those weights that are not in it; `follow`: shapes follow from values, too.
+    """The model with shapes inferred, and the weights still outside of it. `follow`: shapes also follow from values.
 
     Raises InferenceError and ValueError.
     """
@@ -235,12 +239,12 @@ def _with_shapes(
     except (shape_inference.InferenceError, ValueError):
         if not weights:
             raise
-        # Perhaps for want of these values.
+        # Inference may have failed because these values are missing.
         return infer_shapes(_with_data(model, weights), follow=follow), {}
 
 
 def _with_data(model: onnx.ModelProto, data: Mapping[int, Bytes]) -> onnx.ModelProto:
-    """The model, with the bytes of initializers by their numbers."""
+    """The model, with the bytes of `data` put into its initializers, by initializer number."""
     for number, values in data.items():
         model.graph.initializer[number].raw_data = bytes(values)
     return model
@@ -252,8 +256,10 @@ def opset_of(model: onnx.ModelProto) -> int:
 
 
 def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None = None) -> np.ndarray:
-    """The array of an initializer; `data` are its bytes where it does not hold them itself. ModelError where they
-    are no array. `label` names the file in messages."""
+    """The array of an initializer. `data`: its bytes, if they are stored apart. `label` names the file in messages.
+
+    Raises ModelError for bytes that do not match type and shape.
+    """
     try:
         return tensor_array(tensor, data)
     except (ValueError, TypeError, KeyError) as error:
@@ -268,8 +274,8 @@ def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: bool = False) -> None:
-    """ModelError unless all dimensions of a model's inputs are numbers above 0 (`empty`: or 0); it names all those
-    without one."""
+    """Raises ModelError unless all dimensions of a model's inputs are numbers above 0 (`empty`: or 0). The message
+    names all dimensions without a size."""
     without: list[tuple[str, int, str]] = []
     for info in inputs:
         tensor = info.type.tensor_type
@@ -290,7 +296,7 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: boo
     if without:
         name, axis, symbol = without[0]
         symbols = dict.fromkeys(symbol for _, _, symbol in without)
-        # Quoted where a shell would take it for more than a word: some are expressions.
+        # Symbols may be expressions: quoted for a shell.
         sizes = " ".join(f"--dim {shlex.quote(symbol)}=SIZE" for symbol in symbols)
         raise ModelError(
             f"{label}: input '{name}' has a dynamic shape: dimension {axis} is '{symbol}'; "
@@ -299,14 +305,14 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: boo
 
 
 def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
-    """What a dimension of an input that is not a number is called: its symbol or, without one, INPUT:AXIS."""
+    """Name of a dynamic dimension of an input: its symbol or, without one, INPUT:AXIS."""
     return info.type.tensor_type.shape.dim[axis].dim_param or f"{info.name}:{axis}"
 
 
 def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
-    """The bytes of the model in a file with `sizes` for dimensions of its inputs that are no numbers, by their names.
+    """The serialized model with `sizes` for dynamic dimensions of its inputs, by the names of `dimension_name`.
 
-    `dimension_name` has the names. Raises ModelError for a name that the model does not have, and for a size below 1.
+    Raises ModelError for a name that the model does not have, and for a size below 1.
     """
     read = read_model(source)
     label, model = read.label, read.whole()
@@ -315,8 +321,7 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """`with_dimensions` for a model that gets many sizes, one after the other: it is read once, and its weights are
-    not copied."""
+    """`with_dimensions` for a series of sizes: the model is read once, and its weights are not copied."""
     read = read_model(source)
 
     def sized(sizes: Mapping[str, int]) -> SizedModel:
@@ -346,7 +351,7 @@ def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) ->
             raise ModelError(f"{label}: dimension '{name}' cannot be {size}; give it 1 or more")
         for dimension in dynamic[name]:
             dimension.dim_value = size
-    # What was inferred for other sizes, or is an expression of a symbol ("2*width"), is inferred again.
+    # Shapes inferred for other sizes, or expressions of a symbol ("2*width"), are inferred again.
     del model.graph.value_info[:]
     for info in model.graph.output:
         for dimension in info.type.tensor_type.shape.dim:
@@ -365,7 +370,7 @@ def _serialized(label: str, model: onnx.ModelProto) -> bytes:
 
 
 def _is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
-    """Whether it is the number 0; what is not set reads as 0, too."""
+    """Whether a dimension is set to 0; an unset one reads as 0, too."""
     return dimension.HasField("dim_value") and dimension.dim_value == 0
 
 

@@ -1,12 +1,13 @@
 """Scores scaled and masked before a softmax, which stay float in quantized models: Add and Where of a float mask.
 
-Masks add the least float32, or thereabouts, so no quantizer has 8 bits for masked scores and others. The grid between
-mask and softmax is chosen here. A softmax looks up differences from the greatest element of a row, and a masked one
-must be of no account beside any of these:
+Masks add about the lowest float32, so no 8-bit grid holds both masked scores and others. The grid between mask and
+softmax is chosen here. A softmax looks up differences from the greatest element of a row, and a masked score must be
+negligible beside every other one:
 
-- Where all scores lie within `NEAR`, each row gets an element that is greater than all scores and has no share. So
-  differences are those from one number, and the least element of all, which masked scores are, has no share either.
-- Else the step is so wide that the lowest score still has a share next to which that of a masked one does not show.
+- If all scores are within `NEAR`, each row gets an extra element that is greater than all scores and has no share. So
+all differences are from one number, and the least value, that of masked scores, has no share either.
+
+- Else the step is so wide that a masked score is negligible even beside the lowest score.
 """
 
 from __future__ import annotations
@@ -38,20 +39,21 @@ from .onnx_views import rows_of, seen_as
 from .quantization import Quantization
 
 HIDDEN = 1e4
-"""Masks add at least so much less to what is hidden."""
+"""Least amount that a mask subtracts from hidden scores."""
 INVISIBLE = 512.0
-"""A share below 1 / INVISIBLE of all others rounds to 0 where shares have 8 bits."""
+"""A share below 1 / INVISIBLE of the sum of the others rounds to 0 in 8 bits."""
 NEAR = 10.0
-"""The exponential of a score that is so much lower still has ten bits of the table's."""
+"""Span of scores within which the least exponential still has ten bits of the table."""
 STEPS = 255
 GREATEST = 255
-"""The greatest value, as uint8."""
+"""The greatest stored value, as uint8."""
 MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
-"""The grid of a mask that is an input, for all softmaxes alike: 0 and whole numbers below it."""
+"""The grid of a mask that is a model input, the same for all softmaxes: 0 and whole numbers below it."""
 
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds an Add of scores and a float mask, or a Where that hides scores; whether the node is one."""
+    """Binds an Add of scores and a float mask, or a Where that hides scores; returns whether the node is one of
+    them."""
     if not context.abilities.rows:
         return False
     found = _added(context, node) if node.op_type == "Add" else _hidden(context, node)
@@ -89,7 +91,7 @@ def _added(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.n
             continue
         if isinstance(mask, Constant) and mask.array.dtype.kind == "f" and mask.array.size > 1:
             return scores, mask.array
-        # One for all heads: what differs between heads is no mask, but a bias that may be above 0.
+        # A mask is the same for all heads; a tensor that differs between heads is a bias, which may be above 0.
         if isinstance(mask, FloatInput) and all(size == 1 for size in mask.shape[1:-2]):
             return scores, mask
     return None
@@ -109,7 +111,7 @@ def _hidden(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.
 
 
 def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds the softmax of masked scores along their last axis; whether the node is one."""
+    """Binds the softmax of masked scores along their last axis; returns whether the node is one."""
     value = context.value(node, 0)
     if not isinstance(value, Pending) or not isinstance(value.operation, Masked):
         return False
@@ -128,7 +130,7 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
         scores = _masked_scores(context, node, value, masked, scale, top)
         context.bind(node, shared_rows(context, node, Shared(data=scores), scores))
         return True
-    # The greatest value is that of what has no share, the least that of masked scores.
+    # The greatest stored value is the extra element's, the least one that of masked scores.
     scale, top = np.float32(span / (STEPS - 2)), GREATEST - 1
     scores = _masked_scores(context, node, value, masked, scale, top)
     longer = _with_greatest(context, node, scores)
@@ -141,16 +143,18 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
 def _masked_scores(
     context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
 ) -> Real:
-    """Adds what masks the scores `value` for the softmax `node`: the tensor of scores less the greatest possible one,
-    which is `top`, in steps of `scale`."""
+    """Adds the sum of the scores `value` and their mask, for the softmax `node`.
+
+    The result is scores minus the greatest possible one, stored as `top`, in steps of `scale`.
+    """
     mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
-    # Of a tensor's 256 values the last one is the greatest possible score.
+    # The greatest possible score is the last of a tensor's 256 stored values.
     own = Quantization(scale=np.float32(masked.step), zero_point=GREATEST, dtype="uint8")
     scores = replace(masked.data, quantization=own)
     if isinstance(mask, FloatInput):
         if mask not in context.masks:
             context.masks[mask] = quantized_input(context, node, mask, f"{mask.name}.quantized", MASK)
-        # A whole number below 0 hides a score even where that is less of the mask than all steps of scores.
+        # A mask of -1 or less must hide a score even if all steps of scores span more than 1.
         step = np.float32(min(1.0, 256 * float(scale)))
         added = context.seen_as(context.masks[mask], replace(MASK, scale=step))
     else:
@@ -170,8 +174,8 @@ def _masked_scores(
 
 
 def _between(scale: float) -> np.ndarray:
-    """The rows' table, int64 (256,), by the difference from the greatest value modulo 256: exponentials of steps below
-    the greatest score, and nothing for the greatest and for the least value."""
+    """The softmax table, int64 (256,), by the difference from the greatest value modulo 256: exponentials of steps
+    below the greatest score; 0 for the extra element and for the least value."""
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))
     entries[[0, -1]] = 0
@@ -179,7 +183,7 @@ def _between(scale: float) -> np.ndarray:
 
 
 def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real:
-    """Rows of scores behind which the greatest value follows: their last axis is longer by one."""
+    """Rows of scores, each followed by the greatest value: their last axis is longer by one."""
     rows = rows_of(context, node, scores)
     images, channels, height, width = context.tensors[rows.data.tensor].nchw
     stored = np.full((images, 1, height, width), 127, np.int8)

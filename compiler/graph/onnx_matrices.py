@@ -1,8 +1,9 @@
-"""Where the matrices of products of activations lie: rows in positions, columns in channels; moved where they do not.
+"""Layout of the factors of products of two activations: rows of a matrix in positions, columns in channels. Factors in
+another layout are moved.
 
-Channels begin with a block, and so do the positions of what an array takes as weights: a tile of them is a block of
-positions. What is moved gets positions of whole blocks, of which those behind the rows hold anything: they become lanes
-that no softmax counts, and that a product multiplies with a zero.
+Channels of a matrix begin at a multiple of a block, and so do the positions of the factor that the array reads as
+weights: a tile of weights is a block of positions. Moved matrices are padded to whole blocks of positions, arbitrary
+behind their rows: these become lanes that no softmax counts, and that a product multiplies with a zero.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from .onnx_values import Real
 from .onnx_views import elements_of, moved_positions, rows_of, seen_as, swapped
 
 Places = list[tuple[int, int, int]]
-"""Image, first channel and first position of each matrix of a stack."""
+"""(image, first channel, first position) of each matrix of a stack."""
 Laid = tuple[Real, Places]
-"""A tensor, and where the matrices of a stack lie in it."""
+"""A tensor, and the places of the matrices of a stack in it."""
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Laid, Laid]:
-    """Two stacks of as many matrices (..., rows, columns), each pair in one image, images in their order; positions of
-    `b` begin with a block. Raises ModelError for elements in an order that no moves make."""
+    """Two stacks of equal numbers of matrices (..., rows, columns) in place for a product: each pair in one image,
+    images in ascending order, positions of `b` at multiples of a block. Raises ModelError for an order of elements that
+    no moves make."""
     block = context.abilities.block
     sides = [(a, _places(context, a, 1)), (b, _places(context, b, block))]
     images = next((own for _, places in sides if (own := _images(places)) is not None), _leading(a.shape))
@@ -40,7 +42,7 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(places: Places | None) -> list[int] | None:
-    """The images of matrices, if there are as many in each and these follow one another."""
+    """The image of each matrix, if every image has the same number and they follow one another; else None."""
     if places is None:
         return None
     found = [image for image, _, _ in places]
@@ -49,7 +51,7 @@ def _images(places: Places | None) -> list[int] | None:
 
 
 def _leading(shape: tuple[int, ...]) -> list[int]:
-    """An image for each step of the first of several leading axes."""
+    """The image of each matrix by the leading axes: the index along the first of several, else 0."""
     *lead, _, _ = shape
     images = lead[0] if len(lead) > 1 else 1
     return np.repeat(np.arange(images), prod(lead) // images).tolist()
@@ -60,7 +62,8 @@ def _tensor(context: ImportContext, value: Real) -> Real:
 
 
 def _places(context: ImportContext, value: Real, step: int) -> Places | None:
-    """Where matrices lie, positions at multiples of `step`; None where they do not lie so."""
+    """Places of the matrices of `value`, positions at multiples of `step`; None if the layout does not have this
+    form."""
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
     elements, plane = elements_of(context, value).reshape(-1, rows, columns), height * width
@@ -77,7 +80,7 @@ def _places(context: ImportContext, value: Real, step: int) -> Places | None:
 
 
 def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
-    """Matrices that are moved: positions alone, or positions and then both exchanged, or element by element."""
+    """Moved matrices: by moving positions alone, or positions and then exchanging both, or element by element."""
     found = _by_positions(context, node, value, images) or _turned(context, node, value, images)
     if found is None:
         value = rows_of(context, node, value).data
@@ -91,8 +94,8 @@ def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[
 
 
 def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
-    """Matrices whose columns are channels one behind the other: their positions are moved, those of matrices that have
-    the same ones once. None for others."""
+    """Matrices whose columns are adjacent channels: only their positions are moved, once for matrices with the same
+    positions. None for other layouts."""
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
     block, plane = context.abilities.block, height * width
@@ -119,7 +122,7 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
 
 
 def _turned(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
-    """Matrices whose rows are channels one behind the other: exchanged with positions. None for others."""
+    """Matrices whose rows are adjacent channels: channels and positions are exchanged. None for other layouts."""
     *_, rows, columns = value.shape
     turned = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))
     places = _places(context, turned, context.abilities.block)

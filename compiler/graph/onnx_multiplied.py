@@ -1,4 +1,4 @@
-"""MatMul of two activations, as in attention: on accelerators whose array takes weights from activations."""
+"""MatMul of two activations, as in attention, for accelerators whose array reads weights from activations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .onnx_views import elements_of, seen_as
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds the product of two activations of equal leading axes; whether the node is one that this target computes."""
+    """Binds the product of two activations of equal leading axes; returns whether this target computes the node."""
     a, b = context.value(node, 0), context.value(node, 1)
     if not (context.abilities.products and isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -33,8 +33,8 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     (a, of_a), (b, of_b) = matrices(context, node, a, turned)
     images = max(image for image, _, _ in of_a) + 1
     heads = count // images
-    # Heads that lie in positions go back to channels, those in channels to positions: a softmax takes whole rows.
-    # Heads are the last leading axis; what else is in an image, windows of it, stays in positions.
+    # Heads in positions of the inputs go to channels of the result, those in channels to positions: a softmax needs
+    # whole rows. Heads are the last leading axis; other leading axes in an image, its windows, stay in positions.
     across = lead[-1] if heads % lead[-1] == 0 else heads
     alone = len({channel for _, channel, _ in of_a}) == 1
     if not alone or columns % context.abilities.block:
@@ -61,7 +61,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def round_multiplied(context: ImportContext, product: Multiplied, to: Rounding) -> str:
-    """Products of two activations in integers."""
+    """Adds the integer product of two activations."""
     a, b = product.a.quantization, product.b.quantization
     operator = Products(
         groups=product.groups,

@@ -1,8 +1,8 @@
-"""Normalizations that exporters write node by node: the mean of a row's squares, one over its root, a product.
+"""Normalizations that exporters write node by node: the mean of a row's squares, the inverse of its root, a product.
 
-What stands for a row, its mean or the mean of its squares, is never a tensor here: it is a `Statistic` of the tensor
-until it meets that tensor again, and both become one normalization. Quantizers round it on the way; that rounding, of
-one number for a row to 8 bits, is left out.
+A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `Statistic` of the tensor
+until an operator combines both; then the two become one normalization. Roundings of a statistic to 8 bits by the
+model's quantizers are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .onnx_views import is_line, same_view
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node that is a step of a normalization; whether it is one."""
+    """Binds a node that is a step of a normalization; returns whether it is one."""
     if not node.inputs or (context.abilities.processor and not context.abilities.rows):
         return False
     values = [context.value(node, index) for index in range(min(2, len(node.inputs)))]
@@ -56,7 +56,7 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Statistic | None:
-    """The mean of rows, of their squares, or of the squares of what is left without their mean."""
+    """The statistic of a ReduceMean: the mean of rows, of their squares, or of the squares of rows minus their mean."""
     data: Real | None = None
     moment, centre = "square", False
     match value:
@@ -128,7 +128,7 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The square of what has no mean; a normalization's gain and offset."""
+    """The square of rows minus their mean, or a normalization with a gain or offset applied."""
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):
         twice = node.op_type == "Mul" and node.inputs[0] == node.inputs[1]
@@ -182,7 +182,7 @@ def _pending(context: ImportContext, node: OnnxNode, data: Real, operation: Cent
 
 
 def refuse_rounding(_: ImportContext, centred: Centred | Squared, to: Rounding) -> NoReturn:
-    """Raises RoundingError: rows less their mean are no tensor."""
+    """Raises RoundingError: rows minus their mean cannot be a quantized tensor."""
     raise RoundingError(
         f"rounds '{to.pending.name}', rows less their mean",
         "leave what a normalization computes of them float",

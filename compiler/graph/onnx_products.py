@@ -20,12 +20,12 @@ from .onnx_views import Rows, rows_of
 from .onnx_window_attributes import convolution_window, transposed_window
 
 PHASE_CHANNELS = 16
-"""Filters of a phase of a transposed convolution are a multiple of this: whole blocks of channels on any processor."""
+"""The number of filters of a transposed convolution's phase is a multiple of this: whole blocks on any processor."""
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
 
 def import_conv(context: ImportContext, node: OnnxNode) -> None:
-    """Conv between DequantizeLinear and QuantizeLinear."""
+    """Imports a Conv between DequantizeLinear and QuantizeLinear."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
     context.bind(
         node,
@@ -36,7 +36,7 @@ def import_conv(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
-    """ConvTranspose; groups and dilations are zeros among the weights, of groups on accelerators alone."""
+    """Imports a ConvTranspose; groups (on accelerators only) and dilations become zeros among the weights."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)
@@ -59,7 +59,7 @@ def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """Weights (C, O / groups, kh, kw) of a transposed convolution as those of one group, with zeros between."""
+    """Weights (C, O / groups, kh, kw) of a transposed convolution as the dense weights of one group, with zeros."""
     if groups == 1:
         return weight
     channels, share, *kernel = weight.shape
@@ -72,7 +72,7 @@ def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
-    """Weights (C, O, kh, kw) with zeros between their rows and columns."""
+    """Weights (C, O, kh, kw) with the zeros of a dilated kernel between their rows and columns."""
     if dilations == (1, 1):
         return weight
     extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]
@@ -82,7 +82,7 @@ def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
 
 
 def import_matmul(context: ImportContext, node: OnnxNode) -> None:
-    """MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
+    """Imports a MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
     value, vector = context.value(node, 1), False
     if isinstance(value, Real):
         from .onnx_multiplied import import_multiplied
@@ -94,14 +94,14 @@ def import_matmul(context: ImportContext, node: OnnxNode) -> None:
     weight, scale = weight_operand(context, node, value, channel_axis=1)
     product = dense(context, node, real_operand(context, node, 0, viewed=True), weight.T, scale, None)
     if vector:
-        # One column, which the result does not have.
+        # The product has one column; the result of a vector has no such axis.
         view = None if product.view is None else product.view.reshape(product.shape[:-1])
         product = replace(product, shape=product.shape[:-1], view=view)
     context.bind(node, product)
 
 
 def import_gemm(context: ImportContext, node: OnnxNode) -> None:
-    """Gemm with constant B and C, alpha = beta = 1, A not transposed."""
+    """Imports a Gemm with constant B and C, alpha = beta = 1, A not transposed."""
     transposed = _check_gemm(context, node)
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0 if transposed else 1)
     rows = weight if transposed else weight.T
@@ -121,7 +121,7 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
 def convolution(
     context: ImportContext, node: OnnxNode, data: Real, weight: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product of a Conv node; checks every attribute against the operands."""
+    """The pending product of a convolution; checks every attribute against the operands."""
     plane_operand(context, node, data)
     window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
     _check_bias(context, node, bias, weight.shape[0])
@@ -139,8 +139,8 @@ def convolution(
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product of (..., K) with `rows` (M, K): a convolution whose kernel covers the stored tensor of
-    (N, K), or of 1x1 over one whose channels are the last axis."""
+    """The pending product of (..., K) with `rows` (M, K): a convolution whose kernel covers the stored tensor of (N,
+    K), or a 1x1 one over a tensor whose channels are the last axis."""
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(
             node,
@@ -150,7 +150,8 @@ def dense(
     _check_bias(context, node, bias, rows.shape[0])
     batch, channels, height, width = context.tensors[data.tensor].nchw
     if data.view is not None or len(data.shape) != 2 or batch != data.shape[0]:
-        # Windows of an image are moved where that moves least: what comes behind asks for their places in a row.
+        # Move windows of an image where fewer elements move: before a product that widens, else later, when their
+        # order is needed.
         widens = not context.abilities.processor and rows.shape[0] > rows.shape[1]
         lines = rows_of(context, node, data, in_order=widens)
         return _dense_rows(context, node, lines, rows, scale, bias)
@@ -168,7 +169,7 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product of each position's channels."""
+    """The pending 1x1 product of the channels of each position."""
     batch, channels, height, width = context.tensors[data.data.tensor].nchw
     product = Product(
         data=data.data,
@@ -185,7 +186,7 @@ def _dense_rows(
 def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Constant weights as int8 around zero and one float32 scale per output channel."""
+    """Constant weights as int8 with zero point 0, and their float32 scales, one for each output channel."""
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
     if not isinstance(value, QuantizedConstant):
@@ -217,7 +218,7 @@ def weight_operand(
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """A product with a constant addend as its bias; None where the addend is not one value per channel."""
+    """A product with a constant addend as its bias; None if the addend is not one value for each channel."""
     product = pending.operation
     if (
         not isinstance(product, Product)
@@ -228,7 +229,7 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
     shape = (1,) * (len(pending.shape) - len(constant.shape)) + constant.shape
     channels = pending.natural[1]
     if pending.view is not None:
-        # Rows of channels: their axis is the last.
+        # In rows of channels the channel axis is the last.
         of = pending.view // np.prod(pending.natural[2:]) % channels
         rows = pending.shape[-1] == channels and (of == np.arange(channels)).all()
         if not rows or shape[-1] not in (1, channels) or np.prod(shape) != shape[-1]:
@@ -248,7 +249,7 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
 
 
 def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
-    """Input `index` as a bias, a constant; None where left out."""
+    """Input `index` as a bias, which must be constant; None where left out."""
     value = context.value(node, index)
     if value is None or isinstance(value, Constant | QuantizedConstant):
         return value
@@ -267,7 +268,7 @@ def _check_bias(context: ImportContext, node: OnnxNode, bias: Bias, channels: in
 
 
 def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether B is transposed; fails on what a product of an activation with weights does not have."""
+    """Whether B is transposed; fails on attributes that a product of an activation with weights cannot have."""
     if node.integer("transA", 0):
         context.fail(
             node, "transposes its activation (transA = 1)", "transpose it before it enters the model"
@@ -281,7 +282,7 @@ def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def round_product(context: ImportContext, product: Product, to: Rounding) -> str:
-    """A convolution or matrix product in integers."""
+    """Adds an integer convolution or matrix product."""
     source = product.data.quantization
     step = bias_step(source.scale, product.weight_scale)
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
@@ -300,9 +301,10 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
 
 
 def round_transposed(context: ImportContext, transposed: Transposed, to: Rounding) -> str:
-    """Outputs whose rows and columns leave the same remainder are a convolution; then these are interleaved.
+    """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases.
 
-    Row y is y + top = q * stride + r, and sums up the rows q - t of the input with the weights' rows r + stride * t.
+    A phase is all outputs whose rows and columns have the same remainders by the strides. Output row y, with y + top =
+    q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
     """
     product = transposed.product
     batch, filters, height, width = to.pending.natural
@@ -315,7 +317,7 @@ def round_transposed(context: ImportContext, transposed: Transposed, to: Roundin
         for x in range(sx):
             of_phase = product.weight[:, :, y::sy, x::sx]
             rows, columns = of_phase.shape[2:]
-            # The last tap reads the same row, the first one the row furthest before it.
+            # Taps are reversed: the last one reads input row q, the first one the earliest row.
             weight[y * sx + x, :filters, :, taps[0] - rows :, taps[1] - columns :] = of_phase[
                 :, :, ::-1, ::-1
             ]

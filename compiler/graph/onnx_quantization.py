@@ -13,11 +13,11 @@ from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConsta
 from .quantization import Quantization
 
 NARROW = ("int4", "uint4", "int2", "uint2")
-"""Types of constants of fewer than 8 bits: weights, which become int8."""
+"""Types of constants of fewer than 8 bits; such weights become int8."""
 
 
 def import_quantize(context: ImportContext, node: OnnxNode) -> None:
-    """QuantizeLinear: rounds a pending result, the model's input, another scale, or a constant."""
+    """Imports a QuantizeLinear of a pending result, a model input, a tensor on another grid, or a constant."""
     value = context.value(node, 0)
     if node.integer("block_size", 0):
         context.fail(node, "quantizes in blocks", "quantize per tensor or per channel")
@@ -78,7 +78,7 @@ def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant |
 
 
 def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
-    """DequantizeLinear: sees an integer tensor or constant through its scale."""
+    """Imports a DequantizeLinear: gives an integer tensor or constant its scale."""
     value = context.value(node, 0)
     if node.integer("block_size", 0):
         context.fail(node, "dequantizes in blocks", "quantize per tensor or per channel")
@@ -120,10 +120,11 @@ def quantized_constant(
     zero_point: np.ndarray | None,
     axis: int,
 ) -> QuantizedConstant:
-    """Joins integers with scale and zero point, per tensor or along `axis`; fails on sizes that do not match.
+    """A quantized constant from integers, scale and zero point, per tensor or along `axis`; fails on sizes that do not
+    match.
 
-    By a negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, integers are mirrored at their zero
-    point: the numbers stay.
+    A negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, becomes positive: the integers are
+    mirrored at their zero point, so the real values are unchanged.
     """
     negative, narrow = np.asarray(scale) < 0, context.checked_scale(node, np.abs(scale))
     zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
@@ -159,7 +160,7 @@ def quantized_constant(
 def _mirrored(
     context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
 ) -> np.ndarray:
-    """Integers, some of them mirrored at their zero point; fails where the type of the integers ends before."""
+    """`integers`, mirrored at the zero point where `where` is true; fails where the result leaves their type."""
     if not where.any():
         return integers
     mirrored = np.where(where, 2 * zero_point - integers.astype(np.int64), integers)

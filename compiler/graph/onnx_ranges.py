@@ -1,7 +1,7 @@
-"""Range before ONNX's shape inference: where that follows values, it makes a list of a Range's whole result.
+"""Limits on Range, checked before ONNX's shape inference: if that follows values, it lists all numbers of a Range.
 
-A Range of 2**40 numbers would take all memory there. How many it has is asked first, of the same inference: a
-ConstantOfShape of a number has a shape that tells the number.
+A Range of 2**40 numbers would exhaust the memory. Its length is computed first, by the same inference: ConstantOfShape
+of a number has that number as its dimension.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .budgets import SMALLER
 from .errors import ModelError
 
 MOST_RANGES = 32
-"""Whose sizes are asked: each takes an inference of all nodes before it."""
+"""Most Ranges whose lengths are computed: each takes an inference of all nodes before it."""
 _SMALL = 64
-"""Elements of an initializer that a shape may depend on."""
+"""Most elements of an initializer that a shape may depend on."""
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
@@ -55,7 +55,7 @@ def _holds_range(body: onnx.GraphProto) -> bool:
 
 
 def _numbers(model: onnx.ModelProto, index: int) -> int | None:
-    """How many numbers the Range at `index` has; None where inference does not know what they depend on."""
+    """Length of the Range at `index`; None if inference does not know its inputs."""
     names = list(model.graph.node[index].input)
     given = {item.name: item for item in model.graph.initializer if math.prod(item.dims) == 1}
     values: list[float | None] = [
@@ -74,12 +74,12 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
-    """The integers among `names` that inference knows before node `index`."""
+    """Values of the integers among `names` that inference knows before node `index`."""
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}
     stem = "vdla probe"
     for number, name in enumerate(dict.fromkeys(names)):
-        # A shape tells no negative numbers, so each is asked with either sign.
+        # A dimension is never negative, so each number is probed with either sign.
         probes.append(helper.make_node("Sub", [f"{stem} 0", name], [f"{stem} {number} negative"]))
         for sign, source in ((1, name), (-1, f"{stem} {number} negative")):
             output = f"{stem} {number} {sign}"
@@ -112,7 +112,7 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
     try:
         inferred = shape_inference.infer_shapes(asked, data_prop=True)
     except (shape_inference.InferenceError, ValueError):
-        # What is wrong with the model, its own inference says.
+        # Errors of the model are reported by its own inference.
         return {}
     found: dict[str, float] = {}
     for info in inferred.graph.output:

@@ -1,4 +1,4 @@
-"""Reading an ONNX file: bytes to a model with all its data, not checked yet."""
+"""Reading an ONNX file: from bytes to an unchecked model with all its data."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from .model_texts import check_texts
 from .serialized_weights import cut_weights
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
-"""Operators, besides QLinear ones, that only quantized models have."""
+"""Operators, besides QLinear ones, that occur only in quantized models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadModel:
-    """A model with its external data, and what messages call it. `onnx_load.load_model` uses it up. The bytes of large
-    initializers may not be in `bare` but in `weights`, by their numbers."""
+    """A model with its external data. `label` names it in messages.
+
+    `weights`: bytes of large initializers that are not in `bare`, by initializer number. `onnx_load.load_model` uses
+    the object up.
+    """
 
     label: str
     bare: onnx.ModelProto
     weights: Mapping[int, memoryview]
 
     def whole(self) -> onnx.ModelProto:
-        """The model with all its bytes in it."""
+        """The model with all weights put into it."""
         for number, data in self.weights.items():
             self.bare.graph.initializer[number].raw_data = bytes(data)
         return self.bare
@@ -41,8 +44,8 @@ class ReadModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizedModel:
-    """A model that was read once and given sizes (`onnx_load.sized_models`): bytes of a model without its `weights`,
-    which all of its sizes share, and what messages call it."""
+    """A model that was read once and given sizes (`onnx_load.sized_models`): serialized without its `weights`, which
+    all sizes share. `label` names it in messages."""
 
     label: str
     bare: bytes
@@ -50,11 +53,11 @@ class SizedModel:
 
 
 Source = str | Path | bytes | ModelFile | SizedModel
-"""A model: the path of its file, its bytes, both, or one that was read and given sizes."""
+"""A model: the path of its file, its bytes, both, or a sized model."""
 
 
 def model_label(source: Source) -> str:
-    """What messages call a model: its path, if it has one."""
+    """Name of a model in messages: its path, if it has one."""
     if isinstance(source, bytes):
         return "model"
     if isinstance(source, SizedModel):
@@ -63,7 +66,7 @@ def model_label(source: Source) -> str:
 
 
 def read_model(source: Source) -> ReadModel:
-    """A model with all its data, its own functions inlined.
+    """A model with all its data and its functions inlined.
 
     Raises ModelError for a file that is missing, is no model or is damaged, and for external data that may not be read.
     """
@@ -89,7 +92,7 @@ def read_model(source: Source) -> ReadModel:
 
 
 def is_quantized(source: Source | ReadModel) -> bool:
-    """Whether a model's activations are integers: an operator of it quantizes, or takes quantized tensors.
+    """Whether a model's activations are integers: it has operators that quantize or that read quantized tensors.
 
     Raises ModelError as `read_model` does.
     """
@@ -98,15 +101,15 @@ def is_quantized(source: Source | ReadModel) -> bool:
 
 
 def quantizes(graph: onnx.GraphProto) -> bool:
-    """Whether an operator of a graph quantizes, or takes quantized tensors."""
+    """Whether a graph has operators that quantize or that read quantized tensors."""
     operators = {node.op_type for node in graph.node}
     return any(name in QUANTIZED or name.startswith(("QLinear", "DynamicQuantize")) for name in operators)
 
 
 def coarsest_float(source: Source | ReadModel) -> str:
-    """The float type of fewest bits in the mantissa that a model computes in: "float32", "float16" or "bfloat16".
+    """The float type with the shortest mantissa in which a model computes: "float32", "float16" or "bfloat16".
 
-    Weights of 16 bits that a Cast makes float32 do not count, nor does float64. Raises ModelError as `read_model` does.
+    16-bit weights that a Cast makes float32 do not count, nor does float64. Raises ModelError as `read_model` does.
     """
     graph = (source if isinstance(source, ReadModel) else read_model(source)).bare.graph
     held = {item.name: item.data_type for item in graph.initializer}

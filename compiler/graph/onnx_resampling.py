@@ -1,4 +1,4 @@
-"""Resize of a quantized model: positions that are repeated, or means of neighbours with fixed weights."""
+"""Resize of a quantized model: repeated positions, or means of neighbours with fixed weights."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from .onnx_views import check_size, elements_of, seen_as, settled
 from .operators import Resize
 
 MOST_WEIGHT = 127
-"""Weights of neighbours are int8."""
+"""Largest sum of two neighbours' int8 weights."""
 
 
 def import_resize(context: ImportContext, node: OnnxNode) -> None:
-    """Resize, nearest or linear, of images (N, C, H, W); of integers, as quantizers write it, nearest."""
+    """Imports a Resize, nearest or linear, of images (N, C, H, W); also a nearest one of integers, which quantizers
+    write."""
     value = context.value(node, 0)
     if isinstance(value, Integer) and node.text("mode", "nearest") == "nearest":
         grid = context.tensors[value.tensor].grid
@@ -74,20 +75,22 @@ def _resized_image(
 
 
 def moved(data: Real, positions: Sequence[np.ndarray], shape: Shape) -> Moved:
-    """The rows and columns of every image (N, C, H, W) of `shape` at `positions`."""
+    """The move that takes rows and columns `positions` of every image (N, C, H, W) of `shape`."""
     rows, columns = positions
     images = np.arange(shape[0])[:, None, None] * (shape[2] * shape[3])
     return Moved(parts=(data,), index=images + rows[:, None] * shape[3] + columns)
 
 
 def integer_weights(fractions: np.ndarray) -> np.ndarray:
-    """Weights of both neighbours as int8 (O, 2) of one sum, for what the second one counts, float32 (O,) of 0 to 1.
+    """int8 weights (O, 2) of two neighbours, whose sum is the same for all, for fractions of the second one, float32
+    (O,) from 0 to 1.
 
-    The least sum that has them all exactly; where none up to MOST_WEIGHT does, that with the least error.
+    The sum is the least that represents all fractions exactly or, if none up to MOST_WEIGHT does, that with the least
+    error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums
-    # Float32 places are off by some of their last bits, more for long axes.
+    # The last bits of float32 coordinates are inexact, more of them for long axes.
     errors = (np.abs(exact - np.rint(exact)) / sums).max(axis=1)
     close = np.flatnonzero(errors < 1e-4)
     chosen = int(close[0] if close.size else np.argmin(errors))
@@ -96,9 +99,11 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
 
 
 def round_resampled(context: ImportContext, resampled: Resampled, to: Rounding) -> str:
-    """Columns, rounded to the input's own grid, and then rows; what stays as it is adds nothing.
+    """Adds a pass over columns, rounded to the input's grid, and then one over rows; an axis that does not change adds
+    none.
 
-    Columns lie side by side, so an accelerator stores fewer of them one by one where rows are made last.
+    Columns are adjacent in memory and an accelerator stores them one by one: there are fewer before the rows are
+    resized.
     """
     source, tensor = resampled.data.quantization, resampled.data.tensor
     passes = [

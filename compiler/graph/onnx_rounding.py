@@ -1,4 +1,4 @@
-"""What QuantizeLinear rounds to, and what DequantizeLinear makes, whatever graph they become a part of."""
+"""Result types of QuantizeLinear and DequantizeLinear, for integer and float graphs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from onnx import TensorProto, helper
 from .onnx_context import NodeContext, OnnxNode
 
 UNUSED_AXES = (-1, 0, 1)
-"""Axes that exporters write, or leave as the default, where there is one scale for all and the axis means nothing."""
+"""Axes that exporters write (or leave as the default) for a node of one scale, where the axis has no meaning."""
 
 
 def rounded_type(context: NodeContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
-    """The element type of QuantizeLinear's result: that of its zero point or, where it has none (None), its attribute
-    `output_dtype`, which is uint8 where it is left out. Refuses a node that says both and means two types."""
+    """The element type of QuantizeLinear's result: its zero point's or, without one (None), its attribute
+    `output_dtype`, by default uint8. Refuses a node whose two types differ."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point
@@ -28,7 +28,7 @@ def rounded_type(context: NodeContext, node: OnnxNode, zero_point: np.dtype | No
 
 
 def check_real_type(context: NodeContext, node: OnnxNode) -> None:
-    """Fails on a DequantizeLinear whose attribute `output_dtype` asks for another type than float32."""
+    """Fails on a DequantizeLinear whose attribute `output_dtype` is another type than float32."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
         name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
@@ -36,7 +36,7 @@ def check_real_type(context: NodeContext, node: OnnxNode) -> None:
 
 
 def check_scale_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Refuses QuantizeLinear and DequantizeLinear of one scale along an axis that `shape` does not have."""
+    """Refuses a QuantizeLinear or DequantizeLinear whose axis `shape` does not have; common unused axes pass."""
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
         context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")

@@ -1,4 +1,4 @@
-"""Softmax and normalizations along the last axis (softmax: or channels), for machines with statistics of rows."""
+"""Softmax and normalizations along the last axis (softmax: or channels), for targets with the ability `rows`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, S
 from .onnx_views import rows_of, settled
 
 LARGEST_BIAS = 1 << 30
-"""A channel whose offset is more of its gain has a larger gain instead: below 2^-14 of the offset."""
+"""Largest bias of a channel, offset / gain. Beyond it the gain is increased instead, by less than 2^-14 of the
+offset."""
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds the output of Softmax, LayerNormalization or RMSNormalization, where this target has it; whether it was
-    one."""
+    """Binds Softmax, LayerNormalization or RMSNormalization if this target computes it; returns whether it did."""
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
         return False
@@ -33,7 +33,7 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     rank = len(data.shape)
     axis = node.integer("axis", -1) % rank
     if node.op_type == "Softmax" and context.opset < 13 and axis != rank - 1:
-        return False  # It flattened what lies behind its axis.
+        return False  # Before opset 13 Softmax flattened the axes behind its own.
     if axis != rank - 1 and (axis, rank, node.op_type) != (1, 4, "Softmax"):
         return False
     if not abilities.rows:
@@ -59,7 +59,7 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending rows of `data`, along its last axis or along `axis` 1 of images."""
+    """The pending result of `operation` over rows of `data`: its last axis, or `axis` 1 of images."""
     rank = len(data.shape)
     if axis in (None, rank - 1) and not (rank == 2 and data.view is None):
         rows = rows_of(context, node, data)
@@ -79,7 +79,7 @@ def shared_rows(
 
 
 def _operand(value: Value | None, operator: str) -> Real | None:
-    """The tensor of what a node reads: a softmax takes scaled and masked ones, too."""
+    """The tensor that a node reads; for a softmax also that behind scaled scores. None for other values."""
     match value:
         case Real():
             return value
@@ -89,7 +89,7 @@ def _operand(value: Value | None, operator: str) -> Real | None:
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """By how much a score grows with each stored value of its tensor; None where it does not do so evenly."""
+    """The real step of a score for each step of its tensor's stored values; None if steps are uneven."""
     match scores:
         case Real(quantization=quantization):
             return float(quantization.scale)
@@ -107,7 +107,7 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The tensor of scores that `step_of` knows, seen as they are."""
+    """The tensor of pending scores that have a `step_of`, in their shape and view."""
     assert isinstance(scores.operation, Same | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
 
@@ -139,7 +139,7 @@ def _normalization(context: ImportContext, node: OnnxNode, data: Real) -> Shared
 
 
 def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
-    """A softmax or a normalization in integers."""
+    """Adds an integer softmax or normalization."""
     source = shared.data.quantization
     step = 2.0**-FRACTION_BITS / float(to.grid.scale)
     if shared.gain is None or shared.offset is None:
@@ -164,9 +164,9 @@ def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
 
 
 def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bias int32, scale float32) with which (share + bias) * scale is share * `scale` + `offset`, float64 (C,).
+    """(bias int32, scale float32) such that (share + bias) * scale is share * `scale` + `offset`, float64 (C,) each.
 
-    Where the bias would not fit, the scale is that of the largest one.
+    If the bias would exceed LARGEST_BIAS, the scale is increased until it does not.
     """
     least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))
     own = np.where(np.abs(scale) < least, np.copysign(least, scale), scale)
@@ -174,7 +174,8 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """The epsilon of a variance of numbers of `scale` as (mantissa, shift) of what the radicand adds."""
+    """(mantissa, shift) of the addend to the integer radicand that stands for `epsilon`, for rows of `length` numbers
+    of `scale`."""
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)
     return min(whole >> shift, (1 << 16) - 1), min(shift, 31)

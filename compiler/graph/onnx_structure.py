@@ -1,5 +1,5 @@
-"""Operators that compute nothing: Identity, Dropout, Shape, Size, Flatten, Reshape, Squeeze and Unsqueeze, whatever
-graph they become a part of."""
+"""Operators that compute nothing: Identity, Dropout, Shape, Size, Flatten, Reshape, Squeeze and Unsqueeze, for integer
+and float graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .onnx_context import BindingContext, OnnxNode
 
 
 def import_identity(context: BindingContext, node: OnnxNode) -> None:
-    """Identity, and Dropout as inference runs it."""
+    """Imports Identity, and Dropout in inference form."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for its mask", "export the model for inference")
     training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
@@ -21,7 +21,7 @@ def import_identity(context: BindingContext, node: OnnxNode) -> None:
 
 
 def import_shape(context: BindingContext, node: OnnxNode) -> None:
-    """Shape and Size: all shapes are static, so their results are constants."""
+    """Imports Shape and Size. All shapes are static, so the results are constants."""
     shape = context.input_shape(node)
     if node.op_type == "Size":
         context.bind_array(node, np.array(prod(shape), np.int64))
@@ -31,7 +31,7 @@ def import_shape(context: BindingContext, node: OnnxNode) -> None:
 
 
 def import_view(context: BindingContext, node: OnnxNode) -> None:
-    """Flatten, Reshape, Squeeze or Unsqueeze."""
+    """Imports Flatten, Reshape, Squeeze or Unsqueeze as a view."""
     shape = context.input_shape(node)
     match node.op_type:
         case "Flatten":
@@ -48,7 +48,7 @@ def import_view(context: BindingContext, node: OnnxNode) -> None:
 
 
 def _target_shape(context: BindingContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that Reshape's second input asks for, with 0 (copy) and -1 (the rest) resolved."""
+    """The target shape of a Reshape, with 0 (copy) and -1 (the rest) resolved."""
     target = context.array(node, 1, "shape")
     if target is None:
         context.refuse(node, "has no shape input", "export the model again")
