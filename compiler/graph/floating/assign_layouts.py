@@ -1,7 +1,8 @@
-"""Layouts: blocks of channels between convolutions and pools, plain at the ends, as few changes as possible.
+"""Layouts: channels in blocks between convolutions and pools, row-major at the ends, with few changes between them.
 
-Convolutions write blocks and read any; what works element by element or on windows keeps its input's blocks. A change
-of layout is a `Relayout` node, made once for all readers, or a view where nothing moves.
+Convolutions write blocks and read any layout; element-wise operators and pools keep the blocks of their input. A change
+of layout is a `Relayout` node, made once for all readers, or a view where the bytes keep their order. Block 1 is the
+row-major ("plain") layout.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxP
 
 
 def assign_layouts(graph: Graph, lanes: int) -> Graph:
-    """Every tensor with its layout, for vectors of `lanes` elements, and the changes of layout between them."""
+    """The graph with a layout for each tensor, for vectors of `lanes` elements, and the nodes that change layouts."""
     state = _State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
     for node in graph.nodes:
         _place(state, node, lanes)
@@ -34,23 +35,23 @@ def assign_layouts(graph: Graph, lanes: int) -> Graph:
 
 
 def channel_block(channels: int, lanes: int) -> int:
-    """The block of `channels` that are read and written whole."""
+    """The block size of a tensor of `channels`: `lanes`, or all channels if there are fewer."""
     return min(channels, lanes)
 
 
 def whole_block(channels: int, lanes: int) -> int:
-    """The greatest block of at most `lanes` that divides `channels`."""
+    """The greatest block size of at most `lanes` that divides `channels`."""
     return max(d for d in range(1, min(channels, lanes) + 1) if channels % d == 0)
 
 
 def is_depthwise(operator: Convolution, weight: Tensor) -> bool:
-    """Whether each channel has one filter of its own."""
+    """Whether each channel of the convolution has exactly one filter."""
     one_each = operator.groups == weight.shape[0] and weight.shape[1] == 1
     return one_each and operator.groups > 1 and not operator.transposed
 
 
 def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
-    """A plain (N, C, ...) array as `Tensor.storage` has it in blocks, zeros beyond C."""
+    """A row-major array (N, C, ...) in the blocked layout (N, ceil(C / block), ..., block), with zeros beyond C."""
     if block == 1:
         return array
     batch, channels, *rest = array.shape
@@ -63,7 +64,7 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """The graph so far; `versions` are tensors by name and block of what was made of them."""
+    """The graph so far. `versions` maps (tensor, block) to the tensor that holds the same elements in that layout."""
 
     graph: Graph
     tensors: dict[str, Tensor]
@@ -72,7 +73,7 @@ class _State:
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def in_blocks(self, name: str, block: int) -> str:
-        """The tensor with this layout."""
+        """Name of the tensor in this block size; adds the constant or the node that makes it if there is none yet."""
         tensor = self.tensors[name]
         if tensor.block == block:
             return name
@@ -91,7 +92,7 @@ class _State:
         return version.name
 
     def emit(self, node: Node, inputs: tuple[str, ...], block: int) -> None:
-        """Adds the node with these inputs, and its output in blocks."""
+        """Adds the node with these inputs; `block` is the block size of its output."""
         self.tensors[node.output] = replace(self.tensors[node.output], block=block)
         self.nodes.append(replace(node, inputs=inputs))
 
@@ -110,7 +111,7 @@ def _place(state: _State, node: Node, lanes: int) -> None:
         case Convolution():
             _place_convolution(state, node, operator, lanes)
         case Resize() if _grows_for_plain_readers(state, node):
-            # Fewer bytes change their layout ahead of it.
+            # The input is smaller than the output: a change of layout before the resize moves fewer bytes.
             inputs = (state.in_blocks(node.inputs[0], 1), *node.inputs[1:])
             state.emit(node, _with_operands(state, node, inputs, node.result, 1), 1)
         case MaxPool() | AveragePool() | Resize():
@@ -130,10 +131,10 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
         block_in = block_out = channel_block(channels, lanes)
     elif operator.groups == 1:
         block_out = whole_block(filters, lanes) if operator.transposed else channel_block(filters, lanes)
-        # A few channels are read as they are: a change of layout would cost more than it brings.
+        # Fewer channels than lanes keep their layout: the change would cost more than it saves.
         block_in = lanes if data.block == 1 and channels >= lanes else data.block
     else:
-        # Blocks must not reach over groups.
+        # No block may hold channels of two groups.
         block_out = math.gcd(filters // operator.groups, lanes)
         inside = channels // operator.groups
         block_in = data.block if inside % data.block == 0 else math.gcd(inside, lanes)
@@ -145,7 +146,7 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
 
 
 def _grows_for_plain_readers(state: _State, node: Node) -> bool:
-    """Whether a node's output is larger than its input, and none of its readers would take it in blocks."""
+    """Whether a node's output is larger than its input, and no reader of the output can read blocks."""
     tensors = state.graph.tensors
     if math.prod(tensors[node.output].shape) <= math.prod(tensors[node.inputs[0]].shape):
         return False
@@ -155,7 +156,7 @@ def _grows_for_plain_readers(state: _State, node: Node) -> bool:
 
 
 def _place_pool(state: _State, node: Node) -> None:
-    """Pools keep their input's blocks, of those that are computed on the way the largest."""
+    """Places a pool or resize in the blocks of its input; of several fused inputs, in the largest block size."""
     shape = state.graph.data_shape(node)
     read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
         state.tensors[node.inputs[0]]
@@ -166,7 +167,7 @@ def _place_pool(state: _State, node: Node) -> None:
 
 
 def _place_concatenation(state: _State, node: Node, axis: int) -> None:
-    """In the blocks that most of what is joined lies in, where these are whole, plain otherwise."""
+    """Places a concatenation in the block size of most inputs if every input fills whole blocks, else row-major."""
     own = [state.tensors[name] for name in node.own_inputs]
     output = state.tensors[node.output]
     block = _joined_block(state, own, axis)
@@ -182,7 +183,7 @@ def _place_concatenation(state: _State, node: Node, axis: int) -> None:
 
 
 def _joined_block(state: _State, tensors: Sequence[Tensor], axis: int) -> int:
-    """The block that the most bytes of these have, if channels are joined in whole blocks (the last may be cut)."""
+    """The block size of most elements of the inputs; 1 if an input before the last would not fill whole blocks."""
     if len(tensors[0].shape) < 3:
         return 1
     counts: Counter[int] = Counter()
@@ -197,7 +198,7 @@ def _joined_block(state: _State, tensors: Sequence[Tensor], axis: int) -> int:
 def _with_operands(
     state: _State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """`inputs` with those that `body` reads as they are read beside an output in blocks."""
+    """`inputs`, with each tensor that `body` reads in the layout that matches an output in blocks of `block`."""
     placed = list(inputs)
     output = state.tensors[node.output]
     for i in node.operands(body):
@@ -223,7 +224,7 @@ def _place_elementwise(state: _State, node: Node, operator: Elementwise) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A tensor to be had in blocks, after `aligned` gave it the output's rank (constants only)."""
+    """A tensor and the block size to read it in. `aligned`: its shape at the output's rank (constants only)."""
 
     name: str
     block: int
@@ -231,11 +232,11 @@ class _Wanted:
 
 
 def _operand_in_blocks(state: _State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
-    """How an input can be read beside an output in blocks; None where it cannot."""
+    """The layout in which an input can be read beside an output in blocks; None if there is none."""
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
     if block == 1 or aligned[1] == 1:
-        # The same for all channels: broadcast along blocks and lanes.
+        # One value for all channels broadcasts along blocks and lanes.
         return _Wanted(tensor.name, 1)
     if aligned == tensor.shape:
         return _Wanted(tensor.name, block)
@@ -262,7 +263,7 @@ def _adopt(state: _State, wanted: _Wanted) -> str:
 def _keeps_zeros(
     state: _State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether the positions beyond the channels, zeros in all inputs that have them, are zeros in the output too."""
+    """Whether the output's padding of the last channel block is zeros, if the padding of each input is zeros."""
     if output.shape[1] % block == 0:
         return True
     arrays: dict[str, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""Windows without the rows and columns that never meet the input: taps of a dilated window that only read pads."""
+"""Drops the rows and columns of convolution windows that read padding only, at every position (dilated windows)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..operators import Convolution
 
 
 def crop_windows(graph: Graph) -> Graph:
-    """Convolutions whose windows are as small as their inputs allow.
+    """The graph with each convolution's window cut to the taps that meet the input.
 
-    A 3x3 window with a dilation of 24 on 14 x 14 positions is a 1x1 one.
+    A 3x3 window with a dilation of 24 on 14 x 14 positions becomes a 1x1 window.
     """
     nodes: list[Node] = []
     changed = False
@@ -29,14 +29,14 @@ def crop_windows(graph: Graph) -> Graph:
 
 
 def cropped(window: Window, height: int, width: int) -> tuple[tuple[int, int], Window]:
-    """The first row and column of a window that is left, and what is left of it, on `height` x `width` positions."""
+    """The first row and column of the window that stay, and the cut window, for `height` x `width` input positions."""
     outputs = window.outputs(height, width)
     before, after = [0, 0], [0, 0]
     for axis, size in enumerate((height, width)):
         kernel, dilation = window.kernel[axis], window.dilations[axis]
         pad, pad_behind = window.pads[axis], window.pads[axis + 2]
         reach = (outputs[axis] - 1) * window.strides[axis]
-        # The pads shrink with the window; it ends where none are left.
+        # Each dropped tap takes `dilation` positions from the padding; dropping ends where less padding is left.
         while before[axis] < kernel - 1 and reach + before[axis] * dilation < pad:
             if pad < (before[axis] + 1) * dilation:
                 break

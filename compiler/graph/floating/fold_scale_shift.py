@@ -1,4 +1,4 @@
-"""Scales and shifts of channels, batch normalization among them: into the weights of the sum before or behind them."""
+"""Folds scales and shifts of channels (batch normalization too) into weights of the convolution before or behind."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
 def fold_scale_shift(graph: Graph) -> Graph:
-    """Folds x * scale + shift, both constants of each channel, in float64 and rounded once, where nothing else reads x.
+    """Folds x * scale + shift, both constants per channel, into float64 weights, rounded once, if nothing else reads x.
 
-    Behind a sum: W * scale and bias * scale + shift. Before a sum: W * scale, where there is no shift (which pads do
-    not have, and which rounding would not forgive). What would leave weights that are not finite stays as it is.
+    Behind a convolution or product: W * scale and bias * scale + shift. Before one: W * scale, only without a shift
+    (padding has no shift, and a large shift would lose precision). A fold to weights that are not finite is left out.
     """
     return _fold_before(_fold_behind(graph))
 
 
 def expand_batch_norm(graph: Graph) -> Graph:
-    """Batch normalization as an element-wise multiplication and addition."""
+    """The graph with each BatchNormalization as an element-wise multiplication and addition."""
     nodes: list[Node] = []
     for node in graph.nodes:
         if isinstance(node.operator, BatchNormalization):
@@ -36,7 +36,7 @@ def expand_batch_norm(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """x * `scale` + `shift` with x the tensor `data`: float64 arrays of one element or of one a channel."""
+    """`data` * `scale` + `shift`: a tensor's name, and two float64 arrays of one element or of one per channel."""
 
     data: str
     scale: np.ndarray
@@ -49,7 +49,7 @@ def _fold_behind(graph: Graph) -> Graph:
     for node in graph.nodes:
         nodes[node.output] = node
         affine = _affine(graph, node)
-        # The node before may have been folded into already, under its new output's name.
+        # The node before may hold an earlier fold already: then it stands under its new output's name.
         before = None if affine is None else nodes.get(affine.data)
         if affine is None or before is None or uses[affine.data] != 1 or not _is_plain_sum(before):
             continue
@@ -96,7 +96,7 @@ def _is_plain_sum(node: Node) -> bool:
 
 
 def _affine(graph: Graph, node: Node) -> _Affine | None:
-    """What a node does to the channels of one tensor of its shape; None where it does something else."""
+    """The scale and shift per channel that a node applies to one tensor of its output's shape; None for other nodes."""
     if isinstance(node.operator, BatchNormalization):
         scale, shift = (graph.constants[name].astype(np.float64) for name in node.inputs[1:])
         return _Affine(node.inputs[0], scale, shift)
@@ -126,7 +126,7 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """The scale (None: a constant) and the shift of an expression of one unknown; None where it is not linear."""
+    """Scale and shift of an expression in one unknown (scale None: it reads no unknown); None if it is not linear."""
     match body:
         case Const(value=value):
             return None, np.array([float(value)])
@@ -203,7 +203,7 @@ def _with_scaled_data(graph: Graph, before: Node, node: Node, affine: _Affine) -
 
 
 def _stored(graph: Graph, stem: str, **arrays: np.ndarray) -> tuple[Graph, tuple[str, ...]] | None:
-    """The graph with these as float32 constants; None where one is not finite."""
+    """The graph with `arrays` as float32 constants, and their names; None if one is not finite."""
     names: list[str] = []
     for what, array in arrays.items():
         with np.errstate(over="ignore"):

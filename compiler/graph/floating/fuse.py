@@ -1,10 +1,10 @@
-"""Fusion by operator class: element-wise functions are computed where their argument is made, or where it is read.
+"""Fusion by operator class: element-wise operators join the kernel that makes their argument or reads their result.
 
-The rules are those of the TVM paper (OSDI 2018, section 3): injective operators join each other; what computes tiles
-or rows (convolutions, products, pools, reductions, and moves) takes the injective ones behind it; reductions and moves
-those before them too. All need that nothing else reads what lies between; only what costs no more than reading it is
-repeated in each of its readers. A fused node stands where the last of its members stood, so that all its inputs are
-there.
+The rules are the TVM paper's (OSDI 2018, section 3): injective operators join each other; operators that compute tiles
+or rows (convolutions, products, pools, reductions, and moves) take the injective operators behind them; reductions and
+moves also take the injective operators before them. Nothing else may read the tensor between the two nodes; only an
+operator that costs no more than reading its result is repeated in each reader. A fused node takes the position of its
+last member, where all its inputs are computed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ..operators import (
 from .move_views import move_views
 
 LARGEST_BODY = 64
-"""Nodes of an expression beyond which operators are not joined: values that are read twice are repeated."""
+"""Largest expression of a fused operator, in nodes: a value that is read twice is repeated, so sizes can explode."""
 
 
 def fuse(graph: Graph) -> Graph:
-    """Joins until nothing joins any more: first with what is before, then with what is behind, then by repeating."""
+    """Fuses until no rule applies: into the producer first, then into the only reader, then a copy in every reader."""
     pairs = _Pairs()
     while True:
         before = graph
@@ -55,20 +55,20 @@ def fuse(graph: Graph) -> Graph:
 
 
 class _Pairs:
-    """What became of two nodes that were to be joined. Rules begin anew after each fusion and try most of them again.
+    """Cache of fusions of two nodes, None among them: rules start again after each fusion and retry most pairs.
 
-    It depends on the nodes and on the shapes and kinds of tensors, which stay the same while a graph is fused.
+    A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
-        """As `_with_result`."""
+        """Cached `_with_result`."""
         return self._joined(_with_result, graph, before, node)
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
-        """As `_inlined`."""
+        """Cached `_inlined`."""
         return self._joined(_inlined, graph, node, before)
 
     def _joined(
@@ -78,7 +78,7 @@ class _Pairs:
         first: Node,
         second: Node,
     ) -> Node | None:
-        # The nodes are kept with what became of them, so that no other ones get their ids.
+        # The entry holds both nodes, so that their ids are not given to new objects.
         key = (join.__name__, id(first), id(second))
         if key not in self._known:
             self._known[key] = (first, second, join(graph, first, second))
@@ -86,12 +86,12 @@ class _Pairs:
 
 
 def expression_size(expr: Expr) -> int:
-    """How many nodes an expression has."""
+    """Number of nodes of an expression."""
     return sum(1 for _ in walk_expr(expr))
 
 
 def _behind_producer(graph: Graph, pairs: _Pairs) -> Graph:
-    """Element-wise nodes computed where their arguments are made."""
+    """Rule: fuses element-wise nodes into the producers of their arguments."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
     nodes = dict(enumerate(graph.nodes))
@@ -114,10 +114,10 @@ def _joined_producer(
     producers: Mapping[str, Node],
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
-    """An element-wise node joined to the producer of one of its arguments, and that producer; None if none joins."""
+    """An element-wise node fused with the producer of an argument, and that producer; None if no producer fuses."""
     if not isinstance(node.operator, Elementwise):
         return None
-    # The latest producer first: of two convolutions that are added, the other one's result waits less long.
+    # Latest producer first: an Add of two convolutions joins the later one, so the earlier result waits less long.
     for source in sorted(set(node.inputs), key=lambda name: -position.get(name, -1)):
         before = producers.get(source)
         if before is None or uses[source] != node.inputs.count(source):
@@ -134,7 +134,7 @@ def _joined_producer(
 
 
 def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
-    """Element-wise nodes computed where they are read, each by one node."""
+    """Rule: fuses element-wise nodes into their only readers."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
     nodes = dict(enumerate(graph.nodes))
@@ -152,8 +152,8 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """A node with the element-wise producer of one of its inputs in it, which nothing else reads, and that producer;
-    None if there is none."""
+    """A node fused with the element-wise producer of one of its inputs, which only the node reads, and that producer;
+    None if there is no such producer."""
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)
         if before is None or not isinstance(before.operator, Elementwise):
@@ -166,7 +166,7 @@ def _joined_reader(
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
-    """One element-wise node computed in each of its readers, where that moves no more data than its result would."""
+    """Rule: repeats one element-wise node in each of its readers if its inputs are no more data than its result."""
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:
         if not isinstance(before.operator, Elementwise) or not _is_cheap(graph, before):
@@ -185,13 +185,13 @@ def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
 
 
 def _replaced(graph: Graph, fused: Mapping[int, Node], gone: Node) -> Graph:
-    """The graph with the nodes of these ids replaced, and without `gone`."""
+    """The graph without `gone`; `fused` maps ids of nodes to their replacements."""
     nodes = tuple(fused.get(id(node), node) for node in graph.nodes if node is not gone)
     return replace(graph, nodes=nodes)
 
 
 def _is_cheap(graph: Graph, node: Node) -> bool:
-    """Whether computing an element again costs what reading it would: some arithmetic on one large tensor's element."""
+    """Whether recomputing an element costs no more than a read: no calls, at most one input above 1/8 of its size."""
     assert isinstance(node.operator, Elementwise)
     if any(isinstance(e, Call) for e in walk_expr(node.operator.body)):
         return False
@@ -200,13 +200,13 @@ def _is_cheap(graph: Graph, node: Node) -> bool:
 
 
 def _with_result(graph: Graph, before: Node, node: Node) -> Node | None:
-    """`before`, which stores what the element-wise `node` makes of its result; None where that is not possible."""
+    """`before` with the element-wise `node` as the last step on its result; None if the two cannot fuse."""
     operator = node.operator
     assert isinstance(operator, Elementwise)
     shape = graph.tensors[node.output].shape
     if before.more_outputs or _dimensions(before, shape) is None:
         return None
-    # The element of a fused result is float32 before and behind.
+    # A fused step reads and writes float32.
     if any(graph.tensors[name].dtype is not DType.FLOAT32 for name in (before.output, node.output)):
         return None
     others = [name for name in dict.fromkeys(node.inputs) if name != before.output]
@@ -230,7 +230,7 @@ def _with_result(graph: Graph, before: Node, node: Node) -> Node | None:
 
 
 def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
-    """`node`, which computes the element-wise `before` where it reads its result; None where that is not possible."""
+    """`node`, which computes the element-wise `before` in place of reading its result; None if the two cannot fuse."""
     assert isinstance(before.operator, Elementwise)
     shape = graph.tensors[before.output].shape
     positions = [i for i, name in enumerate(node.inputs) if name == before.output]
@@ -256,7 +256,7 @@ def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
         argument(i).name: argument(names.index(name), graph.tensors[name].dtype)
         for i, name in enumerate(before.inputs)
     }
-    # What comes behind keeps its operands, at other positions.
+    # The operands of the expression on the result move to positions behind the new inputs.
     later = node.operands(node.result)
     moved = {
         argument(i).name: argument(len(names) + n, graph.tensors[node.inputs[i]].dtype)
@@ -274,16 +274,16 @@ def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
 
 
 def _with_members(node: Node, before: Node) -> Node | None:
-    """`node`, which stands for the members of `before` too; None where its expressions grew too long."""
+    """`node` with the members of `before` added; None if one of its expressions exceeds `LARGEST_BODY`."""
     if any(body is not None and expression_size(body) > LARGEST_BODY for body in (node.data, node.result)):
         return None
     return replace(node, members=(*before.members, *node.members))
 
 
 def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
-    """A node's inputs and its `body` with what the element-wise `before` makes in place of one operand."""
+    """A node's inputs and its `body`, with the expression of the element-wise `before` in place of one operand."""
     assert isinstance(before.operator, Elementwise) and body is not None
-    # The operand's place goes to the first of what takes its place.
+    # The first input of `before` takes the operand's position, the others stand at the end.
     first, *rest = before.inputs
     inputs = [*node.inputs, *rest]
     inputs[position] = first
@@ -298,7 +298,7 @@ def _with_operand(node: Node, body: Expr | None, before: Node, position: int) ->
 
 
 def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
-    """Two element-wise nodes as one."""
+    """Two element-wise nodes as one; None if the expression exceeds `LARGEST_BODY`."""
     first, second = before.operator, node.operator
     assert isinstance(first, Elementwise) and isinstance(second, Elementwise)
     rest = (name for i, name in enumerate(node.inputs) if i not in positions)
@@ -329,7 +329,7 @@ def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
 def _extended(
     graph: Graph, node: Node, body: Expr | None, names: list[str]
 ) -> tuple[tuple[str, ...], dict[str, Expr]]:
-    """A node's inputs with these behind them, and each one's argument; those that `body` reads are not read twice."""
+    """A node's inputs followed by `names`, and the argument of each name; inputs that `body` reads are not repeated."""
     inputs = list(node.inputs)
     known: dict[str, Expr] = {
         inputs[i]: argument(i, graph.tensors[inputs[i]].dtype) for i in node.operands(body)
@@ -342,20 +342,22 @@ def _extended(
 
 
 def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
-    """Whether a kernel can read a tensor element by element beside its result of this shape."""
+    """Whether a node's kernel can read a tensor element by element beside its result, which has this shape."""
     other = graph.tensors[name].shape
     dimensions = _dimensions(node, shape)
     if dimensions is None or len(other) > len(shape) or not _spreads(other, shape, dimensions):
         return False
     if not isinstance(node.operator, Convolution | MaxPool | AveragePool | Resize):
         return True
-    # In blocks of channels, what is given for each of them must have such blocks too.
+    # The result may be in blocks of channels: a tensor with values per channel must be available in blocks too.
     aligned = (1,) * (len(shape) - len(other)) + other
     return aligned[1] == 1 or len(other) == len(shape) or name in graph.constants
 
 
 def _dimensions(node: Node, shape: Shape) -> Shape | None:
-    """The dimensions of a kernel's result of this shape that broadcast apart; None where it stores no elements."""
+    """The result's shape as the kernel loops over it: dimensions that cannot broadcast apart are merged into one.
+
+    None for operators whose kernel does not fuse an element-wise step."""
     match node.operator:
         case Convolution():
             return (*shape[:2], prod(shape[2:]))
@@ -371,9 +373,9 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
 
 
 def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
-    """Whether a node may compute `before` for its data, of this shape, as it reads them.
+    """Whether a node may compute the element-wise `before` in place of reading its data, which have this shape.
 
-    That is about once for each element, in loops that allow for broadcasting."""
+    It may if it reads each element about once, in loops along which the inputs of `before` broadcast."""
     assert isinstance(before.operator, Elementwise)
     match node.operator:
         case Reduction():
@@ -402,7 +404,7 @@ def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> b
                 or prod(graph.tensors[name].shape) == 1
                 for name in before.inputs
             )
-            # One of them says what the blocks are.
+            # At least one input has the full shape: its layout gives the block size.
             if not blocked or all(graph.tensors[name].shape != shape for name in before.inputs):
                 return False
         case _:

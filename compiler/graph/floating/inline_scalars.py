@@ -1,4 +1,4 @@
-"""Constants of one element become numbers in the expressions that read them."""
+"""Replaces constants of one element by numbers in the expressions that read them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..operators import Elementwise, Reshape
 
 
 def inline_scalars(graph: Graph) -> Graph:
-    """Element-wise operators of tensors and numbers, without inputs for the numbers. NaN stays an input.
+    """The graph whose element-wise operators hold numbers in place of one-element constant inputs. NaN stays an input.
 
-    An input that such an expression does not read, as behind a known condition, is left out, or becomes zeros where the
-    shape of the result comes from it: so no kernel is fused with others whose results it does not use. A result that is
-    one number becomes a constant, and so do views of it.
+    An input that the expression then does not read (behind a constant condition) is dropped, or replaced by zeros if
+    the result's shape depends on it: so a kernel is not fused with producers of unused values. A result that is one
+    number becomes a constant, and so do views of it.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []
@@ -44,7 +44,7 @@ def inline_scalars(graph: Graph) -> Graph:
 
 
 def _inlined(graph: Graph, node: Node) -> Node:
-    """The node with numbers for its constants of one element; itself where it has none."""
+    """The node with numbers in place of its one-element constants; the node itself if it has none."""
     if not isinstance(node.operator, Elementwise):
         return node
     values: dict[str, Expr] = {}
@@ -65,7 +65,7 @@ def _inlined(graph: Graph, node: Node) -> Node:
 
 
 def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) -> Node:
-    """The node without inputs that its body does not read; zeros in place of them come to the `constants`."""
+    """The node without inputs that its body does not read; zeros that keep the result's shape go to `constants`."""
     if not isinstance(node.operator, Elementwise):
         return node
     body, shape = node.operator.body, graph.tensors[node.output].shape

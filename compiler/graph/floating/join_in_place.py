@@ -1,8 +1,8 @@
-"""Concatenations without a copy: what is joined is written to its place in the result.
+"""Concatenations without a copy: the inputs' producers write straight into the result.
 
-Where all that stands before the axis is one, a tensor that is joined is a stretch of the result, and may be a view of
-it. Of tensors that are joined more than once the last place is the one; a concatenation whose inputs lie one behind the
-other in a later one (as in a chain of them that each add a tensor) needs no place of its own.
+If all dimensions before the axis are 1, each input is a contiguous stretch of the result and can be a view of it. A
+tensor that several concatenations read is placed in the last one. A concatenation whose inputs follow each other in
+the result of a later one (a chain in which each concatenation adds a tensor) needs no memory of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """Concatenations become `Join` nodes where at least half of the bytes need not be copied."""
+    """The graph with `Join` nodes for concatenations at least half of whose bytes need no copy."""
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
@@ -29,7 +29,7 @@ def join_in_place(graph: Graph) -> Graph:
 
 
 def _sources(graph: Graph) -> dict[str, str]:
-    """What views of whole tensors look at, and for all other tensors that nodes compute, these themselves."""
+    """Maps each computed tensor to the tensor whose memory it uses: a whole-tensor view's source, else itself."""
     sources: dict[str, str] = {}
     for node in graph.nodes:
         if not isinstance(node.operator, Reshape):
@@ -43,7 +43,7 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """`places` are those that tensors have got so far: of which result, from which byte on."""
+    """State of the walk. `places` maps a tensor to its place: the concatenation's result and the byte offset in it."""
 
     graph: Graph
     sources: dict[str, str]
@@ -51,7 +51,7 @@ class _State:
     changed: bool = False
 
     def joined(self, node: Node, axis: int) -> list[Node]:
-        """What stands in place of a concatenation."""
+        """The nodes that replace a concatenation along `axis`: copies and a `Join`, or the concatenation itself."""
         tensors = self.graph.tensors
         pieces = [tensors[name] for name in node.inputs]
         sizes = [piece.bytes for piece in pieces]

@@ -1,4 +1,4 @@
-"""Views out of the way of fusion: slices of what lies in a row are views, element-wise operators go before views."""
+"""Moves views out of the way of fusion: contiguous slices become views, element-wise operators go before views."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..storage_plan import ALIGNMENT
 
 
 def move_views(graph: Graph) -> Graph:
-    """Slices that start on a cache line and lie in a row become views; f(view(x)) becomes view(f(x)).
+    """The graph with contiguous slices that start on a cache line as views, and view(f(x)) in place of f(view(x)).
 
-    So an operator and what follows it element by element are neighbours, whatever shapes the model gives its result in
-    between. What f reads beside x is viewed in x's shape; where it has none, or would need a view although it is
-    computed after x, f stays behind. (Of two tensors in different shapes only the later one draws f; else f would
+    An operator and the element-wise operators after it become neighbours, whatever reshapes the model has between. The
+    other inputs of f are viewed in x's shape; f stays behind the view if an input has no form in that shape, or needs
+    a view and is computed after x. (Of two tensors in different shapes f moves to the later one only; else it would
     move back and forth.)
     """
     uses = graph.uses()
@@ -29,7 +29,7 @@ def move_views(graph: Graph) -> Graph:
     changed = False
 
     def append(node: Node) -> None:
-        # A view is as old as what it looks at; inputs and constants are older than all.
+        # A view has the age of its source; inputs and constants (-1) are older than all nodes.
         looks = isinstance(node.operator, Reshape)
         ages.update(dict.fromkeys(node.outputs, ages.get(node.inputs[0], -1) if looks else len(nodes)))
         nodes.append(node)
@@ -64,8 +64,8 @@ def move_views(graph: Graph) -> Graph:
 
 
 def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
-    """The first element of a slice whose elements lie in a row; None where they do not, or not on a cache line, or
-    where the node computes what it moves."""
+    """Offset, in elements, of a contiguous slice; None if it is not contiguous or does not start on a cache line, or if
+    an element-wise expression is fused with the node."""
     if node.data is not None or node.result is not None:
         return None
     shape = graph.tensors[node.inputs[0]].shape
@@ -76,7 +76,7 @@ def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
         run = of_axis[0]
         if len(of_axis) > 1 or run.first is None or (run.step != 1 and run.count > 1):
             return None
-        # Further out than the first axis that is cut, there is one position.
+        # A contiguous slice has one position on each axis outside the innermost axis that is cut.
         if not whole and run.count > 1:
             return None
         whole = whole and run.count == size
@@ -92,7 +92,9 @@ def _strides(shape: Shape) -> Shape:
 def _before_view(
     graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[Graph, list[Node], Node] | None:
-    """The graph with new tensors, the nodes that compute `node` in the shape that `view` looks at, and a view of it."""
+    """The graph with new tensors, the nodes that compute `node` in the shape of the view's source, and a view of it.
+
+    None if an input of `node` cannot be read in that shape."""
     source = views[view]
     full, shape = graph.tensors[view].shape, graph.tensors[source].shape
     inputs: list[str] = []

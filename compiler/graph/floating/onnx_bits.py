@@ -17,7 +17,7 @@ _MASKS = {"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor
 
 
 def import_bits(context: FloatContext, node: OnnxNode) -> None:
-    """An operator of integers or bits."""
+    """Imports BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitShift, BitCast or Mod."""
     count = 1 if node.op_type in ("BitwiseNot", "BitCast") else 2
     tensors = [context.tensor(node, i) for i in range(count)]
     dtype = tensors[0].dtype

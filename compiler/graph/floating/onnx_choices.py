@@ -19,7 +19,7 @@ from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise, as_type
 
 MOST_RANKED = 4096
-"""Elements of a row that TopK compares with each other."""
+"""Largest row of TopK, in elements: its kernel compares all pairs."""
 COMBINATIONS: dict[str, Combination] = {
     "none": "none",
     "add": "add",
@@ -30,7 +30,7 @@ COMBINATIONS: dict[str, Combination] = {
 
 
 def import_extreme(context: FloatContext, node: OnnxNode) -> None:
-    """ArgMax and ArgMin."""
+    """Imports ArgMax and ArgMin."""
     data = context.tensor(node, 0)
     axis = one_axis(context, node, data.shape)
     program = extreme_index(
@@ -46,7 +46,7 @@ def import_extreme(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_hardmax(context: FloatContext, node: OnnxNode) -> None:
-    """Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
+    """Imports Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
     data = context.operand(node, 0)
     shape = data.shape
     if context.opset < 13:
@@ -83,7 +83,7 @@ def _places(context: FloatContext, node: OnnxNode, shape: Shape, axis: int) -> s
 
 
 def import_top_k(context: FloatContext, node: OnnxNode) -> None:
-    """TopK with a constant k; sorted in any case."""
+    """Imports TopK with a constant k; the result is always sorted."""
     data = context.tensor(node, 0)
     rank, axis = len(data.shape), node.integer("axis", -1)
     count = int(context.number(node, 1, "number k", 0))
@@ -103,7 +103,7 @@ def import_top_k(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_one_hot(context: FloatContext, node: OnnxNode) -> None:
-    """OneHot with a constant depth."""
+    """Imports OneHot with a constant depth."""
     indices, values = context.tensor(node, 0), context.tensor(node, 2)
     depth = int(context.number(node, 1, "depth", 0))
     rank = len(indices.shape) + 1
@@ -120,7 +120,7 @@ def import_one_hot(context: FloatContext, node: OnnxNode) -> None:
 
 
 def gather_nd_of_run_time(context: FloatContext, node: OnnxNode) -> None:
-    """GatherND with indices of run time."""
+    """Imports GatherND with indices that are no constants."""
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     batch = node.integer("batch_dims", 0)
     if not indices.shape:
@@ -135,7 +135,7 @@ def gather_nd_of_run_time(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_scatter(context: FloatContext, node: OnnxNode) -> None:
-    """ScatterElements and ScatterND."""
+    """Imports ScatterElements and ScatterND."""
     data, indices, updates = (context.tensor(node, i) for i in range(3))
     combine = COMBINATIONS.get(node.text("reduction", "none"))
     if combine is None or updates.dtype is not data.dtype or (data.dtype is DType.BOOL and combine != "none"):
@@ -162,7 +162,7 @@ def import_scatter(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_fold(context: FloatContext, node: OnnxNode, kind: FoldKind) -> None:
-    """A reduction of any type, element by element."""
+    """Imports a reduction of any dtype; bool is reduced as uint8."""
     data = context.tensor(node, 0)
     axes = reduced_axes(context, node, data.shape)
     if axes is None:
@@ -191,7 +191,7 @@ def import_fold(context: FloatContext, node: OnnxNode, kind: FoldKind) -> None:
 
 
 def import_running(context: FloatContext, node: OnnxNode) -> None:
-    """CumProd, and CumSum of any type, along a constant axis."""
+    """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
     data = context.tensor(node, 0)
     rank = len(data.shape)
     axis = int(context.number(node, 1, "axis", 0))
@@ -217,5 +217,5 @@ def _ordered(context: FloatContext, node: OnnxNode, data: Tensor) -> DType:
 
 
 def _whole_index(context: FloatContext, node: OnnxNode, indices: Tensor) -> str:
-    """Indices as int64: of floats what is left of them toward zero, as ONNX's OneHot takes them."""
+    """Indices as int64; floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)

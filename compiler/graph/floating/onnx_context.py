@@ -1,4 +1,4 @@
-"""The state of one import of a float model: constants, tensors and nodes so far, and how a mistake is told."""
+"""The state of one import of a float model: constants, tensors and nodes so far, and the errors of nodes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ TYPES = (
 )
 """Element types of tensors in the graph."""
 MOST_PARAMETERS = 64
-"""Elements of an input whose values a network may be compiled for."""
+"""Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
 HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
-"""Floats whose operators are computed in float32 and rounded once, but those that only move or compare."""
+"""16-bit floats: arithmetic is computed in float32 and rounded once; moves and comparisons work on the type itself."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FloatContext(NodeErrors):
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
-    `given` are the names of the model's inputs, `body_nodes` counts those of all turns of loops. `renamed` leads from
-    the outputs of nodes that compute nothing to what they are. `quantized` holds the float32 tensors that stand for
-    integers, with their type, and `integers` the tensors of these types that hold the same, where a node reads one.
-    `recurrent` are the operators whose steps the target computes as one kernel.
+    `given`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations. `renamed`: maps
+    the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each float32 tensor that
+    holds integers; `integers`: the tensor of that dtype with the same values, where a node reads one. `recurrent`:
+    operators all of whose steps the target computes in one kernel.
     """
 
     opset: int
@@ -56,7 +56,7 @@ class FloatContext(NodeErrors):
         return self.renamed.get(name, name)
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """A constant input (None where left out); fails where it depends on the model's input."""
+        """Value of a constant input, None where it is left out; fails if the input is not constant. `what` names it."""
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         name = self.resolve(node.inputs[index])
@@ -72,8 +72,9 @@ class FloatContext(NodeErrors):
         raise ParameterError(self.source, node.name, node.op_type, problem, way_out, parameters)
 
     def _parameters(self, name: str) -> tuple[str, ...]:
-        """The inputs of the model on which a tensor depends, where these may be parameters: few integers or truth
-        values, one number, or the tensor itself; else none."""
+        """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
+
+        It may with at most `MOST_PARAMETERS` integers or booleans, with one float, or if it is the tensor itself."""
         makers = {output: node for node in self.nodes for output in (node.output, *node.more_outputs)}
         found: dict[str, None] = {}
         waiting, seen = [name], {name}
@@ -96,19 +97,19 @@ class FloatContext(NodeErrors):
         return self.tensor(node, 0).shape
 
     def bind_same(self, node: OnnxNode) -> None:
-        """Names the node's first output after its first input, which it equals."""
+        """Binds the node's first output to its first input, whose value it has."""
         self.renamed[node.outputs[0]] = self.tensor(node, 0).name
 
     def bind_view(self, node: OnnxNode, shape: Shape) -> None:
-        """Names the node's first output: the first input's elements in their order, in another shape of that size."""
+        """Binds the node's first output to a view of its first input: the same elements in another shape."""
         self.view(node, self.tensor(node, 0), shape)
 
     def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
-        """Names the node's first output, which is known."""
+        """Binds the node's first output to a constant."""
         self.constants[node.outputs[0]] = array
 
     def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
-        """A constant input of one element, or the default where it is left out."""
+        """Value of a constant input of one element, or the default where it is left out; fails for other sizes."""
         array = self.array(node, index, what)
         if array is None:
             return default
@@ -117,7 +118,7 @@ class FloatContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def is_constant(self, node: OnnxNode, index: int) -> bool:
-        """Whether an input is there and known."""
+        """Whether an input is present and constant."""
         return index < len(node.inputs) and self.resolve(node.inputs[index]) in self.constants
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
@@ -132,7 +133,7 @@ class FloatContext(NodeErrors):
         return tensor
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """The same for an input of any type that there is."""
+        """An input of any dtype as a tensor of the graph, constants included; fails where it is missing."""
         if index >= len(node.inputs) or not node.inputs[index]:
             self.refuse(node, f"its input {index} is missing", "export the model again")
         name = self.resolve(node.inputs[index])
@@ -153,7 +154,7 @@ class FloatContext(NodeErrors):
         return self.tensors[name]
 
     def types(self, node: OnnxNode) -> list[DType]:
-        """The types of those inputs that are known and held in tensors, in the order of the inputs."""
+        """Dtypes of the inputs that are tensors or constants of the graph, in the order of the inputs."""
         found: list[DType] = []
         for name in map(self.resolve, filter(None, node.inputs)):
             if name in self.tensors:
@@ -163,13 +164,13 @@ class FloatContext(NodeErrors):
         return found
 
     def half_type(self, node: OnnxNode) -> DType | None:
-        """The 16-bit float among the types of a node's inputs, if there is one."""
+        """The first 16-bit float among the dtypes of a node's inputs; None if there is none."""
         return next((dtype for dtype in self.types(node) if dtype in HALVES), None)
 
     def store(self, name: str, array: np.ndarray) -> str:
         """Adds a constant made at import; returns its name, with a number behind it where it is taken."""
         unique = self._unused(name)
-        # What is computed in float64 on the way is a float32 number.
+        # The import computes some constants in float64; the graph stores them as float32.
         dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
         # numpy's ascontiguousarray would add a dimension to a number.
         self.constants[unique] = np.asarray(array, dtype=dtype, order="C")
@@ -195,7 +196,7 @@ class FloatContext(NodeErrors):
             self._check_shape(node, output, shape)
         self._check_size(node, output, shape)
         if 0 in shape:
-            # What holds nothing is known.
+            # An empty tensor is a constant.
             self.constants[output] = np.zeros(shape, dtype.numpy)
             self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
             return output
@@ -218,9 +219,9 @@ class FloatContext(NodeErrors):
         *,
         dtypes: tuple[DType, ...] = (),
     ) -> None:
-        """Adds a node that computes all outputs of the ONNX node, those that it leaves out under names of their own.
+        """Adds a node that computes all outputs of the ONNX node; an omitted output gets a new name.
 
-        They are float32 unless `dtypes` has their types.
+        Outputs are float32 unless `dtypes` is given.
         """
         dtypes = dtypes or (DType.FLOAT32,) * len(shapes)
         given = (*node.outputs, *[""] * (len(shapes) - len(node.outputs)))
@@ -242,14 +243,14 @@ class FloatContext(NodeErrors):
             )
 
     def _check_size(self, node: OnnxNode, output: str, shape: Shape) -> None:
-        """Fails for what ONNX's inference could not tell to be too large."""
+        """Fails for a tensor that is too large; ONNX's inference may not have known its shape."""
         if problem := too_large(shape, DType.FLOAT32.bits // 8):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the output (see `add`) to a tensor in another shape; the same shape is the same tensor.
+        """Binds the output (see `add`) to a view of a tensor; returns the tensor itself if the shape is the same.
 
-        A constant in another shape is a constant: there is no memory to look at."""
+        A constant in another shape is a new constant, not a view."""
         if output is None and tensor.shape == shape:
             self.renamed[node.outputs[0]] = tensor.name
             return tensor.name
@@ -263,7 +264,7 @@ class FloatContext(NodeErrors):
         return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)
 
     def temporary(self, node: OnnxNode, what: str) -> str:
-        """A name for a tensor between the nodes that one ONNX node becomes."""
+        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
         stem = next(name for name in node.outputs if name)
         return self._unused(f"{stem}.{what}")
 

@@ -1,6 +1,6 @@
-"""If, Loop and Scan whose course is known when a model is compiled: the nodes of their bodies, once for each turn.
+"""If, Loop and Scan with a condition or trip count known at compilation: the body's nodes, once per iteration.
 
-The nodes of turn t are called NODE/t/OPERATOR_i, its tensors NODE/t/NAME, so that messages lead to the model's node.
+The nodes of iteration t are named NODE/t/OPERATOR_i, its tensors NODE/t/NAME, so that messages name the model's node.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .onnx_context import FloatContext
 from .onnx_functions import rename
 
 MOST_NODES = 4096
-"""Of all turns of all bodies together."""
+"""Largest number of nodes that all iterations of all bodies add together."""
 ImportNode = Callable[[FloatContext, OnnxNode], None]
 
 
 def import_control(context: FloatContext, node: OnnxNode) -> None:
-    """If, Loop or Scan."""
-    # It reads the nodes of bodies, and this file's operators by their rows.
+    """Imports If, Loop or Scan."""
+    # Imported here: onnx_import itself imports this file, by the rows of the operator table.
     from .onnx_import import import_node
 
     match node.op_type:
@@ -134,7 +134,7 @@ def _check_turns(context: FloatContext, node: OnnxNode, body: onnx.GraphProto, t
 
 
 def _given(context: FloatContext, node: OnnxNode, index: int) -> str:
-    """An input as a name that may be read; fails where nothing makes it."""
+    """Name of the tensor or constant behind an input; fails if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 
@@ -147,10 +147,10 @@ def _turn(
     turn: int,
     import_node: ImportNode,
 ) -> list[str]:
-    """Imports the nodes of one turn; the names of its results. Names from around the body stay what they are."""
+    """Imports the nodes of one iteration; returns the names of its results. Names of outer tensors stay unchanged."""
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:
-        # Bodies within bodies multiply.
+        # The iterations of nested bodies multiply.
         context.fail(
             node,
             f"and bodies around it take more than {MOST_NODES:,} nodes together",
@@ -186,7 +186,7 @@ def _bind(context: FloatContext, node: OnnxNode, name: str, result: str) -> None
 def _stack(
     context: FloatContext, node: OnnxNode, name: str, turns: list[str], axis: int, import_node: ImportNode
 ) -> None:
-    """One tensor of the results of all turns along a new axis."""
+    """Stacks the results of all iterations along a new axis `axis`, as the tensor `name`."""
     if not name:
         return
     along = context.store(context.temporary(node, "axis"), np.array([axis], np.int64))

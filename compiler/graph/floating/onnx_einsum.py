@@ -1,4 +1,4 @@
-"""Einsum in words of simpler operators: a product of matrices where two tensors are summed over, products else."""
+"""Einsum by simpler operators: MatMul for two tensors, otherwise a broadcast Mul followed by ReduceSum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .onnx_steps import Steps
 
 
 def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """The nodes of an Einsum."""
+    """The ONNX nodes that compute an Einsum."""
     s = Steps(context=context, node=node)
     terms, result = _read(context, node, [s.shape(i) for i in range(len(node.inputs))])
     sizes: dict[str, int] = {}
@@ -35,7 +35,7 @@ def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
 
 
 def _read(context: FloatContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
-    """The letters of each input and of the result; those of an ellipsis are upper-case ones that the text lacks."""
+    """The letters of each input and of the result; an ellipsis becomes letters that the equation does not use."""
     text = node.text("equation", "").replace(" ", "")
     given, arrow, result = text.partition("->")
     terms = given.split(",")
@@ -63,7 +63,7 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def _diagonal(s: Steps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
-    """A tensor whose letters are all different: of those that are there twice only the diagonal is left."""
+    """Name and letters of the tensor without repeated letters: a repeated letter takes the diagonal of its axes."""
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
             i = letters.index(letter)
@@ -79,12 +79,12 @@ def _diagonal(s: Steps, name: str, letters: str, shape: tuple[int, ...]) -> tupl
 
 
 def _whole(s: Steps, index: int, letters: str, sizes: dict[str, int]) -> bool:
-    """Whether no dimension of an input is 1 and repeated."""
+    """Whether no dimension of an input is 1 and broadcast."""
     return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 
 
 def _matrix_product(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
-    """Batches, rows, what is summed over, and columns: MatMul between two transpositions."""
+    """MatMul between transpositions: [batch, rows, depth] by [batch, depth, columns], where depth is summed over."""
     a, b = terms
     for k, (own, other) in enumerate(((a, b), (b, a))):
         alone = [d for d, letter in enumerate(own) if letter not in other and letter not in result]
@@ -112,7 +112,7 @@ def _matrix_product(s: Steps, names: list[str], terms: list[str], result: str, s
 
 
 def _products(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
-    """All tensors side by side, multiplied and then summed."""
+    """Product of all tensors, broadcast to all letters, then summed over the letters that the result lacks."""
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):
         s.context.fail(

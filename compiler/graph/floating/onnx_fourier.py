@@ -10,12 +10,12 @@ from .onnx_context import FloatContext
 from .onnx_steps import Steps
 
 MOST_ELEMENTS = 2**24
-"""Of a matrix of cosines."""
+"""Largest size, in elements, of the matrix of cosines of a transform."""
 
 
 def dft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts): forward, and the inverse to real
-    numbers."""
+    """The ONNX nodes of a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts): forward, and
+    the one-sided inverse to real numbers."""
     s = Steps(context=context, node=node)
     shape = s.shape(0)
     axis = int(context.number(node, 2, "axis", -2)) if context.opset >= 20 else node.integer("axis", 1)
@@ -42,10 +42,10 @@ def dft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
         part = s.add("Gather", s.input(0), s.constant(index, np.int64), axis=len(shape) - 1)
         part = s.add("Transpose", part, perm=order)
         parts.append(s.add("Slice", part, s.axes(0), s.axes(taken), s.axes(-1)))
-    # Rows are the elements that are there: others are zeros.
+    # One row per element of the input: elements beyond it are zeros.
     angles = 2 * np.pi * np.outer(np.arange(taken), np.arange(length if back else bins)) / length
     if back:
-        # The other half of the bins are the conjugates of these, so that the result is real.
+        # The bins that the input lacks are the conjugates of its bins, so that the result is real.
         twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1, 2)[:, None]
         results = [_sum(s, parts, (twice * np.cos(angles) / length, -twice * np.sin(angles) / length))]
     else:
@@ -55,7 +55,7 @@ def dft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
 
 
 def stft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """STFT: frames of a signal [batch, samples, 1] or [batch, samples, 2], weighted by a window and transformed."""
+    """The ONNX nodes of an STFT: DFTs of windowed frames of a signal [batch, samples, 1] or [batch, samples, 2]."""
     s = Steps(context=context, node=node)
     shape, half = s.shape(0), bool(node.integer("onesided", 1))
     step = int(context.number(node, 1, "frame step", 0))
@@ -92,13 +92,13 @@ def _check_size(context: FloatContext, node: OnnxNode, rows: int, columns: int) 
 
 
 def _transformed(s: Steps, parts: list[str], angles: np.ndarray) -> list[str]:
-    """Real and imaginary parts of products with exp(-i angle)."""
+    """Names of the real and imaginary parts of the product with exp(-i angle); `angles` in radians."""
     cosines, sines = np.cos(angles), np.sin(angles)
     return [_sum(s, parts, (cosines, sines)), _sum(s, parts, (-sines, cosines))]
 
 
 def _sum(s: Steps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
-    """The sum of the parts' products with matrices; a real number has no second part."""
+    """Sum of the products of real and imaginary part with one matrix each; real data have no imaginary part."""
     products = [
         s.add("MatMul", part, s.constant(matrix, np.float32))
         for part, matrix in zip(parts, matrices, strict=False)
@@ -107,6 +107,6 @@ def _sum(s: Steps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) ->
 
 
 def _joined(s: Steps, parts: list[str]) -> str:
-    """Parts along a new last axis."""
+    """Stacks the parts along a new last axis."""
     wide = [s.add("Unsqueeze", part, s.axes(-1)) for part in parts]
     return wide[0] if len(wide) == 1 else s.add("Concat", *wide, axis=-1)

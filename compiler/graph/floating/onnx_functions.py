@@ -1,6 +1,6 @@
-"""Operators that ONNX defines by others: a node becomes the nodes of its function's body.
+"""Operators that ONNX defines as a function of others: a node becomes the nodes of the function's body.
 
-The body's nodes are called NODE/OPERATOR_i, its tensors NODE/NAME, so that messages lead to the node of the model.
+The body's nodes are named NODE/OPERATOR_i, its tensors NODE/NAME, so that messages name the model's node.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .onnx_context import FloatContext
 REDEFINED = frozenset(
     (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)
 )
-"""Operators of which a later version means another thing by the same inputs and attributes."""
+"""Operators that compute something else in a later opset for the same inputs and attributes."""
 
 
 def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """The nodes that compute what a node does, by ONNX's definition for the model's opset; None where it has none."""
+    """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function."""
     try:
         schema = defs.get_schema(node.op_type, context.opset, node.domain)
     except defs.SchemaError:
@@ -42,7 +42,7 @@ def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]
 
 
 def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Gives names that a node reads and writes, also from bodies of its own, whose names hide those around."""
+    """Renames inputs and outputs of a node in place, also inside its subgraphs, whose own names shadow outer names."""
     node.input[:] = [names.get(name, name) for name in node.input]
     node.output[:] = [names.get(name, name) for name in node.output]
     for attribute in node.attribute:
@@ -58,10 +58,7 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
-    """The function of the newest opset that is none newer than the model's; its operators mean there what they do here.
-
-    None where one of them changed since.
-    """
+    """The function of the newest opset up to the model's; None if an operator of its body changed between the two."""
     plain = [v for v in schema.function_opset_versions if v <= context.opset]
     dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
     if plain:
@@ -74,7 +71,7 @@ def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.Functi
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(text)
-    # Previews name their own domain alone: the rest is of the model's opset.
+    # Functions of the preview domain import no standard opset: their operators are of the model's opset.
     version = max(
         (e.version for e in function.opset_import if e.domain in ("", "ai.onnx")), default=context.opset
     )
@@ -84,8 +81,8 @@ def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.Functi
 
 
 def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
-    """Whether a node of a function of opset `version` means the same in `opset`: later versions of the operator only
-    have more types, inputs that may be left out, and attributes with defaults."""
+    """Whether a node of a function of opset `version` computes the same in `opset`: newer versions of the operator add
+    only dtypes, optional inputs, and attributes with defaults."""
     old, new = _schema(node, version), _schema(node, opset)
     if old is None or new is None:
         return old is new
@@ -107,13 +104,13 @@ def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
 
 
 def _default(schema: Any, attribute: str) -> bytes | None:
-    """The default value of an attribute, None where there is none."""
+    """The default value of an attribute, serialized; None if it has none."""
     known = schema.attributes.get(attribute)
     return None if known is None else known.default_value.SerializeToString() or None
 
 
 def _schema(node: onnx.NodeProto, opset: int) -> Any:
-    """What ONNX says of an operator in an opset; None for an operator that there is not."""
+    """ONNX's schema (onnx.defs.OpSchema) of an operator in an opset; None for an unknown operator."""
     try:
         return defs.get_schema(node.op_type, opset, node.domain)
     except defs.SchemaError:
@@ -121,7 +118,7 @@ def _schema(node: onnx.NodeProto, opset: int) -> Any:
 
 
 def _types(context: FloatContext, node: OnnxNode) -> list[bytes]:
-    """The types of a node's inputs as ONNX has them, with their shapes."""
+    """Serialized onnx.TypeProto, with shape, of each input of a node."""
     types: list[bytes] = []
     for index, name in enumerate(node.inputs):
         held = onnx.TypeProto()
@@ -145,7 +142,7 @@ def _renamed(
     given: Mapping[str, onnx.AttributeProto],
     number: int,
 ) -> onnx.NodeProto:
-    """A node of a body with the caller's names and attributes; what the caller leaves out is left out."""
+    """A node of a function body with the caller's names and attributes; omitted attributes stay omitted."""
 
     def renamed(name: str) -> str:
         return names.get(name, f"{prefix}{name}" if name else "")

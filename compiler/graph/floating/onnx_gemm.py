@@ -1,4 +1,4 @@
-"""Gemm of a float model: a dense layer where B is constant, otherwise products of what the other nodes compute."""
+"""Gemm of a float model: a dense layer if B is constant, otherwise a matrix product of two computed tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .onnx_context import FloatContext
 
 
 def import_gemm(context: FloatContext, node: OnnxNode) -> None:
-    """Gemm. Of constants, alpha and beta go into them; what is transposed and no constant is transposed first."""
+    """Imports Gemm. Constants B and C are scaled by alpha and beta; other matrices are transposed by a node before."""
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         context.fail(node, f"multiplies {a.shape} by {b.shape}", "give it two matrices")
@@ -48,13 +48,13 @@ def import_gemm(context: FloatContext, node: OnnxNode) -> None:
 def _add_constant(
     context: FloatContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
 ) -> None:
-    """A dense layer and a constant."""
+    """Adds a dense layer with a constant C: a bias if all its rows are equal, else an operand of the output's shape."""
     addend = context.constants[context.operand(node, 2).name]
     addend = np.broadcast_to(addend.astype(np.float64) * _number(node, "beta"), shape)
     if np.array_equal(addend, np.broadcast_to(addend[:1], shape), equal_nan=True):
         epilogue, addend = Epilogue(bias=True), addend[0]
     else:
-        # Rows of their own are an operand like the output.
+        # Different rows: an operand of the output's shape.
         epilogue = Epilogue(operand=True)
     stored = context.store(node.inputs[2], addend.astype(np.float32))
     context.add(node, Dense(epilogue=epilogue), (*factors, stored), shape)
@@ -68,7 +68,7 @@ def _add(
     shape: tuple[int, int],
     alpha: float,
 ) -> None:
-    """A product, and, where that is not all, `alpha` of it and beta of C as a node of its own."""
+    """Adds the product and, if alpha is not 1 or there is a C, an element-wise node alpha * product + beta * C."""
     beta = _number(node, "beta")
     names: list[str] = []
     body: Expr = argument(0) if alpha == 1 else argument(0) * alpha
@@ -104,5 +104,5 @@ def _check_addend(context: FloatContext, node: OnnxNode, addend: Tensor, shape: 
 
 
 def _number(node: OnnxNode, name: str) -> float:
-    """alpha or beta."""
+    """Attribute alpha or beta; default 1."""
     return float(node.attributes.get(name, 1.0))

@@ -1,4 +1,4 @@
-"""Floats of 16 bits: operators that compute take float32 instead, and round their results once."""
+"""16-bit floats: arithmetic operators compute in float32 and round their results once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .onnx_pointwise import as_type
 def in_float32(
     context: FloatContext, node: OnnxNode, half: DType, importer: Callable[[FloatContext, OnnxNode], None]
 ) -> None:
-    """Imports a node whose 16-bit floats become float32 and whose float32 results become 16-bit floats again, unless
-    its first input is float32: results have the type of that."""
+    """Imports a node with its 16-bit inputs cast to float32 and its float32 results cast to `half`; if the first input
+    is float32, the results stay float32."""
     if context.tensor(node, 0).dtype is DType.FLOAT32:
         half = DType.FLOAT32
     inputs: list[str] = []

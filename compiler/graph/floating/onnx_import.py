@@ -1,4 +1,4 @@
-"""ONNX import of float32 networks: one walk over the nodes, constants computed on the way."""
+"""ONNX import of float networks: one walk over the nodes, which evaluates nodes of constants."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = {
     "float8e8m0": "float8_e8m0fnu",
     "float4e2m1": "float4_e2m1fn",
 }
-"""Types that ONNX calls otherwise."""
+"""ONNX's names of element types where they differ from `DType`'s."""
 
 
 def import_float_model(
@@ -43,10 +43,10 @@ def import_float_model(
 ) -> Graph:
     """Imports a float32 ONNX model of opset 11 or later from a path or from the bytes of a file.
 
-    Inputs whose first dimension is not a number get `batch` there. Returns a graph of one node or a few for each ONNX
-    node, without those that depend on no input. Raises ModelError, which names file, node and operator, for everything
-    that is not supported. `recurrent` are those of LSTM, GRU and RNN whose steps the target has a kernel for; others
-    become nodes for each step.
+    A symbolic first dimension of an input becomes `batch`. Returns a graph of one or a few nodes for each ONNX node
+    that depends on an input. Raises ModelError, which names file, node and operator, for unsupported models.
+    `recurrent`: the operators among LSTM, GRU and RNN whose steps the target computes in one kernel; others become
+    nodes for each step.
     """
     loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
     label, model = loaded.label, loaded.proto
@@ -89,7 +89,7 @@ def import_float_model(
 
 
 def _stand_in(context: FloatContext, types: Mapping[str, str], name: str) -> bool:
-    """Makes a refused node's output a tensor from elsewhere, where its type and shape are known; whether they are."""
+    """Adds a tensor for the output of a refused node, so that the walk goes on; False if type or shape are unknown."""
     shape, dtype = context.static_shapes.get(name), types.get(name)
     if shape is None or dtype not in TYPES:
         return False
@@ -110,7 +110,7 @@ def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
     if tensor.size:
         context.tensors[info.name] = tensor
     else:
-        # What holds nothing is known.
+        # An empty input is a constant.
         context.constants[info.name] = np.zeros(shape, tensor.dtype.numpy)
     return plain_input(tensor)
 
@@ -151,7 +151,7 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
 
 
 def import_node(context: FloatContext, node: OnnxNode) -> None:
-    """Binds the outputs of one node."""
+    """Imports one ONNX node: evaluates it if all inputs are constants, else adds nodes. Binds its outputs."""
     if not means_standard(node.domain, node.op_type):
         contributed = rows_of(node.domain, node.op_type, "contributed")
         body = contributed[0](context, node) if contributed else _function_body(context, node)
@@ -165,13 +165,13 @@ def import_node(context: FloatContext, node: OnnxNode) -> None:
     known = all(context.resolve(name) in context.constants for name in node.inputs if name)
     if known and not reference_is_mistaken(node, context.opset):
         feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
-        # The reference implementation has these two, and integers of 4 bits, in later opsets, where they mean the same.
+        # The reference implementation has both operators, and 4-bit integers, from opset 21 on, with the same meaning.
         oldest = 21 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
         try:
             context.constants.update(evaluate_node(context, node, feeds, max(context.opset, oldest)))
             return
         except NodeError:
-            # The reference implementation has not all operators for what holds nothing.
+            # The reference implementation of some operators fails for empty tensors.
             if all(array.size for array in feeds.values()):
                 raise
     integers = ""
@@ -217,7 +217,7 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _on_images(context: FloatContext, node: OnnxNode, importer: Row[FloatContext, None]) -> None:
-    """Imports a node of an operator that takes images, as one of an image where its data is a line."""
+    """Imports a node of an operator on images (N, C, H, W); data (N, C, L) become images of one row."""
     if len(context.operand(node, 0).shape) != 3:
         importer(context, node)
         return
@@ -234,14 +234,14 @@ def _function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def _is_plain(context: FloatContext, node: OnnxNode) -> bool:
-    """Whether windows are none of the templates'."""
+    """Whether no template has the node: it has a weight that is no constant, or more than two spatial dimensions."""
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True
     return len(context.tensor(node, 0).shape) > 4
 
 
 def _is_more(context: FloatContext, node: OnnxNode) -> bool:
-    """Whether a node asks for more than its importer has, so that ONNX's function is the better form."""
+    """Whether a node needs more than its importer offers, so that its steps or ONNX's function replace it."""
     match node.op_type:
         case "LayerNormalization":
             constants = all(
@@ -249,7 +249,7 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             )
             return any(node.outputs[1:]) or not constants
         case "Softmax" | "LogSoftmax":
-            # Rounded after each step, as whoever computes in 16 bits has it.
+            # Each step rounds to 16 bits, as a runtime that computes in 16 bits does.
             return context.half_type(node) is not None and context.opset >= 13
         case "LSTM" | "GRU" | "RNN":
             from .onnx_recurrent_variants import in_steps_since
@@ -270,7 +270,7 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             known = not any(node.inputs[2:]) or context.is_constant(node, 2)
             zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
             plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
-            # Of 16-bit floats the quotient is one as well.
+            # The quotient of 16-bit floats is rounded to 16 bits too.
             halves = context.half_type(node) is not None
             known_scale = context.is_constant(node, 1)
             return not (plain and known_scale) or halves or bool(node.integer("block_size", 0))
@@ -292,16 +292,16 @@ TYPED = STRUCTURE | frozenset(
         *("ScatterND", "ArgMax", "ArgMin", "TopK", "Neg", "Abs", "EyeLike"),
     )
 )
-"""Operators whose importers take 16-bit floats as they are."""
+"""Operators whose importers take 16-bit floats without a cast to float32."""
 HELD = STRUCTURE | frozenset(
     (
         *("Cast", "CastLike", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements"),
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     )
 )
-"""Operators that take elements which are only held."""
+"""Operators that take element types without arithmetic (`DType.is_code`)."""
 SUPPORTED = (
     f"{', '.join(sorted(operators('float', 'either', 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"
 )
-"""All operators with rows, for messages."""
+"""Names of all supported operators, for error messages."""

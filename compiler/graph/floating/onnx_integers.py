@@ -1,7 +1,7 @@
-"""Products and convolutions of 8-bit integers, and of weights of fewer bits, in words of float operators.
+"""Products and convolutions of 8-bit integers, and of weights of fewer bits, by float32 operators.
 
-Sums of integers are exact in float32 up to 2**24, in any order. Weights whose sums may be greater are cut into parts
-whose sums are not; the parts' sums are added as int32.
+Sums of integers are exact in float32 up to 2**24, in any order. If a sum may exceed it, the depth is cut into parts
+whose sums do not; the sums of the parts are added as int32.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .onnx_context import FloatContext
 from .onnx_steps import Steps
 
 EXACT = 2**24
-"""Integers of no greater size are float32 numbers, as is every one between."""
+"""Largest magnitude up to which float32 represents every integer."""
 WINOGRAD = (3, 3)
-"""The kernel that targets may compute by Winograd's method, whose transformed numbers are no integers."""
+"""Kernel size that targets may compute by Winograd's method, which is not exact: it transforms to fractions."""
 
 
 def integer_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MatMulInteger: products of integers less their zero points, in int32."""
+    """The ONNX nodes of MatMulInteger: the int32 product of integers less their zero points."""
     s = Steps(context=context, node=node)
     return s.done(_integer_product(s, (0, 1), (2, 3)))
 
 
 def scaled_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MatMulIntegerToFloat: the same by the product of both scales, and a bias."""
+    """The ONNX nodes of MatMulIntegerToFloat: the int32 product times both scales, plus a bias, in float32."""
     s = Steps(context=context, node=node)
     total = s.add("Cast", _integer_product(s, (0, 1), (4, 5)), to=TensorProto.FLOAT)
     scaled = s.add("Mul", total, s.add("Mul", s.input(2), s.input(3)))
@@ -38,7 +38,7 @@ def scaled_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
 
 
 def dynamic_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then MatMulIntegerToFloat."""
+    """The ONNX nodes of DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then MatMulIntegerToFloat."""
     s = Steps(context=context, node=node)
     quantized, scale, zero_point = s.add_all("DynamicQuantizeLinear", s.input(0), count=3)
     data = s.add("Sub", *(s.add("Cast", name, to=TensorProto.FLOAT) for name in (quantized, zero_point)))
@@ -48,7 +48,7 @@ def dynamic_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.No
 
 
 def integer_convolution_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """ConvInteger: sums of products of integers less their zero points, in int32; pads add nothing."""
+    """The ONNX nodes of ConvInteger: the int32 convolution of integers less their zero points; padding adds zero."""
     s = Steps(context=context, node=node)
     data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
     weight = _distances(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
@@ -69,7 +69,7 @@ def integer_convolution_steps(context: FloatContext, node: OnnxNode) -> list[onn
 
 
 def narrow_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MatMulNBits: a product with weights of 2, 4 or 8 bits, packed along the depth, in blocks of one scale."""
+    """The ONNX nodes of MatMulNBits: weights of 2, 4 or 8 bits, packed along the depth, with a scale for each block."""
     s = Steps(context=context, node=node)
     bits, block = node.integer("bits", 4), node.integer("block_size", 0)
     depth, columns = node.integer("K", 0), node.integer("N", 0)
@@ -102,7 +102,7 @@ def narrow_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
 
 
 def _zero_points(context: FloatContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
-    """[columns, blocks] as float32: those given, packed as weights are or as they are, or the middle of the codes."""
+    """Zero points [columns, blocks], float32: the input, packed (uint8) or plain; without it 2**(bits - 1)."""
     given = context.array(node, 3, "zero point")
     if given is None or not given.size:
         return np.full((columns, blocks), 2 ** (bits - 1), np.float32)
@@ -114,19 +114,19 @@ def _zero_points(context: FloatContext, node: OnnxNode, bits: int, columns: int,
 
 
 def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Codes of `bits` out of rows of bytes, the lowest bits first."""
+    """Unpacks rows of bytes to rows of codes of `bits` bits, the lowest bits first."""
     shifts = np.arange(0, 8, bits)
     return (rows.astype(np.uint8)[..., None] >> shifts & (2**bits - 1)).reshape(len(rows), -1)
 
 
 def _integer_product(s: Steps, factors: tuple[int, int], points: tuple[int, int]) -> str:
-    """The int32 product of the inputs `factors` less the inputs `points`, of which the first has one for each row."""
+    """Name of the int32 product of inputs `factors` less zero points `points` (the data: one, or one for each row)."""
     data = _distances(s, factors[0], points[0], (-1, 1))
     return _summed(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
 
 
 def _summed(s: Steps, data: str, size: int, index: int, point: int) -> str:
-    """The int32 product of `data`, of integers up to `size`, by input `index` less its zero points, one a column."""
+    """Name of the int32 product of `data` (integers up to `size`) by input `index` less its zero points by column."""
     weight = _distances(s, index, point, (-1,))
     shape = s.shape(index)
     sizes = np.moveaxis(np.broadcast_to(_sizes(s, index, point), shape), -2 if len(shape) > 1 else 0, -1)
@@ -150,7 +150,7 @@ def _total(s: Steps, sums: list[str]) -> str:
 
 
 def _distances(s: Steps, index: int, point: int, column: tuple[int, ...]) -> str:
-    """An input less its zero point, as float32 numbers; several zero points take the shape `column` first."""
+    """Name of an input less its zero point, in float32; a vector of zero points is reshaped to `column` first."""
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
     if not s.input(point):
         return number
@@ -163,12 +163,12 @@ def _distances(s: Steps, index: int, point: int, column: tuple[int, ...]) -> str
 
 
 def _size(s: Steps, index: int, point: int) -> int:
-    """The greatest size of an 8-bit input less its zero point."""
+    """Largest magnitude of an 8-bit input less its zero point."""
     return 255 if s.input(point) or s.context.tensor(s.node, index).dtype is not DType.INT8 else 128
 
 
 def _sizes(s: Steps, index: int, point: int) -> np.ndarray:
-    """The sizes of an input's elements less their zero points, at most: of constants those that they have."""
+    """Upper bounds of the magnitudes of an input's elements less their zero points; exact for constants."""
     context, node = s.context, s.node
     assert isinstance(context, FloatContext)
     known = [context.is_constant(node, i) for i in (index, point) if s.input(i)]
@@ -185,8 +185,7 @@ def _sizes(s: Steps, index: int, point: int) -> np.ndarray:
 
 
 def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Ranges of the columns of `sizes` [sums, depth] in each of which no sum, of numbers up to `size`, is greater than
-    `EXACT`."""
+    """Ranges of the depth in each of which no sum of products of `sizes` [sums, depth] and `size` exceeds `EXACT`."""
     parts: list[tuple[int, int]] = []
     first, depth = 0, sizes.shape[1]
     totals = np.concatenate([np.zeros((len(sizes), 1)), np.cumsum(sizes, axis=1)], axis=1)
@@ -199,8 +198,8 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(s: Steps) -> dict[str, Any]:
-    """The attributes of a convolution of 3 x 3 taps for weights with a column of zeros behind: no target computes that
-    by Winograd's method."""
+    """The attributes of a 3 x 3 convolution for weights with a fourth column of zeros, which no target computes by
+    Winograd's method."""
     node = s.node
     strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
     pads, auto = list(node.integers("pads", (0,) * 4)), node.text("auto_pad", "NOTSET")

@@ -1,5 +1,5 @@
-"""Operators whose results numbers decide that must be known when a model is compiled: Range, ConstantOfShape, EyeLike,
-MelWeightMatrix and Tile."""
+"""Operators whose output shape depends on input values, which must be known at compilation: Range, ConstantOfShape,
+EyeLike, MelWeightMatrix and Tile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .onnx_steps import Steps
 
 
 def import_known(context: FloatContext, node: OnnxNode) -> None:
-    """An operator whose inputs must all be known: fails for one that is not, as such a node is computed before."""
+    """Fails for the first input that is no constant; a node of constants is evaluated before it gets here."""
     schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
     for index in range(len(node.inputs)):
         context.array(node, index, schema.inputs[index].name.replace("_", " "))
@@ -22,7 +22,7 @@ def import_known(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_eye(context: FloatContext, node: OnnxNode) -> None:
-    """EyeLike: of the input only shape and type count."""
+    """Imports EyeLike: a constant of the input's shape, and its dtype unless the attribute `dtype` is given."""
     shape = context.input_shape(node)
     if len(shape) != 2:
         context.refuse(node, f"has an input of shape {shape}", "give it a matrix")
@@ -32,7 +32,7 @@ def import_eye(context: FloatContext, node: OnnxNode) -> None:
 
 
 def tile_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """Tile by known repeats: each axis becomes two, of which the first is expanded."""
+    """The ONNX nodes of a Tile with constant repeats: each axis is split into (1, size) and the 1 expanded."""
     s = Steps(context=context, node=node)
     shape, repeats = s.shape(0), context.array(node, 1, "repeats")
     if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():

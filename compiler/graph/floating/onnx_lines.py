@@ -1,4 +1,4 @@
-"""One-dimensional convolutions, pools and resizes of a float model: two-dimensional ones on planes of one row."""
+"""One-dimensional convolutions, pools and resizes of a float model: two-dimensional operators on images of one row."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
 
 _FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-"""What attributes of one number a dimension say about the one row."""
+"""Values of attributes with one number per dimension, for the dimension of size 1 (the row)."""
 
 
 def on_planes(
     context: FloatContext, node: OnnxNode, import_node: Callable[[FloatContext, OnnxNode], None]
 ) -> None:
-    """`import_node`, which takes (N, C, H, W), on data (N, C, W) as (N, C, 1, W)."""
+    """Imports a node on data (N, C, W) by `import_node`, which takes (N, C, H, W), as (N, C, 1, W)."""
     data = context.operand(node, 0)
     batch, channels, width = data.shape
     plane = context.view(node, data, (batch, channels, 1, width), output=context.temporary(node, "plane"))
@@ -44,7 +44,7 @@ def on_planes(
 
 
 def _sizes(context: FloatContext, node: OnnxNode, index: int) -> str:
-    """The scales or sizes of a Resize with that of the one row, where each dimension has one."""
+    """Name of the scales or sizes of a Resize, with a 1 inserted for the row if they are given for all dimensions."""
     given = context.array(node, index, "scales and sizes")
     if given is None or given.size == 0 or "axes" in node.attributes:
         return node.inputs[index]

@@ -1,4 +1,4 @@
-"""Comparisons, what joins truth values, choices and conversions of a float model."""
+"""Comparisons, logical operators on bool, Where, and casts of a float model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COMPARISONS = frozenset(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Eq
 
 
 def import_logic(context: FloatContext, node: OnnxNode) -> None:
-    """An operator of truth values, a choice or a conversion."""
+    """Imports a comparison, And, Or, Xor, Not, IsNaN, IsInf, Where, Cast or CastLike."""
     match node.op_type:
         case "Cast" | "CastLike":
             _cast(context, node)
         case "Where":
             _where(context, node)
         case "IsNaN":
-            # Equal to itself is all but NaN.
+            # Only NaN differs from itself.
             x = argument(0)
             add_elementwise(context, node, not_equal(x, x), [context.operand(node, 0).name])
         case "IsInf":
@@ -41,7 +41,7 @@ def import_logic(context: FloatContext, node: OnnxNode) -> None:
 
 
 def element_type(context: FloatContext, node: OnnxNode, number: int) -> DType:
-    """The type of tensors that ONNX's number of an element type stands for; fails where there is none."""
+    """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
     name = type_name(number) if number in TensorProto.DataType.values() else str(number)
     if number in (0, TensorProto.STRING) or number not in TensorProto.DataType.values():
         context.fail(node, f"casts to {name}", f"there are {', '.join(TYPES)}")
@@ -58,7 +58,7 @@ def _infinite(node: OnnxNode) -> Expr:
         for name, sign in (("detect_positive", 1), ("detect_negative", -1))
         if node.integer(name, 1)
     ]
-    # Of neither, no element is one: NaN, which nothing equals, asks for none of them.
+    # If neither sign is detected the result is all false: a comparison with NaN.
     return reduce(_either, [equal(x, bound) for bound in wanted or [float("nan")]])
 
 
@@ -67,7 +67,7 @@ def _either(a: Expr, b: Expr) -> Expr:
 
 
 def _joined(node: OnnxNode) -> Expr:
-    """Truth values joined as numbers: "and" and "or" of expressions would test before they read."""
+    """Logical operators as arithmetic on uint8: "and" and "or" of expressions would branch before they read."""
     a, b = argument(0, DType.BOOL), argument(1, DType.BOOL)
     match node.op_type:
         case "Not":
@@ -104,7 +104,7 @@ def _where(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _alike(context: FloatContext, node: OnnxNode, tensors: list[Tensor]) -> DType:
-    """The one type of the tensors."""
+    """The dtype that all tensors share; fails if they differ."""
     types = [tensor.dtype for tensor in tensors]
     if len(set(types)) > 1:
         context.refuse(node, f"works on {' and '.join(types)}", "export the model again")
@@ -112,7 +112,7 @@ def _alike(context: FloatContext, node: OnnxNode, tensors: list[Tensor]) -> DTyp
 
 
 def _cast(context: FloatContext, node: OnnxNode) -> None:
-    """Cast and CastLike: integers wrap, floats become integers toward zero, and true where they are not zero."""
+    """Imports Cast and CastLike: integers wrap, floats are truncated toward zero; bool is true for nonzero numbers."""
     data = context.tensor(node, 0)
     if node.op_type == "Cast":
         to = element_type(context, node, node.integer("to", 0))
@@ -129,7 +129,7 @@ def _cast(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -> Expr:
-    """An element of one type as another."""
+    """The expression that casts argument 0 from `dtype` to `to`."""
     x: Expr = argument(0, dtype)
     if dtype.is_code:
         x = small_types.decoded(x)
@@ -142,7 +142,7 @@ def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -
         held not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT8, DType.UINT8)
         and not dtype.is_code
     ):
-        # In float32 it would be rounded twice.
+        # The detour over float32 would round twice.
         context.fail(node, f"casts {dtype} to {to}", "cast it to float32 before")
     rounding = node.text("round_mode", "up")
     if rounding not in ("up", "down", "nearest"):
@@ -152,7 +152,7 @@ def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -
 
 
 def _truth(context: FloatContext, node: OnnxNode, index: int) -> str:
-    """An input of truth values, constants included."""
+    """Name of a bool input, constants included; fails for other dtypes."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:
         context.refuse(node, f"its input '{node.inputs[index]}' is not bool", "export the model again")

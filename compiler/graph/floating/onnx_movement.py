@@ -22,7 +22,7 @@ from .onnx_pointwise import add_elementwise, as_type
 
 
 def import_transpose(context: FloatContext, node: OnnxNode) -> None:
-    """Transpose; of dimensions of size 1 it is a view."""
+    """Imports Transpose; a view if it moves only dimensions of size 1."""
     data = context.tensor(node, 0)
     axes, is_view = permutation(context, node, data.shape)
     shape = tuple(data.shape[axis] for axis in axes)
@@ -33,7 +33,7 @@ def import_transpose(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
-    """DepthToSpace and SpaceToDepth, both in both modes: a transposition of parts of dimensions."""
+    """Imports DepthToSpace and SpaceToDepth in both modes: a transposition of split dimensions."""
     data = context.tensor(node, 0)
     parts, axes, shape = blocks_of_space(context, node, data.shape)
     cut = context.view(node, data, parts, output=context.temporary(node, "parts"))
@@ -44,7 +44,7 @@ def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_concat(context: FloatContext, node: OnnxNode) -> None:
-    """Concat along one axis."""
+    """Imports Concat; empty inputs are dropped."""
     tensors = [context.tensor(node, i) for i in range(len(node.inputs))]
     if len({tensor.dtype for tensor in tensors}) > 1:
         context.refuse(node, "joins tensors of different types", "export the model again")
@@ -57,7 +57,7 @@ def import_concat(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_slice(context: FloatContext, node: OnnxNode) -> None:
-    """Slice with constant bounds; numpy's rules for bounds outside the tensor are ONNX's."""
+    """Imports Slice with constant bounds; bounds outside the tensor are clamped as in numpy."""
     data = context.tensor(node, 0)
     positions = sliced_positions(context, node, data.shape, empty=True)
     shape = tuple(len(taken) for taken in positions)
@@ -66,7 +66,7 @@ def import_slice(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_split(context: FloatContext, node: OnnxNode) -> None:
-    """Split along one axis into given or equal parts, a slice each."""
+    """Imports Split along one axis into given or equal parts: one slice for each output."""
     data = context.tensor(node, 0)
     axis, parts = split_sizes(context, node, data.shape, least=0)
     start = 0
@@ -80,7 +80,7 @@ def import_split(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_gather(context: FloatContext, node: OnnxNode) -> None:
-    """Gather; the dimensions of its indices take the place of the axis."""
+    """Imports Gather; the dimensions of the indices replace the axis."""
     data = context.tensor(node, 0)
     axis = one_axis(context, node, data.shape)
     size = data.shape[axis]
@@ -98,7 +98,7 @@ def import_gather(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _gather(context: FloatContext, node: OnnxNode, data: Tensor, axis: int) -> None:
-    """With indices of run time."""
+    """Imports Gather with indices that are no constants."""
     indices = context.tensor(node, 1)
     if indices.dtype not in (DType.INT32, DType.INT64):
         context.refuse(node, f"has indices of {indices.dtype}", "export the model again")
@@ -108,7 +108,7 @@ def _gather(context: FloatContext, node: OnnxNode, data: Tensor, axis: int) -> N
 
 
 def import_gather_elements(context: FloatContext, node: OnnxNode) -> None:
-    """GatherElements: an element for each index."""
+    """Imports GatherElements: one element for each index."""
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     axis = one_axis(context, node, data.shape)
     if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
@@ -127,7 +127,7 @@ def import_gather_elements(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_trilu(context: FloatContext, node: OnnxNode) -> None:
-    """Trilu: what it leaves out is zero. A diagonal of run time is compared with each element's own."""
+    """Imports Trilu: a select by a constant mask; a k that is no constant is compared with each element's diagonal."""
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
         context.refuse(node, f"has a tensor of shape {data.shape}", "export the model again")
@@ -153,7 +153,7 @@ def import_trilu(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
-    """GatherND; with constant indices a Gather of what lies behind the axes that they name."""
+    """Imports GatherND; with constant indices, a Gather along the indexed axes flattened to one."""
     if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
         gather_nd_of_run_time(context, node)
         return
@@ -175,7 +175,7 @@ def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_expand(context: FloatContext, node: OnnxNode) -> None:
-    """Expand to a constant shape: the one element of an axis of size 1 is repeated."""
+    """Imports Expand to a constant shape: axes of size 1 repeat their element."""
     data = context.tensor(node, 0)
     wanted = context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
@@ -198,7 +198,7 @@ def import_expand(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_pad(context: FloatContext, node: OnnxNode) -> None:
-    """Pad with constant pads."""
+    """Imports Pad with constant pads."""
     data = context.tensor(node, 0)
     rank = len(data.shape)
     pads = context.array(node, 1, "pads")

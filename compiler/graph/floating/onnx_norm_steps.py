@@ -1,7 +1,7 @@
-"""Normalizations in steps where no kernel takes them whole.
+"""Normalizations as several ONNX nodes, for nodes that no kernel computes whole.
 
-ONNX's own functions have the variance as the mean of squares less the square of the mean, which cancels: of data around
-300 with a deviation of 1 the results are 4% off.
+ONNX's own functions compute the variance as the mean of squares less the squared mean, which cancels: for data around
+300 with a standard deviation of 1 the results are 4% off.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .onnx_context import FloatContext
 from .onnx_steps import Steps
 
 MEAN_VARIANCE_EPSILON = 1e-9
-"""What MeanVarianceNormalization adds to the deviation."""
+"""Added to the standard deviation by MeanVarianceNormalization."""
 
 
 def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """LayerNormalization with scale and bias of run time, or whose mean or deviation is asked for."""
+    """The ONNX nodes of a LayerNormalization whose scale or bias is no constant, or whose mean or deviation is used."""
     s = Steps(context=context, node=node)
     shape, axis = s.shape(0), node.integer("axis", -1)
     if not -len(shape) <= axis < len(shape):
@@ -50,7 +50,7 @@ def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
 
 
 def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """GroupNormalization: groups of channels as the channels of an InstanceNormalization, then scale and bias."""
+    """The ONNX nodes of GroupNormalization: InstanceNormalization with groups as channels, then scale and bias."""
     s = Steps(context=context, node=node)
     shape, groups = s.shape(0), node.integer("num_groups", 0)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
@@ -71,7 +71,7 @@ def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
 
 
 def mean_variance_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MeanVarianceNormalization: the distance from the mean over the deviation, each over the given axes."""
+    """The ONNX nodes of MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given axes."""
     s = Steps(context=context, node=node)
     axes = s.axes(*node.integers("axes", (0, 2, 3)))
     distance = s.add("Sub", s.input(0), s.add("ReduceMean", s.input(0), axes, keepdims=1))

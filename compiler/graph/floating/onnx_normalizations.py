@@ -1,4 +1,4 @@
-"""Normalizations of a float model by mean and variance of the data themselves."""
+"""LayerNormalization and InstanceNormalization of a float model, by mean and variance of the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .onnx_context import FloatContext
 
 
 def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:
-    """LayerNormalization: over all dimensions from `axis` on, with constant scale and bias of their shape."""
+    """Imports LayerNormalization over all dimensions from `axis` on, with constant scale and bias of that shape."""
     data = context.operand(node, 0)
     rank = len(data.shape)
     axis = node.integer("axis", -1)
@@ -26,7 +26,7 @@ def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_instance_normalization(context: FloatContext, node: OnnxNode) -> None:
-    """InstanceNormalization: over all dimensions behind (N, C), with constant scale and bias of channels."""
+    """Imports InstanceNormalization over all dimensions behind (N, C), with constant scale and bias per channel."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
         context.fail(node, f"normalizes a tensor of shape {data.shape}", "give it (N, C, ...)")

@@ -1,4 +1,4 @@
-"""Convolutions and pools of any number of dimensions, weights of run time included: what the templates do not take."""
+"""Convolutions and pools that no template has: any number of dimensions, and weights that are no constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .onnx_pointwise import add_elementwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """The windows of a node over `sizes`: pads at both ends of each dimension, and how many windows there are."""
+    """Kernel, strides, dilations and pads (`before` and `after`) of a node, with one number per spatial dimension."""
 
     kernel: Shape
     strides: Shape
@@ -31,7 +31,7 @@ class Windows:
 
 
 def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
-    """Conv."""
+    """Imports Conv."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = _groups(context, node, data.shape, weight.shape, data.shape[1] if data.shape[1:] else 0)
     if weight.shape[1] * groups != data.shape[1] or weight.shape[0] % groups:
@@ -50,7 +50,7 @@ def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
-    """ConvTranspose."""
+    """Imports ConvTranspose."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = _groups(context, node, data.shape, weight.shape, weight.shape[0] if weight.shape else 0)
     if weight.shape[0] != data.shape[1] or weight.shape[0] % groups:
@@ -73,7 +73,7 @@ def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
-    """MaxPool without indices, AveragePool and LpPool."""
+    """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
         context.refuse(node, f"pools a tensor of shape {data.shape}", "give it (N, C, ...)")
@@ -124,8 +124,8 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _counts(node: OnnxNode, sizes: Shape, windows: Windows, outputs: Shape) -> np.ndarray:
-    """How many elements of each window count: those inside or, where the node says so, pads as well (but not those that
-    only rounding up adds)."""
+    """Divisor of each window of an AveragePool: its elements inside the data, plus pads with `count_include_pad` (but
+    not the pads that only rounding up adds)."""
     counts = np.ones(outputs, np.float32)
     included = bool(node.integer("count_include_pad", 0))
     declared = node.integers("pads", (0,) * (2 * len(sizes)))
@@ -135,7 +135,7 @@ def _counts(node: OnnxNode, sizes: Shape, windows: Windows, outputs: Shape) -> n
         if included and node.text("auto_pad", "NOTSET").startswith("SAME"):
             high = size + windows.after[d]
         starts = np.arange(outputs[d]) * windows.strides[d] - windows.before[d]
-        # Of elements start + k * step the first k inside, and the first one behind.
+        # For elements start + k * dilation: the first k inside, and the first k behind the end.
         first, end = (
             np.clip(-((starts - bound) // windows.dilations[d]), 0, windows.kernel[d])
             for bound in (low, high)
@@ -149,7 +149,7 @@ def _counts(node: OnnxNode, sizes: Shape, windows: Windows, outputs: Shape) -> n
 def read_windows(
     context: FloatContext, node: OnnxNode, sizes: Shape, kernel: Shape, *, rounded_up: bool = False
 ) -> Windows:
-    """The windows of a node over a space of `sizes`; `rounded_up`: what remains at the end is a window, too."""
+    """Reads the windows of a node over spatial dimensions `sizes`; `rounded_up`: a partial window at the end is one."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto = node.text("auto_pad", "NOTSET")
@@ -178,7 +178,7 @@ def read_windows(
         if rounded_up and not auto.startswith("SAME"):
             length = sizes[d] + before[d] + after[d]
             count = -(-(length - span) // strides[d]) + 1
-            # A window that begins behind the data is none.
+            # A window that starts behind the data is dropped.
             if (count - 1) * strides[d] >= sizes[d] + before[d]:
                 count -= 1
             after[d] += max(0, (count - 1) * strides[d] + span - length)
@@ -190,7 +190,7 @@ def read_windows(
 def _padded(
     context: FloatContext, node: OnnxNode, name: str, windows: Windows, fill: float
 ) -> tuple[str, Shape]:
-    """The data with their pads, and the sizes of their dimensions."""
+    """Name of the padded data, and the sizes of their spatial dimensions."""
     shape = context.tensors[name].shape
     sizes = tuple(b + n + a for b, n, a in zip(windows.before, shape[2:], windows.after, strict=True))
     if sizes == shape[2:]:
@@ -216,7 +216,7 @@ def _groups(context: FloatContext, node: OnnxNode, data: Shape, weight: Shape, c
 def _finish(
     context: FloatContext, node: OnnxNode, operator: Computed, inputs: tuple[str, str], shape: Shape
 ) -> None:
-    """The sums, and the bias where there is one."""
+    """Adds the node that computes the sums, and the addition of the bias if there is one."""
     if len(node.inputs) < 3 or not node.inputs[2]:
         context.add(node, operator, inputs, shape)
         return

@@ -30,13 +30,13 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Functions of operators of one tensor that are not called as the operator is (HardSwish: `scalars.hard_swish`)."""
+"""Functions of unary operators, where `scalars` has none under the operator's name (as `hard_swish` for HardSwish)."""
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
-"""Those that integers and float64 have too."""
+"""Unary operators that integers and float64 have too."""
 
 
 def import_unary(context: FloatContext, node: OnnxNode) -> None:
-    """An operator of one tensor."""
+    """Imports an element-wise operator of one tensor."""
     x = argument(0)
 
     def attribute(name: str, default: float) -> float:
@@ -70,7 +70,7 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
         case "Elu":
             body = scalars.elu(x, attribute("alpha", 1.0))
         case "Selu":
-            # ONNX's defaults, as its operator's page has them.
+            # ONNX's defaults, from the operator's page.
             alpha, gamma = (
                 attribute("alpha", 1.67326319217681884765625),
                 attribute("gamma", 1.05070102214813232421875),
@@ -93,7 +93,7 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _signed(name: str, x: Expr, dtype: DType) -> Expr:
-    """Neg, Abs and Sign of any type; NaN stays, and integers wrap."""
+    """Neg, Abs or Sign of any dtype; NaN stays NaN, and integers wrap."""
     zero = wrap(0, dtype)
     if name == "Neg":
         return x * wrap(-1, dtype) if dtype.is_float else zero - x
@@ -105,7 +105,7 @@ def _signed(name: str, x: Expr, dtype: DType) -> Expr:
 
 
 def import_clip(context: FloatContext, node: OnnxNode) -> None:
-    """Clip with constant bounds."""
+    """Imports Clip with constant bounds."""
     dtype = context.tensor(node, 0).dtype
     if dtype is not DType.FLOAT32 and dtype is not DType.BOOL:
         body: Expr = argument(0, dtype)
@@ -121,7 +121,7 @@ def import_clip(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_power(context: FloatContext, node: OnnxNode) -> None:
-    """Pow of float32: by multiplications where there is one constant exponent and few of them, else in float64."""
+    """Imports Pow of float32: by a few multiplications for a constant scalar exponent if possible, else in float64."""
     base = context.operand(node, 0)
     known = context.array(node, 1, "exponent") if context.is_constant(node, 1) else None
     if known is not None and known.size == 1:
@@ -139,7 +139,7 @@ def import_power(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_nary(context: FloatContext, node: OnnxNode) -> None:
-    """An operator of tensors that broadcast against each other: of float32, most of integers too, which wrap."""
+    """Imports an arithmetic operator on tensors that broadcast: float32, and (but for PRelu) integers, which wrap."""
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
         context.fail(node, f"has {count} inputs", "give it two")
@@ -170,7 +170,7 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
 
 
 def as_type(context: FloatContext, node: OnnxNode, tensor: Tensor, dtype: DType) -> str:
-    """A tensor converted to a type on the way to the node's output; itself where it has that type."""
+    """Name of a tensor cast to `dtype`, by a node before the ONNX node's; the tensor itself if it has that dtype."""
     if tensor.dtype is dtype:
         return tensor.name
     body = cast(argument(0, tensor.dtype), dtype)
@@ -183,7 +183,7 @@ def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:
 
 
 def add_elementwise(context: FloatContext, node: OnnxNode, body: Expr, operands: Sequence[str]) -> str:
-    """Adds a node that computes `body` of these tensors, broadcast; returns its output. Refuses shapes that differ."""
+    """Adds a node that computes `body` of broadcast operands; returns its output. Refuses shapes that do not match."""
     try:
         shape = broadcast([context.tensors[name].shape for name in operands])
     except ValueError as error:

@@ -17,7 +17,7 @@ from .onnx_context import FloatContext
 
 
 def import_convolution(context: FloatContext, node: OnnxNode) -> None:
-    """Conv of two spatial dimensions with constant weights."""
+    """Imports Conv of two spatial dimensions with constant weights."""
     data = context.operand(node, 0)
     weight = context.array(node, 1, "weight")
     if weight is None or weight.dtype != np.float32:
@@ -32,7 +32,7 @@ def import_convolution(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None:
-    """ConvTranspose of two spatial dimensions with constant weights and declared pads."""
+    """Imports ConvTranspose of two spatial dimensions with constant weights."""
     data = context.operand(node, 0)
     weight = context.array(node, 1, "weight")
     if weight is None or weight.dtype != np.float32:
@@ -57,7 +57,7 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
 
 
 def import_matmul(context: FloatContext, node: OnnxNode) -> None:
-    """MatMul; by a constant matrix, all dimensions of the data but the last are rows. A vector is a row or a column."""
+    """Imports MatMul. By a constant matrix it is a Dense node, with all dimensions of the data but the last as rows."""
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         _import_plain_product(context, node)
         return
@@ -83,7 +83,7 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _import_vector_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
-    """A vector on the left is a matrix of one row, one on the right of one column; the result has no such dimension."""
+    """Imports MatMul of a vector: a row on the left or a column on the right; the result lacks that dimension."""
     if not a.shape or not b.shape or a.shape[-1] != b.shape[0 if len(b.shape) == 1 else -2]:
         context.fail(node, f"multiplies {a.shape} by {b.shape}", "give both dimensions that fit")
     left = (1, *a.shape) if len(a.shape) == 1 else a.shape
@@ -101,7 +101,7 @@ def _import_vector_product(context: FloatContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _import_plain_product(context: FloatContext, node: OnnxNode) -> None:
-    """Of integers or float64, which no template has."""
+    """Imports MatMul of integers or float64, which no template has."""
     a, b = context.tensor(node, 0), context.tensor(node, 1)
     if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
         context.refuse(node, f"multiplies {a.dtype} by {b.dtype}", "export the model again")
@@ -142,7 +142,7 @@ def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: 
 
 
 def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:
-    """BatchNormalization as inference runs it: one multiplication and one addition a channel."""
+    """Imports BatchNormalization in inference form: a scale and a shift per channel, from stored mean and variance."""
     data = context.operand(node, 0)
     if len(data.shape) < 2:
         context.fail(node, f"has data of shape {data.shape}", "give it at least (N, C)")

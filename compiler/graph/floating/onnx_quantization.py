@@ -1,7 +1,7 @@
-"""QuantizeLinear and DequantizeLinear of a float model: what rounding to integers does to float32 numbers.
+"""QuantizeLinear and DequantizeLinear of a float model: rounding to integer values, held in float32 tensors.
 
-Integers between the two are float32 numbers of the same values. What moves values or picks some of them may stand
-there; any other operator gets integers.
+Between the two, float32 tensors hold the integer values. Operators that only move or select values (`MOVES`) read them
+as float32; for any other operator they are cast to integers.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ MOVES = frozenset(
         ),
     )
 )
-"""Operators that treat numbers and integers alike."""
+"""Operators whose result on float32 tensors of integer values equals their result on integers."""
 
 
 def import_quantize(context: FloatContext, node: OnnxNode) -> None:
-    """QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
+    """Imports QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
     data = context.operand(node, 0)
     dtype, scale, zero_point = _grid(context, node, data, rounds=True)
     low, high = QUANTIZED[dtype]
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
-    # The bounds are whole numbers: saturating first changes nothing, and rounding needs numbers of moderate size.
+    # The bounds are integers, so saturating first changes no result; round_half_even needs moderate magnitudes.
     steps = scalars.clip(scalars.divide(argument(0), s), low - z, high - z)
     name = context.add(node, Elementwise(body=scalars.round_half_even(steps) + z), inputs, data.shape)
     context.quantized[name] = dtype
 
 
 def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
-    """DequantizeLinear of what the model itself quantized: y = (x - zero_point) * scale."""
+    """Imports DequantizeLinear of a tensor that the model itself quantized: y = (x - zero_point) * scale."""
     data = context.operand(node, 0)
     made = context.quantized.get(data.name)
     if made is None:
@@ -83,10 +83,10 @@ def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: FloatContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """The node, and the integer type of the operands that it treats as numbers, "" where there is none.
+    """The node, and the integer dtype of its outputs if it works on float32 tensors of integer values; else "".
 
-    What such a node makes is quantized as its operands are. For any other operator, which computes with integers or
-    takes several types, operands that stand for integers become integers.
+    The outputs of an operator of `MOVES` on one such dtype have that dtype too. For any other operator, the node reads
+    the operands as integer tensors.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -98,8 +98,7 @@ def with_integers(context: FloatContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: FloatContext, node: OnnxNode, name: str) -> str:
-    """The name of a tensor that holds, as integers, the numbers of the tensor `name` that stand for integers; `name`
-    itself for any other."""
+    """Name of the integer tensor with the values of the float32 tensor `name`; `name` itself if it is not quantized."""
     resolved = context.resolve(name)
     if resolved not in context.quantized:
         return name
@@ -116,8 +115,8 @@ def as_integers(context: FloatContext, node: OnnxNode, name: str) -> str:
 def _grid(
     context: FloatContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    """The integer type, scale and zero point, of one element each or with the data's rank; fails on others. `rounds`:
-    of a QuantizeLinear, which may name the type itself."""
+    """The integer dtype, scale and zero point, which are scalars or broadcast along an axis; fails for other shapes.
+    `rounds`: the node is a QuantizeLinear, which may name the dtype in an attribute."""
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:
         context.fail(node, "has no scale", "give scale and zero point as initializers")
@@ -156,7 +155,7 @@ def _grid(
 def _operands(
     context: FloatContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """The inputs of the element-wise node, and scale and zero point in its body."""
+    """The inputs of the element-wise node, and scale and zero point as numbers or arguments of its body."""
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))
     arrays = (("scale", scale), ("zero_point", zero_point.astype(np.float32)))

@@ -1,4 +1,4 @@
-"""Recurrent layers of a float model: a matrix product for all steps' inputs, then the steps as one kernel."""
+"""LSTM, GRU and RNN of a float model: one matrix product for the inputs of all steps, then one kernel for all steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIRECTIONS: Mapping[str, tuple[Direction, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """A layer's sizes and constants: X is [steps, batch, inputs], W [directions, gates * hidden, inputs], R
+    """A layer's sizes and constants, for X [steps, batch, inputs]: W [directions, gates * hidden, inputs], R
     [directions, gates * hidden, hidden] and B [directions, 2 * gates * hidden]."""
 
     directions: tuple[Direction, ...]
@@ -42,12 +42,12 @@ class _Layer:
 
     @property
     def states(self) -> tuple[int, int, int, int]:
-        """The shape of the states behind all steps."""
+        """The shape of the hidden states after each step."""
         return (self.steps, *self.state)
 
 
 def import_lstm(context: FloatContext, node: OnnxNode) -> None:
-    """LSTM that `onnx_recurrent_variants` has a kernel for."""
+    """Imports an LSTM that has a kernel (`onnx_recurrent_variants`)."""
     layer = _layer(context, node)
     states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
     matrix, addend = lstm.input_weights(layer.w, layer.b)
@@ -61,7 +61,7 @@ def import_lstm(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_recurrent(context: FloatContext, node: OnnxNode) -> None:
-    """GRU or RNN that `onnx_recurrent_variants` has a kernel for."""
+    """Imports a GRU or RNN that has a kernel (`onnx_recurrent_variants`)."""
     layer = _layer(context, node)
     after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
     cell: recurrent.Cell = "RNN" if node.op_type == "RNN" else "GRU, reset after" if after else "GRU"
@@ -90,7 +90,7 @@ def import_recurrent(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
-    """The layer of a node; fails where its constants do not fit, or it has no kernel."""
+    """The layer of a node; fails if its constants have wrong shapes or dtypes, or it has no kernel."""
     if (since := in_steps_since(context, node)) is not None:
         context.fail(node, f"has no kernel as {since[0]}", since[1] or "export the model otherwise")
     data = context.operand(node, 0)
@@ -123,7 +123,7 @@ def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
 def _from_inputs(
     context: FloatContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
 ) -> str:
-    """What all gates get from the inputs, [steps * batch, directions * gates * hidden]: one product."""
+    """Name of the inputs' contribution to all gates, [steps * batch, directions * gates * hidden]: one product."""
     data = context.operand(node, 0)
     rows = layer.steps * layer.batch
     flat = context.view(node, data, (rows, data.shape[2]), output=context.temporary(node, "rows"))
@@ -137,7 +137,7 @@ def _from_inputs(
 
 
 def _initial_state(context: FloatContext, node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
-    """An initial state, zeros where it is left out."""
+    """Name of an initial state; zeros where the input is left out."""
     if index >= len(node.inputs) or not node.inputs[index]:
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))
     state = context.operand(node, index)

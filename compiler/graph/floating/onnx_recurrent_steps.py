@@ -1,8 +1,8 @@
-"""RNN, GRU and LSTM in words of simpler operators, step by step: with weights of run time, and in every variant.
+"""RNN, GRU and LSTM as simpler operators for each step: for weights that are no constants, and for every variant.
 
-Equations are those of ONNX's operator pages, whose names they use: W, R, B and P of one direction, h and c, gates in
-the order "zrh" (GRU) and "iofc" (LSTM). ONNX Runtime's DynamicQuantizeLSTM has weights of 8 bits and quantizes inputs
-and states by DynamicQuantizeLinear before their products.
+Equations and names are from ONNX's operator pages: W, R, B and P of one direction, states h and c, gates in the order
+"zrh" (GRU) and "iofc" (LSTM). ONNX Runtime's DynamicQuantizeLSTM has weights of 8 bits and quantizes inputs and states
+by DynamicQuantizeLinear before their products.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..onnx_context import OnnxNode
 from .onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256
-"""Of all directions together: each is some twenty nodes."""
+"""Largest number of steps of all directions together; a step is some twenty nodes."""
 DYNAMIC = "DynamicQuantizeLSTM"
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
-"""Activations without numbers of their own."""
+"""Activations without parameters."""
 
 
 def recurrent_steps(
@@ -30,7 +30,7 @@ def recurrent_steps(
     why: str = "",
     way_out: str = "export the model for shorter sequences",
 ) -> list[onnx.NodeProto]:
-    """The nodes of all steps; a refusal of too many says `why` they are taken one by one, and the `way_out`."""
+    """The ONNX nodes of all steps. The error for too many steps says `why` each step has nodes, and the `way_out`."""
     s = Steps(context=context, node=node)
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
         node.text("direction", "forward")
@@ -88,7 +88,7 @@ class _Direction:
         zeros = s.constant(np.zeros((batch, self.hidden)), np.float32)
         self.h = self.state(5) if s.input(5) else zeros
         self.c = (self.state(6) if s.input(6) else zeros) if self.kind == "LSTM" else ""
-        # What all steps read in parts is cut once.
+        # R and the bias of h are sliced once for all steps.
         self.r_parts, self.rb_parts = [""] * 3, [""] * 3
         if self.kind == "GRU":
             self.r_parts = [self.part(self.r, 1, k, self.hidden) for k in range(3)]
@@ -100,22 +100,22 @@ class _Direction:
         self.clip = float(self.node.attributes.get("clip", 0.0))
 
     def of(self, index: int) -> str:
-        """An input's part of this direction."""
+        """Name of the slice of an input for this direction."""
         place = self.s.constant(self.number, np.int64)
         return self.s.add("Gather", self.s.input(index), place, axis=0)
 
     def weights(self, index: int) -> str:
-        """W or R, [inputs, gates]."""
+        """Name of W or R of this direction, [inputs, gates * hidden], dequantized."""
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])
-        # Behind P come the scale and the zero point of W, then those of R: one for each column, or one for all.
+        # After P come scale and zero point of W, then scale and zero point of R: one for each column, or one for all.
         scale, zero_point = (self.of(2 * index + 6 + k) for k in (0, 1))
         number, zero = (s.add("Cast", name, to=TensorProto.FLOAT) for name in (self.of(index), zero_point))
         return s.add("Mul", s.add("Sub", number, zero), scale)
 
     def product(self, data: str, weights: str) -> str:
-        """A product of inputs or a state, rounded to 256 steps of its own range before if the node says so."""
+        """Name of the product of inputs or a state by `weights`; DynamicQuantizeLSTM first rounds `data` to 8 bits."""
         s = self.s
         if self.dynamic:
             rounded, scale, zero_point = s.add_all("DynamicQuantizeLinear", data, count=3)
@@ -123,21 +123,21 @@ class _Direction:
         return s.add("MatMul", data, weights)
 
     def state(self, index: int) -> str:
-        """An initial state, [batch, hidden]."""
+        """Name of an initial state of this direction, [batch, hidden]."""
         place = self.s.constant(self.number, np.int64)
         return self.s.add("Gather", self.s.input(index), place, axis=1 if self.batch_first else 0)
 
     def part(self, data: str, axis: int, number: int, size: int) -> str:
-        """One of equal parts along an axis."""
+        """Name of part `number` of `size` elements along an axis."""
         starts, ends = self.s.axes(number * size), self.s.axes((number + 1) * size)
         return self.s.add("Slice", data, starts, ends, self.s.axes(axis))
 
     def gate(self, data: str, number: int) -> str:
-        """[batch, hidden] of all gates."""
+        """Name of one gate, [batch, hidden], of all gates [batch, gates * hidden]."""
         return self.part(data, 1, number, self.hidden)
 
     def _activations(self, count: int) -> tuple[str, ...]:
-        """The names of this direction's functions; fails for those that take numbers."""
+        """Names of this direction's activations; fails for activations that are not in `FUNCTIONS`."""
         default = DEFAULTS[self.kind]
         given = self.node.attributes.get("activations", default * count)
         names = [a.decode(errors="replace") if isinstance(a, bytes) else str(a) for a in given]
@@ -150,7 +150,7 @@ class _Direction:
         return tuple(known[name.lower()] for name in own)
 
     def apply(self, index: int, *terms: str) -> str:
-        """An activation of a sum, clipped where the node says so."""
+        """Name of the activation of the sum of `terms`, which is clipped if the node has the attribute `clip`."""
         s = self.s
         terms = tuple(term for term in terms if term)
         total = terms[0]
@@ -162,7 +162,7 @@ class _Direction:
         return s.add(self.activations[index], total)
 
     def run(self, x: str, steps: int, back: bool) -> tuple[list[str], list[str]]:
-        """The hidden state behind each step, and the final states."""
+        """Names of the hidden state after each step, and of the final states."""
         s = self.s
         listed = [""] * steps
         lengths = s.input(4)
@@ -170,7 +170,7 @@ class _Direction:
         for t in reversed(range(steps)) if back else range(steps):
             h, c = self.step(s.add("Gather", inputs, s.constant(t, np.int64), axis=0))
             if lengths:
-                # Behind a sequence's end the state stays and the output is 0.
+                # After a sequence's end the state stays unchanged and the output is 0.
                 inside = s.add("Less", s.constant(t, np.int32), s.add("Unsqueeze", lengths, s.axes(1)))
                 listed[t] = s.add("Where", inside, h, s.constant(0, np.float32))
                 h = s.add("Where", inside, h, self.h)
@@ -181,7 +181,7 @@ class _Direction:
         return listed, [self.h, self.c] if self.c else [self.h]
 
     def from_inputs(self, x: str, steps: int) -> str:
-        """What all gates get from the inputs, [steps, batch, gates]: one product, which waits for no state."""
+        """Name of the inputs' contribution to all gates, [steps, batch, gates * hidden]: one product for all steps."""
         s = self.s
         batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
         rows = s.add("Reshape", x, s.axes(1, steps * batch, size))
@@ -191,7 +191,7 @@ class _Direction:
         return s.add("Reshape", product, s.axes(steps, batch, GATES[self.kind] * self.hidden))
 
     def step(self, from_input: str) -> tuple[str, str]:
-        """The states behind a step."""
+        """Names of the states h and c after a step; c is "" for RNN and GRU."""
         s = self.s
         if self.kind == "GRU":
             return self._gru(from_input), ""

@@ -1,4 +1,4 @@
-"""Which recurrent layers have a kernel for all their steps, and what becomes of the others."""
+"""Recurrent layers without a kernel for all their steps: the reason, and the ONNX nodes that replace them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .onnx_steps import Steps
 
 
 def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """What stands for a layer that has no kernel: of layout 1 the layer between transpositions, else all its steps."""
+    """The ONNX nodes for a layer without kernel: for layout 1 a layer between Transposes, else nodes for each step."""
     if node.integer("layout", 0):
         return _transposed(context, node)
     why, way_out = in_steps_since(context, node) or ("", "")
@@ -26,7 +26,7 @@ def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def in_steps_since(context: FloatContext, node: OnnxNode) -> tuple[str, str] | None:
-    """Why a layer is taken step by step, and a way out; None where one kernel computes all its steps."""
+    """The reason why a layer needs nodes for each step, and a way out; None if one kernel computes all steps."""
     kind = node.op_type
     if kind not in context.recurrent:
         return f"the target has no kernel for all steps of {kind}", "compile it for a processor"
@@ -52,7 +52,7 @@ def in_steps_since(context: FloatContext, node: OnnxNode) -> tuple[str, str] | N
 
 
 def activations_of(node: OnnxNode) -> tuple[str, ...]:
-    """The names of a layer's activations of all directions, as ONNX writes them, where FUNCTIONS has them."""
+    """Names of the activations of all directions, in ONNX's spelling if `FUNCTIONS` has them, else unchanged."""
     count = 2 if node.text("direction", "forward") == "bidirectional" else 1
     given: Sequence[object] = node.attributes.get("activations", DEFAULTS[node.op_type] * count)
     names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
@@ -68,7 +68,7 @@ def _activations_have_kernels(node: OnnxNode) -> bool:
 
 
 def _transposed(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """A layer of layout 1, whose inputs, states and outputs have the batch first, in words of one of layout 0."""
+    """The ONNX nodes of a layer of layout 1 (X, states and outputs batch first): a layer of layout 0 and Transposes."""
     s = Steps(context=context, node=node)
     inputs = list(node.inputs)
     for index in (0, 5, 6):
@@ -76,7 +76,7 @@ def _transposed(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
             inputs[index] = s.add("Transpose", s.input(index), perm=[1, 0, 2])
     outputs = [f"{node.name}/{name}" if name else "" for name in node.outputs]
     attributes = {name: value for name, value in node.attributes.items() if name != "layout"}
-    # Its own steps are named after it, and must not be called as those here.
+    # The inner layer needs a name of its own: the nodes of its steps are named after it.
     name = f"{node.name}/{node.op_type}"
     s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=name, **attributes))
     for index, (inner, output) in enumerate(zip(outputs, node.outputs, strict=True)):

@@ -32,12 +32,12 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 
 
 def import_product(context: FloatContext, node: OnnxNode) -> None:
-    """ReduceProd."""
+    """Imports ReduceProd."""
     import_fold(context, node, "product")
 
 
 def import_reduction(context: FloatContext, node: OnnxNode) -> None:
-    """ReduceMean and its like, axes as an attribute or an input."""
+    """Imports the operators of `REDUCTIONS`, with axes as an attribute or an input."""
     kind = REDUCTIONS[node.op_type]
     if kind in ("sum", "max", "min") and context.tensor(node, 0).dtype is not DType.FLOAT32:
         import_fold(context, node, kind)
@@ -46,7 +46,7 @@ def import_reduction(context: FloatContext, node: OnnxNode) -> None:
     rank = len(data.shape)
     axes = reduced_axes(context, node, data.shape)
     if axes is None:
-        # Each element is then reduced by itself: only what becomes of one is left to do.
+        # No axis is reduced: only the function of a single element remains.
         element = argument(0)
         body = reduction_result(kind, reduced_value(kind, element), 1)
         if kind in ("sum", "mean", "max", "min"):
@@ -71,7 +71,7 @@ def import_reduction(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
-    """ReduceLogSum, and ReduceLogSumExp: the greatest element is subtracted before exp, so that nothing overflows."""
+    """Imports ReduceLogSum and ReduceLogSumExp, which subtracts the greatest element before exp to avoid overflow."""
     data = context.operand(node, 0)
     axes = reduced_axes(context, node, data.shape)
     exponents = node.op_type == "ReduceLogSumExp"
@@ -89,7 +89,7 @@ def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
     terms, greatest = data.name, ()
     if exponents:
         most = step("max", Reduction(kind="max", axes=axes), (data.name,), whole)
-        # Where all are infinite, or one is inf, the greatest itself is the result: 0 is as good to subtract.
+        # An infinite maximum is not subtracted (inf - inf is NaN): with 0 in its place the result is that maximum.
         finite = select(equal(argument(0) - argument(0), 0.0), argument(0), 0.0)
         greatest = (step("shift", Elementwise(body=finite), (most,), whole),)
         body = exp(argument(0) - argument(1))
@@ -102,13 +102,13 @@ def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
-    """The shape with reduced axes of size 1, and without them."""
+    """The reduced shape with axes of size 1, and without these axes."""
     whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
 def import_softmax(context: FloatContext, node: OnnxNode) -> None:
-    """Softmax and LogSoftmax along one dimension or, before opset 13, along all from one on."""
+    """Imports Softmax and LogSoftmax along one dimension or, before opset 13, along all dimensions from `axis` on."""
     data = context.operand(node, 0)
     rank = len(data.shape)
     old = context.opset < 13
@@ -128,7 +128,7 @@ def import_softmax(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_cumulative_sum(context: FloatContext, node: OnnxNode) -> None:
-    """CumSum along a constant axis."""
+    """Imports CumSum along a constant axis."""
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         import_running(context, node)
         return

@@ -1,4 +1,4 @@
-"""Resize of a float model: rows and columns of images, to the nearest element or between four."""
+"""Resize (two axes, nearest or bilinear) and GridSample of a float model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
 
 
 def import_resize(context: FloatContext, node: OnnxNode) -> None:
-    """Resize of two axes of four by constant scales or to constant sizes, modes "nearest" and "linear"."""
+    """Imports Resize of two axes of four by constant scales or to constant sizes, modes "nearest" and "linear"."""
     data = context.operand(node, 0)
     operator, shape, order = read_resize(context, node, data.shape)
     if order == IN_ORDER:
@@ -54,8 +54,8 @@ def import_resize(context: FloatContext, node: OnnxNode) -> None:
 def read_resize(
     context: NodeContext, node: OnnxNode, given: tuple[int, ...]
 ) -> tuple[Resize, tuple[int, ...], Order]:
-    """What a Resize makes of a tensor of shape `given`: the resize of rows and columns, the shape of its result, and
-    the order in which the axes of the tensor are an image (N, C, H, W), of which rows and columns change alone."""
+    """Reads a Resize of a tensor of shape `given`: the operator that resizes rows and columns, the shape of its result,
+    and the order of the tensor's axes as an image (N, C, H, W) of which only H and W change."""
     if len(given) != 4:
         context.fail(node, f"resizes a tensor of shape {given}", "give it (N, C, H, W)")
     mode = node.text("mode", "nearest")
@@ -70,14 +70,14 @@ def read_resize(
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
     shape, scales = _outputs(context, node, given)
-    # A scale may leave a size as it is, and yet move what is read.
+    # A scale may keep a size and still change the positions that are read.
     changed = [a for a in range(4) if shape[a] != given[a] or scales[a] not in (None, 1.0)]
     if min(shape) < 1 or len(changed) > 2:
         context.fail(node, f"resizes {given} to {shape}", "resize two axes at most")
     if coordinates == "align_corners" and any(
         factor is not None and shape[axis] != given[axis] * factor for axis, factor in enumerate(scales)
     ):
-        # ONNX places the corner at the product itself, ONNX Runtime at the whole number below it.
+        # ONNX places the corner at size * scale, ONNX Runtime at the integer below it.
         context.fail(
             node,
             f"aligns corners of {given} by scales that give no whole sizes, which have two meanings",
@@ -85,7 +85,7 @@ def read_resize(
         )
     order = IN_ORDER
     if not set(changed) <= {2, 3}:
-        # What does not change is left as it is in either place.
+        # The order of the unchanged axes does not matter.
         rest = [axis for axis in range(4) if axis not in changed]
         first, second, third, fourth = (*rest[:2], *rest[2:], *changed)
         order = (first, second, third, fourth)
@@ -101,7 +101,7 @@ def read_resize(
 def _outputs(
     context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], list[float | None]]:
-    """The output's shape, and the scale of each axis where the model gives it."""
+    """The output's shape, and the scale of each axis; None for axes to which the model gives a size or nothing."""
     scales, sizes = context.array(node, 2, "scales"), context.array(node, 3, "sizes")
     given = node.integers("axes", range(4))
     by_size = sizes is not None and sizes.size > 0
@@ -130,7 +130,7 @@ def _outputs(
 
 
 def import_grid_sample(context: FloatContext, node: OnnxNode) -> None:
-    """GridSample of two or three dimensions; cubic of two."""
+    """Imports GridSample of two or three spatial dimensions; mode cubic of two only."""
     data, grid = context.operand(node, 0), context.operand(node, 1)
     modes: dict[str, Sampling] = {
         "nearest": "nearest",

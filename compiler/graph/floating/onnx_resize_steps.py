@@ -1,7 +1,7 @@
-"""Resize in words of other operators: one axis after another, each element of the result a weighted sum of a few.
+"""Resize by other operators, one axis after another: each element of the result is a weighted sum of a few elements.
 
-Cubic interpolation, smoothing where an axis shrinks (antialias), kept aspect ratios, crops (tf_crop_and_resize), and
-any number of dimensions. Coordinates and weights are those of ONNX's operator page and its reference implementation.
+Covers cubic interpolation, antialias, kept aspect ratios, crops (tf_crop_and_resize), and any number of dimensions.
+Coordinates and weights are from ONNX's operator page and its reference implementation.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .onnx_resize import COORDINATES, ROUNDINGS
 from .onnx_steps import Steps
 
 MOST_GATHERED = 8
-"""Weights of an element that are gathered one by one; more are a product with a matrix."""
+"""Largest number of weights per element that is computed by a Gather for each; more weights become a MatMul."""
 CROP = "tf_crop_and_resize"
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",
     ("half_pixel_symmetric", "nearest"): "use half_pixel",
 }
-"""Coordinates and modes that are not computed, and a way out."""
+"""Maps (coordinates, mode) that are not supported to a way out for the error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Axis:
-    """How an axis is resized: its elements, those of the result, the scale, and where the cropped part begins and ends,
-    as parts of the axis."""
+    """The resize of one axis: number of elements of input and output, scale, and the start and end of the crop, as
+    fractions of the axis."""
 
     axis: int
     size: int
@@ -43,7 +43,7 @@ class _Axis:
 
 
 def in_taps(context: FloatContext, node: OnnxNode) -> bool:
-    """Whether a Resize is one that the templates do not take."""
+    """Whether a Resize needs the steps of this file, as no template has it."""
     rank = len(context.tensor(node, 0).shape)
     coordinates = node.text("coordinate_transformation_mode", "half_pixel")
     resized = {axis.axis for axis in _axes(context, node) if axis.outputs != axis.size or axis.scale != 1}
@@ -58,7 +58,7 @@ def in_taps(context: FloatContext, node: OnnxNode) -> bool:
 
 
 def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """The nodes of a Resize by known scales or to known sizes."""
+    """The ONNX nodes of a Resize by constant scales or to constant sizes."""
     s = Steps(context=context, node=node)
     mode, rounding = node.text("mode", "nearest"), node.text("nearest_mode", "round_prefer_floor")
     coordinates = node.text("coordinate_transformation_mode", "half_pixel")
@@ -79,13 +79,13 @@ def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
             DISPUTED[coordinates, mode],
         )
     if mode != "nearest" and context.tensor(node, 0).dtype.is_integer:
-        # Who rounds how is nowhere written.
+        # ONNX does not specify the rounding of integers: `operand` fails for types other than float32.
         context.operand(node, 0)
     data, outside = s.input(0), []
     for axis in _axes(context, node):
         places, beyond = _places(axis, coordinates)
         if coordinates in ("align_corners", CROP) and axis.size * axis.scale != axis.outputs:
-            # ONNX places the last element at the product itself, ONNX Runtime at the whole number below it.
+            # ONNX places the last element at size * scale, ONNX Runtime at the integer below it.
             context.fail(
                 node,
                 f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which gives no whole number "
@@ -109,7 +109,7 @@ def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
 
 
 def _axes(context: FloatContext, node: OnnxNode) -> list[_Axis]:
-    """The axes of a node that its scales or sizes name, in order."""
+    """The axes that a node's scales or sizes give, in order."""
     shape = context.tensor(node, 0).shape
     axes = [axis % len(shape) for axis in node.integers("axes", range(len(shape)))]
     scales, sizes = context.array(node, 2, "scales"), context.array(node, 3, "sizes")
@@ -139,7 +139,7 @@ def _axes(context: FloatContext, node: OnnxNode) -> list[_Axis]:
 
 
 def _crop(context: FloatContext, node: OnnxNode, count: int) -> tuple[list[float], list[float]]:
-    """Where the region of interest begins and ends along each axis."""
+    """Starts and ends of the region of interest along each axis, as fractions; 0 and 1 without a crop."""
     if node.text("coordinate_transformation_mode", "half_pixel") != CROP:
         return [0.0] * count, [1.0] * count
     region = context.array(node, 1, "roi")
@@ -150,8 +150,9 @@ def _crop(context: FloatContext, node: OnnxNode, count: int) -> tuple[list[float
 
 
 def _places(axis: _Axis, coordinates: str) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Where each element of the result lies among those of the input, and which of them lie outside of a crop: in
-    float32 throughout, as ONNX Runtime has it, since a last bit may decide which element is the nearest."""
+    """Input coordinate of each output element, [outputs], and whether it is outside of the input (crops only).
+
+    All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest."""
     one, half = np.float32(1), np.float32(0.5)
     size, outputs, scale = (np.float32(value) for value in (axis.size, axis.outputs, axis.scale))
     y = np.arange(axis.outputs, dtype=np.float32)
@@ -179,8 +180,8 @@ def _places(axis: _Axis, coordinates: str) -> tuple[NDArray[np.float32], NDArray
 def _taps(
     context: FloatContext, node: OnnxNode, axis: _Axis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """For each place the elements that count and their weights, [outputs, weights]."""
-    left = np.ceil(places).astype(np.int64) - 1  # The one on the left, also of whole places.
+    """Indices and weights of the input elements of each coordinate in `places`, both [outputs, weights]."""
+    left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.
     ratio = places.astype(np.float64) - left
     match node.text("mode", "nearest"):
         case "nearest":
@@ -214,7 +215,7 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Elements up to `reach` away, further where an axis shrinks by `scale`, and their distances by that scale."""
+    """Indices of elements up to `reach` away (`reach` / `scale` if the axis shrinks), and their scaled distances."""
     scale = min(scale, 1.0)
     first = floor(-reach / scale) + 1
     steps = np.arange(first, 2 - first)
@@ -224,7 +225,7 @@ def _around(
 def _resized(
     s: Steps, data: str, axis: _Axis, indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> str:
-    """`data` with one axis resized."""
+    """Name of `data` with one axis resized, by `indices` and `weights` [outputs, weights]."""
     rank, count = len(s.shape(0)), indices.shape[1]
     if count > MOST_GATHERED:
         matrix = np.zeros((axis.size, axis.outputs))

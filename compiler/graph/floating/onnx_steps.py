@@ -1,6 +1,6 @@
-"""Operators that ONNX defines by a formula, in words of simpler ones: our own bodies where it has none that serves.
+"""Operators as formulas of simpler ONNX operators, where ONNX defines no function or one that does not serve.
 
-The nodes are called NODE/OPERATOR_i, as those of ONNX's own functions are.
+The nodes are named NODE/OPERATOR_i, as are the nodes of ONNX's own functions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
         DType.UINT2: (0, 3),
     }
 )
-"""What QuantizeLinear saturates to."""
+"""Lower and upper bound to which QuantizeLinear saturates, by integer dtype."""
 MOST_NEIGHBOURS = 256
-"""Channels that LRN sums, each by a slice of its own."""
+"""Largest `size` of LRN: each of the channels that it sums is a Slice node."""
 
 
 class Shaped(Protocol):
-    """A tensor, as far as steps ask."""
+    """Shape and dtype of a tensor."""
 
     @property
     def shape(self) -> Shape: ...  # noqa: D102
@@ -45,7 +45,7 @@ class Shaped(Protocol):
 
 
 class StepContext(Protocol):
-    """Of whom steps are asked for: shapes of inputs, a place for constants, and how mistakes are told."""
+    """The import that steps are made for: it gives shapes of inputs, stores constants and raises errors."""
 
     def tensor(self, node: OnnxNode, index: int) -> Shaped: ...  # noqa: D102
     def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
@@ -55,7 +55,7 @@ class StepContext(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Steps:
-    """The nodes of one body under construction."""
+    """The ONNX nodes that replace one node, under construction."""
 
     context: StepContext
     node: OnnxNode
@@ -63,21 +63,21 @@ class Steps:
     _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
 
     def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """A node of one output; the output's name, which is one of the ONNX node's where it is given."""
+        """Adds a node of one output; returns the output's name, which is `output` if given."""
         name = f"{self.node.name}/{operator}_{len(self.nodes)}"
         output = name if output is None else output
         self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
         return output
 
     def add_all(self, operator: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
-        """A node of `count` outputs; their names."""
+        """Adds a node of `count` outputs; returns their names."""
         name = f"{self.node.name}/{operator}_{len(self.nodes)}"
         outputs = [f"{name}/{number}" for number in range(count)]
         self.nodes.append(helper.make_node(operator, list(inputs), outputs, name=name, **attributes))
         return outputs
 
     def constant(self, value: Any, dtype: Any) -> str:
-        """A constant of a numpy type; equal ones are one."""
+        """Name of a constant of a numpy dtype; equal constants are stored once."""
         array = np.asarray(value, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
@@ -85,15 +85,15 @@ class Steps:
         return self._constants[key]
 
     def like(self, value: float, index: int = 0) -> str:
-        """A number of the type of an input."""
+        """Name of a scalar constant with the dtype of an input."""
         return self.constant(value, self.context.tensor(self.node, index).dtype.numpy)
 
     def axes(self, *axes: int) -> str:
-        """A list of axes, as an input."""
+        """Name of an int64 constant with these axes."""
         return self.constant(axes, np.int64)
 
     def input(self, index: int) -> str:
-        """An input's name, "" where it is left out."""
+        """Name of an input of the node; "" where it is left out."""
         return self.node.inputs[index] if index < len(self.node.inputs) else ""
 
     def shape(self, index: int) -> Shape:
@@ -101,14 +101,14 @@ class Steps:
         return self.context.tensor(self.node, index).shape
 
     def done(self, result: str, index: int = 0) -> list[onnx.NodeProto]:
-        """All nodes, with `result` as an output."""
+        """All nodes so far, with `result` as output `index` of the replaced node."""
         if index < len(self.node.outputs) and self.node.outputs[index]:
             self.add("Identity", result, output=self.node.outputs[index])
         return self.nodes
 
 
 def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """Softmax and LogSoftmax along one axis, each step rounded by itself."""
+    """The ONNX nodes of Softmax and LogSoftmax along one axis, for 16-bit floats: each step is rounded."""
     s = Steps(context=context, node=node)
     axes = s.axes(node.integer("axis", -1))
     x = s.input(0)
@@ -121,7 +121,7 @@ def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]
 
 
 def lp_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """LpNormalization: x / norm along one axis, 0 where the norm is."""
+    """The ONNX nodes of LpNormalization: x / norm along one axis, 0 where the norm is 0."""
     s = Steps(context=context, node=node)
     p = node.integer("p", 2)
     if p not in (1, 2):
@@ -133,13 +133,13 @@ def lp_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.N
 
 
 def mean_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """Mean: the sum of all inputs over their number."""
+    """The ONNX nodes of Mean: the sum of all inputs over their number."""
     s = Steps(context=context, node=node)
     return s.done(s.add("Div", s.add("Sum", *node.inputs), s.like(len(node.inputs))))
 
 
 def batch_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """BatchNormalization with parameters of run time; as inference runs it."""
+    """The ONNX nodes of BatchNormalization in inference form, for parameters that are no constants."""
     s = Steps(context=context, node=node)
     if any(node.outputs[1:]) or node.integer("training_mode", 0):
         context.refuse(node, "is in training mode", "export the model for inference")
@@ -152,7 +152,7 @@ def batch_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
 
 
 def instance_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """InstanceNormalization with scale and bias of run time."""
+    """The ONNX nodes of InstanceNormalization, for scale and bias that are no constants."""
     s = Steps(context=context, node=node)
     rank = len(s.shape(0))
     axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
@@ -164,7 +164,7 @@ def instance_normalization_steps(context: FloatContext, node: OnnxNode) -> list[
 
 
 def local_response_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
+    """The ONNX nodes of LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     s = Steps(context=context, node=node)
     size, rank, channels = node.integer("size", 1), len(s.shape(0)), s.shape(0)[1]
     if not 1 <= size <= MOST_NEIGHBOURS:
@@ -184,7 +184,7 @@ def local_response_steps(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
 
 
 def reverse_sequence_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """ReverseSequence: of each batch the first elements backwards, as many as its length."""
+    """The ONNX nodes of ReverseSequence: the first `length` elements of each batch entry in reverse order."""
     s = Steps(context=context, node=node)
     shape, time, batch = s.shape(0), node.integer("time_axis", 0), node.integer("batch_axis", 1)
     if {time, batch} != {0, 1}:
@@ -202,7 +202,7 @@ def reverse_sequence_steps(context: FloatContext, node: OnnxNode) -> list[onnx.N
 
 
 def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """QuantizeLinear to true integers or codes: round(x / scale) + zero point, saturated."""
+    """The ONNX nodes of QuantizeLinear to integer or small-float tensors: round(x / scale) + zero point, saturated."""
     s = Steps(context=context, node=node)
     given = context.tensor(node, 2).dtype.numpy if s.input(2) else None
     to = DType(rounded_type(context, node, given).name)
@@ -211,7 +211,7 @@ def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
         if not (np.isfinite(known).all() and (known > 0).all()):
             context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
     scale = _beside(s, 1)
-    # The quotient has the type of the scale, also where that has 16 bits.
+    # The quotient has the dtype of the scale, 16-bit floats included.
     quotient = s.add("Div", s.add("CastLike", s.input(0), scale), scale)
     quotient = s.add("Cast", quotient, to=TensorProto.FLOAT)
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
@@ -227,7 +227,7 @@ def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def dequantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """DequantizeLinear of true integers or codes: (x - zero point) * scale."""
+    """The ONNX nodes of DequantizeLinear of integer or small-float tensors: (x - zero point) * scale."""
     s = Steps(context=context, node=node)
     scale = context.tensor(node, 1).dtype
     number = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
@@ -239,7 +239,7 @@ def dequantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePro
 
 
 def _beside(s: Steps, index: int) -> str:
-    """A scale or zero point in a shape that broadcasts: one for all, one along the axis, or one for each block."""
+    """Name of a scale or zero point reshaped to broadcast: a scalar, a vector along the axis, or one for each block."""
     shape, given, axis = s.shape(0), s.shape(index), s.node.integer("axis", 1)
     if not given or given == (1,):
         return s.add("Reshape", s.input(index), s.constant([], np.int64))

@@ -1,4 +1,4 @@
-"""Windows in words of other operators: pools with indices, pools of integers, whole spaces, and their inverses."""
+"""Pools by other operators: with indices, of integers, global pools of any rank; MaxUnpool and Col2Im."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .onnx_steps import Steps
 
 
 def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """GlobalAveragePool and GlobalMaxPool of any number of dimensions."""
+    """The ONNX nodes of GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     s = Steps(context=context, node=node)
     if len(s.shape(0)) < 3:
         context.refuse(node, f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
@@ -25,7 +25,7 @@ def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePr
 
 
 def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MaxPool with the indices of its maxima, or of integers, which are float32 numbers meanwhile."""
+    """The ONNX nodes of MaxPool with indices, or of integers, which are cast to float32 and back."""
     s = Steps(context=context, node=node)
     shape = s.shape(0)
     if len(shape) < 3:
@@ -49,7 +49,7 @@ def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
     size, rows = prod(shape[2:]), prod(shape[:2])
     if problem := too_large((rows, *places.shape), 8):
         context.fail(node, f"a tensor of all elements of its windows {problem}", SMALLER)
-    # The elements of each window side by side, those of pads behind all others.
+    # One row per window; pads read the element -inf, appended to the data.
     flat = s.add("Reshape", x, s.constant([rows, size], np.int64))
     outside = s.constant(np.full((rows, 1), -np.inf), np.float32)
     wide = s.add("Concat", flat, outside, axis=1)
@@ -57,7 +57,7 @@ def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
     first = s.add("ArgMax", elements, axis=2, keepdims=0)
     known = places
     if node.integer("storage_order", 0):
-        # Columns after one another, the last dimension slowest.
+        # Column-major: the last dimension is the slowest.
         known = np.arange(size).reshape(shape[:1:-1]).transpose().reshape(-1)
         known = np.append(known, 0)[places]
     at = s.add("Add", first, s.constant(np.arange(len(places)) * places.shape[1], np.int64))
@@ -67,8 +67,8 @@ def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
-    """How many windows there are along each dimension, and the places of each window's elements [windows, elements] in
-    a space of `sizes`; those of pads are one behind the last."""
+    """Number of windows along each dimension, and the flat indices [windows, elements] of each window's elements in a
+    space of `sizes`; a pad has the index one behind the last element."""
     steps = [
         np.arange(0, n + b + a - (k - 1) * d, s)[:, None] - b + np.arange(k)[None] * d
         for n, b, a, k, d, s in zip(
@@ -95,7 +95,7 @@ def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.nda
 
 
 def max_unpool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MaxUnpool: values at their indices in a space of zeros, which pads widen to a larger output shape."""
+    """The ONNX nodes of MaxUnpool: a ScatterElements of the values into zeros, padded to a larger output shape."""
     s = Steps(context=context, node=node)
     shape, rank = s.shape(0), len(s.shape(0)) - 2
     kernel, strides = (node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
@@ -123,7 +123,7 @@ def max_unpool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePro
 
 
 def column_to_image_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """Col2Im: the elements of blocks added where they lie in the image, a transposed convolution by ones."""
+    """The ONNX nodes of Col2Im: blocks are added at their positions in the image, by a ConvTranspose with ones."""
     s = Steps(context=context, node=node)
     image, block = (context.array(node, i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:

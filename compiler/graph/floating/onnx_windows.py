@@ -10,14 +10,14 @@ from .onnx_context import FloatContext
 
 
 def import_max_pool(context: FloatContext, node: OnnxNode) -> None:
-    """MaxPool without indices."""
+    """Imports MaxPool without indices."""
     data = context.operand(node, 0)
     window, _, shape = pool_window(context, node, data.shape)
     context.add(node, MaxPool(window=window), (data.name,), shape)
 
 
 def import_average_pool(context: FloatContext, node: OnnxNode) -> None:
-    """AveragePool, with and without its pads in the divisor."""
+    """Imports AveragePool; the divisor counts pads with `count_include_pad`."""
     data = context.operand(node, 0)
     window, pads, shape = pool_window(context, node, data.shape)
     counted = pads if node.integer("count_include_pad", 0) else (0, 0, 0, 0)
@@ -25,7 +25,7 @@ def import_average_pool(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_global_pool(context: FloatContext, node: OnnxNode) -> None:
-    """GlobalAveragePool and GlobalMaxPool: one window over the whole plane."""
+    """Imports GlobalAveragePool and GlobalMaxPool: one window over the whole image."""
     data = context.operand(node, 0)
     _, _, height, width = data.shape
     window = Window(kernel=(height, width))

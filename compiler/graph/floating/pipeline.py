@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of these rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
-    (`use_winograd`; None: none of them)."""
+    """The target of the rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
+    (`use_winograd`); None: no convolution uses it."""
 
     lanes: int
     tiling: Tiling | None = None
@@ -40,9 +40,9 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion` every operator of the model is a kernel of its own, batch normalization too, and nothing is
-    repeated or left out but what no output needs: what fusion is measured against. With `join` (and fusion) tensors
-    that are concatenated are computed where they belong. `tiling` chooses convolutions for `use_winograd`.
+    Without `fusion` every operator of the model is a kernel, batch normalization too, and only operators that no output
+    needs are removed: the baseline of fusion. With `join` (and fusion) inputs of concatenations are written straight
+    into the result. `tiling` chooses convolutions for `use_winograd`.
     """
     rows = (
         REMOVE_DEAD,

@@ -1,7 +1,7 @@
-"""Convolutions of 3 x 3 taps by Winograd's method: transformed tiles, products of matrices, outputs of tiles.
+"""Convolutions of 3 x 3 taps by Winograd's method F(m x m, 3 x 3): transformed tiles, matrix products, output tiles.
 
-It takes between a half and a third of the multiplications, for more bytes: every tile of the input, of the products and
-of the weights is larger than what it stands for. Whether that pays is for the target to say.
+The products take (m + 2)**2 / (9 * m**2) of the multiplications (4/9 for m = 2, 1/4 for m = 4), but the tiles of input,
+products and weights have more bytes than the tensors they replace. The target decides where the method pays (`Tiling`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..names import unused
 from ..operators import Convolution, WinogradOutputs, WinogradTiles
 
 Tiling = Callable[[Sizes, int], int | None]
-"""For a convolution that `fits` and the block of its channels: rows and columns of outputs of a tile, of
-`te.ops.winograd.OUTPUTS`; None where the method does not pay."""
+"""Maps a convolution that `fits` and its block size to the outputs along a side of a tile, one of
+`te.ops.winograd.OUTPUTS`; None if the method does not pay."""
 
 
 def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
-    """The graph with the convolutions that `tiling` chooses as `WinogradTiles`, a convolution in groups, and
-    `WinogradOutputs`; those that read one tensor in equal tiles share the first."""
+    """The graph with each convolution that `tiling` chooses as three nodes: `WinogradTiles`, a convolution in groups,
+    and `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`."""
     state = _State(tensors=dict(graph.tensors), constants=dict(graph.constants))
     for node in graph.nodes:
         chosen = _chosen(graph, node, tiling)
@@ -43,7 +43,7 @@ def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
 
 
 def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Sizes, int] | None:
-    """The node's operator, its sizes and the outputs of a tile; None where it stays as it is."""
+    """The node's operator, its sizes and the outputs along a side of a tile; None if it does not use the method."""
     operator = node.operator
     if not isinstance(operator, Convolution) or node.data is not None:
         return None
@@ -66,7 +66,7 @@ def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Size
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """The graph so far; `tiles` are those that were made of tensors, by name, outputs of a tile and pads."""
+    """The graph so far. `tiles` maps (tensor, outputs along a side of a tile, pads) to the tensor of its tiles."""
 
     tensors: dict[str, Tensor]
     constants: dict[str, np.ndarray]
@@ -74,7 +74,7 @@ class _State:
     tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
 
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
-        """The three nodes of a convolution, the last of which stands for what it stood for."""
+        """Adds the three nodes of a convolution; the last one has its name, members and output."""
         block = self.tensors[node.output].block
         matrices = (m + TAPS - 1) ** 2
         count = sizes.batch * prod(tile_counts(m, sizes))
@@ -117,7 +117,7 @@ class _State:
         return self.tiles[key]
 
     def _weights(self, node: Node, m: int, channels: int, filters: int) -> np.ndarray:
-        """(n * n * filters, channels, 1, 1), zeros beyond those that there are."""
+        """Transformed weights (n * n * filters, channels, 1, 1), with zeros for the padding of whole blocks."""
         made = transformed_weights(self.constants[node.inputs[1]], m).swapaxes(1, 2)
         matrices, *sizes = made.shape
         if sizes != [filters, channels]:
@@ -137,7 +137,7 @@ class _State:
 
 
 def _without_weights(node: Node) -> Expr | None:
-    """What is fused with a convolution, for inputs of which the second one is gone."""
+    """The expression fused with a convolution, renumbered for inputs without the weight (input 1)."""
     if node.result is None:
         return None
     types = argument_types(node.result)
@@ -146,5 +146,5 @@ def _without_weights(node: Node) -> Expr | None:
 
 
 def _extended(array: np.ndarray, size: int) -> np.ndarray:
-    """The array with zeros behind it."""
+    """The one-dimensional array, padded with zeros to `size`."""
     return np.pad(array, (0, size - len(array)))
