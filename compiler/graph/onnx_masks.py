@@ -5,8 +5,7 @@ softmax is chosen here. A softmax looks up differences from the greatest element
 negligible beside every other one:
 
 - If all scores are within `NEAR`, each row gets an extra element that is greater than all scores and has no share. So
-all differences are from one number, and the least value, that of masked scores, has no share either.
-
+  all differences are from one number, and the least value, that of masked scores, has no share either.
 - Else the step is so wide that a masked score is negligible even beside the lowest score.
 """
 

@@ -1,7 +1,8 @@
-"""What the accelerator's importer makes of each node of a model that it need not support as a whole.
+"""Survey of a model for the accelerator: how the importer treats each node of a model that it need not support as a
+whole.
 
-One walk, as of `import_model`; but a node that is refused does not end it: its results are then float tensors that come
-from elsewhere. So there is no second table of what is supported, and every attribute, shape and constant counts.
+One walk like that of `import_model`, which a refused node does not end: its results become float tensors from
+elsewhere. So there is no second table of supported operators, and every attribute, shape and constant is checked.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ Kind = Literal["constant", "entry", "result", "pending", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSurvey:
-    """What one node is to the accelerator, by its first output.
+    """Result of the survey for one node, by its first output.
 
-    constant: known at import. entry: a tensor from outside, quantized or seen in another shape on its way in, which
-    computes nothing. result: a tensor that the accelerator computes; `quantization` is its grid where it is seen as
-    float32. pending: a float32 value that is rounded only with its readers, and so exists for them alone. refused: not
-    supported, as `refusal` says.
+    `kind`: constant: known at import. entry: a tensor from outside, quantized or reshaped on its way in; nothing is
+    computed. result: a tensor that the accelerator computes; `quantization` is its grid if it is dequantized to
+    float32. pending: a float32 value that is rounded only together with its readers, and so exists for them alone.
+    refused: not supported, for the reason `refusal`.
     """
 
     kind: Kind
@@ -50,8 +51,8 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Survey:
-    """The nodes in the order of the model; by tensor name the arrays known at import, and the types of tensors whose
-    shapes ONNX or the importer knows."""
+    """Results for all nodes, in the model's order; arrays known at import, and types of tensors whose shapes ONNX or
+    the importer knows, both by tensor name."""
 
     nodes: tuple[NodeSurvey, ...]
     constants: Mapping[str, np.ndarray]
@@ -67,7 +68,7 @@ def survey_model(
 ) -> Survey:
     """Surveys a checked model with shapes inferred; `label` names it in messages.
 
-    `abilities` are those of the accelerator. Nodes whose names are in `elsewhere` are refused unseen.
+    `abilities`: those of the accelerator. Nodes whose names are in `elsewhere` are refused without an import.
     """
     types = _declared_types(model)
     context = ImportContext(
@@ -90,7 +91,7 @@ def survey_model(
         except ModelError as error:
             refusals[index] = error.problem if isinstance(error, NodeError) else str(error)
             for name in node.outputs:
-                # Integers of other makers have no known scale; who reads them is refused in turn.
+                # Integers of a refused node have no known scale; their readers are refused in turn.
                 context.values.pop(name, None)
                 if name in types and types[name].dtype == np.float32:
                     shape = types[name].shape
@@ -108,7 +109,7 @@ def survey_model(
         constants={
             name: value.array for name, value in context.values.items() if isinstance(value, Constant)
         },
-        # Where both know a shape they agree, but after ceil_mode, which ONNX's inference gets wrong.
+        # ONNX and the importer agree on shapes, except after ceil_mode, which ONNX's inference gets wrong.
         types=types
         | {
             name: _type_of(value)
@@ -148,7 +149,7 @@ def _bind_if_possible(context: ImportContext, info: onnx.ValueInfoProto) -> None
     try:
         bind_input(context, info)
     except ModelError:
-        # An input that the accelerator cannot take: whatever reads it is refused.
+        # The accelerator does not support this input: its readers are refused.
         return
 
 

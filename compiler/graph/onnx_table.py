@@ -1,8 +1,8 @@
-"""The operators that models may have: one table, whatever graph a model becomes.
+"""The table of supported operators, for integer and float graphs.
 
 Each operator has rows. A row names one function that reads nodes of the operator, and the attributes that the function
 reads. The function's file is imported when a model has the operator. `onnx_import` reads quantized models and
-`floating.onnx_import` all others; both ask the rows of an operator in the order of the table.
+`floating.onnx_import` all others; both try the rows of an operator in the order of the table.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
 _RECURRENT = "activations clip direction hidden_size layout"
 _NUMBERS = "activation_alpha activation_beta"
-"""Numbers of activations of which there are none here."""
+"""Attributes with parameters of activations; the supported activations have none."""
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
-"""Attributes of Resize in modes that are refused: cubic, and crops."""
+"""Attributes of Resize in modes that are refused: cubic, and crop."""
 _NORMALIZED = "Centred Shared Statistic"
-"""Values that only steps of a normalization read."""
+"""Values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
     {"quantized": "onnx_", "either": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
 )
-"""How the places of rows' functions begin, by the kind of row; those of other kinds are files of the float importer."""
+"""Prefixes of the places of rows' functions, by kind of row; all other kinds have the prefix of the float importer's
+files."""
 
 
 def _row(
@@ -46,7 +47,7 @@ def _row(
     behind: str = "",
     whole: bool = False,
 ) -> Row[Any, Any]:
-    """A row; `place` is FILE:FUNCTION without what the kind of row says, lists of names have spaces between."""
+    """A row. `place`: FILE:FUNCTION without the prefix of the kind; lists of names are separated by spaces."""
     return Row(
         kind=kind,
         function=Located(_FOLDERS.get(kind, "floating.onnx_") + place),
@@ -402,17 +403,18 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         f"{_BLOCKED}Conv": (_blocked("refuse_weights", f"{_CONVOLUTION} activation activation_params"),),
     }
 )
-"""The rows of each operator; those of domains besides ONNX's and ONNX Runtime's have the domain before their names."""
+"""The rows of each operator. Names of operators of other domains than ONNX's and ONNX Runtime's begin with the
+domain."""
 
 
 def rows_of(domain: str, operator: str, *kinds: Kind) -> Rows:
-    """The rows of these kinds of an operator, in the order of the table."""
+    """The rows of an operator of the given kinds, in the order of the table."""
     name = operator if domain in (*STANDARD, CONTRIBUTED) else f"{domain}.{operator}"
     return tuple(row for row in ROWS.get(name, ()) if row.kind in kinds)
 
 
 def operators(*kinds: Kind) -> Iterator[str]:
-    """The operators that have rows of these kinds."""
+    """Names of the operators that have rows of the given kinds."""
     return (name for name, rows in ROWS.items() if any(row.kind in kinds for row in rows))
 
 
@@ -423,6 +425,6 @@ FUNCTIONS = frozenset(
     for name, rows in ROWS.items()
     if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
 )
-"""Operators that are functions of one quantized tensor where all other operands are numbers."""
+"""Operators that are functions of one quantized tensor if all other operands are single numbers."""
 CHAINED = frozenset(name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows))
-"""Operators with nodes of their own, which are functions of one tensor behind one of those."""
+"""Operators with integer nodes of their own, which join a pending Function of one tensor if they read one."""

@@ -1,4 +1,4 @@
-"""Functions of one quantized tensor, of an operator or of several: tables of what becomes of each stored value."""
+"""Functions of one quantized tensor, from one operator or a chain, as tables by stored value."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node's output if it is a function of one tensor, beside numbers; whether it was. Raises ModelError as the
-    others do. ONNX's reference implementation computes the function, of all attributes."""
+    """Binds a node's output if it is a function of one tensor and single numbers; returns whether it is one.
+
+    ONNX's reference implementation computes the function, with all attributes. Raises ModelError where it cannot.
+    """
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None
     members: tuple[str, ...] = ()
@@ -36,7 +38,7 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
                 feeds[name] = array.reshape(())
                 continue
             case Real():
-                # What is computed of a zero that a pad left need not be one.
+                # The function of a padding zero need not be zero: store the padded tensor.
                 value = without_pads(context, node, value)
                 read, values = value, real_values(value)
             case Pending(operation=Same(data=read), low=low, high=high):
@@ -72,12 +74,12 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def real_values(data: Real) -> np.ndarray:
-    """What the stored values of a tensor stand for, float32 (256,)."""
+    """Real values of the stored values -128 .. 127 of a tensor, float32 (256,)."""
     return dequantize(STORED, data.quantization.scale, data.quantization.stored_zero_point)
 
 
 def round_function(context: ImportContext, function: Function, to: Rounding) -> str:
-    """A table of what becomes of each stored value."""
+    """Adds the table of a function: the rounded result of each stored value."""
     real = np.clip(function.values, to.pending.low, to.pending.high)
     operator = Table(table=quantize(real, to.grid.scale, to.grid.stored_zero_point))
     return to.append(context, operator, (function.data.tensor,), name=to.pending.members[-1])

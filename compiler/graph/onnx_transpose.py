@@ -11,7 +11,7 @@ from .onnx_views import elements_of, seen_as
 
 
 def import_transpose(context: ImportContext, node: OnnxNode) -> None:
-    """Transpose; none becomes a node by itself."""
+    """Imports a Transpose; it does not become a node."""
     value = context.first(node)
     order, is_view = permutation(context, node, value.shape)
     shape = tuple(value.shape[axis] for axis in order)
@@ -25,7 +25,7 @@ def import_transpose(context: ImportContext, node: OnnxNode) -> None:
             before = before or tuple(range(len(declared)))
             context.bind(node, replace(value, permutation=tuple(before[axis] for axis in order), shape=shape))
         case Real() | Integer() | Pending():
-            # Nothing moves before an operator needs it so.
+            # Elements move only when an operator needs them in this order.
             context.bind(node, seen_as(context, value, elements_of(context, value).transpose(order)))
         case _:
             context.fail(

@@ -1,7 +1,7 @@
-"""What an ONNX name stands for while a model is imported.
+"""Values bound to ONNX names during an import.
 
-Float tensors of a quantized model are never computed: each is a constant, an integer tensor seen through
-its scale, or an operation that waits for the QuantizeLinear which says how its result is rounded.
+Float tensors of a quantized model are never computed: each is a constant, an integer tensor with a scale, or an
+operation that waits for the QuantizeLinear that defines its rounding.
 """
 
 from __future__ import annotations
@@ -53,19 +53,20 @@ class QuantizedConstant:
         return values.reshape([-1 if axis == self.axis else 1 for axis in range(self.integers.ndim)])
 
     def centred(self) -> np.ndarray:
-        """integers - zero_point, as int64; int8 ones around zero as they are, since weights may be many."""
+        """integers - zero_point as int64. Int8 integers with zero point 0 are returned without a copy: weights may be
+        large."""
         if self.integers.dtype == np.int8 and not self.zero_point.any():
             return self.integers
         return self.integers.astype(np.int64) - self.along_axis(self.zero_point)
 
     def real(self) -> np.ndarray:
-        """The float32 values, as DequantizeLinear gives them."""
+        """The float32 values that DequantizeLinear computes."""
         return (self.centred().astype(np.float32) * self.along_axis(self.scale)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatInput:
-    """A float input of the model before its QuantizeLinear, transposed by `permutation` and then seen as
+    """A float input of the model before its QuantizeLinear, transposed by `permutation` and then reshaped to
     `shape`."""
 
     name: str
@@ -76,8 +77,8 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized tensor as ONNX sees it: in `shape`, the elements of the tensor's own (N, C, H, W) in their order, or
-    where `view` says (`onnx_views`)."""
+    """A quantized tensor before its DequantizeLinear: in `shape`, the elements of the tensor's (N, C, H, W) in their
+    order, or those at the places of `view` (`onnx_views`)."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -87,7 +88,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Real:
-    """A quantized tensor behind DequantizeLinear; `shape` and `view` as of `Integer`."""
+    """A quantized tensor after DequantizeLinear; `shape` and `view` as in `Integer`."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -112,7 +113,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maximum:
-    """A maximum over windows: its result lies on the grid of its input."""
+    """A maximum over windows, on the grid of its input."""
 
     data: Real
     window: Window
@@ -120,7 +121,7 @@ class Maximum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Average:
-    """An average over windows; `pads` are the declared ones, those of `window` have ceil_mode worked in."""
+    """An average over windows; `pads` are the declared ones, those of `window` include `ceil_mode`."""
 
     data: Real
     window: Window
@@ -146,7 +147,7 @@ class Same:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function:
-    """Any function of one tensor, element by element: `values` float32 (256,) are those of its stored values."""
+    """A function of one tensor, element by element: `values`, float32 (256,), by stored value from -128."""
 
     data: Real
     values: np.ndarray
@@ -154,7 +155,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """Channels of tensors: channel c is `sources`[c] = (part, channel)."""
+    """Joined channels of tensors: channel c is `sources`[c] = (part, channel)."""
 
     parts: tuple[Real, ...]
     sources: tuple[Pair, ...]
@@ -162,14 +163,15 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transposed:
-    """A transposed convolution: `product` has its weights as (O, C, kh, kw), and its window the operator's pads."""
+    """A transposed convolution: `product` has weights (O, C, kh, kw) and, in its window, the operator's pads."""
 
     product: Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moved:
-    """Positions of tensors, see `int8_operators.Positions`; what `index` leaves out is 0, the result's zero point."""
+    """Moved positions of tensors, see `int8_operators.Positions`; `index` -1 is 0, stored as the result's zero
+    point."""
 
     parts: tuple[Real, ...]
     index: np.ndarray
@@ -177,8 +179,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resampled:
-    """Rows and columns between those of a tensor: of each the first of two neighbours, int64, and what the second one
-    counts, float32; one and then the other."""
+    """Linear interpolation of rows and columns. For each output row or column: index of the first of two neighbours,
+    int64, and the weight of the second one, float32."""
 
     data: Real
     rows: tuple[np.ndarray, np.ndarray]
@@ -187,7 +189,7 @@ class Resampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiplied:
-    """Products of two tensors, see `int8_operators.Products`."""
+    """Matrix products of two tensors, see `int8_operators.Products`."""
 
     a: Real
     b: Real
@@ -199,8 +201,8 @@ class Multiplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared:
-    """Softmax over channels, with the table `entries` (None: that of the tensor's scale), or their normalization with
-    `gain` and `offset`, float64 (C,): less their mean where `centre`."""
+    """Softmax over channels with the table `entries` (None: that of the tensor's scale), or a normalization over
+    channels with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted."""
 
     data: Real
     gain: np.ndarray | None = None
@@ -212,8 +214,8 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked:
-    """Scores, which grow by `step` with each stored value of `data`, and what a mask adds to them: 0 or less, of a
-    shape that broadcasts against theirs. For a softmax alone."""
+    """Masked scores, for a softmax alone: `step` is the score of one step of the stored values of `data`, `mask` an
+    addend of 0 or less that broadcasts to the scores."""
 
     data: Real
     step: float
@@ -222,7 +224,7 @@ class Masked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Centred:
-    """Rows less their mean; for a normalization alone."""
+    """Rows minus their mean; for a normalization alone."""
 
     data: Real
 
@@ -255,10 +257,9 @@ Operation = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pending:
-    """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real
-    numbers.
+    """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real numbers.
 
-    `natural` is the shape of the tensor to come, (N, C, H, W) or (N, K); `shape` and `view` as of `Integer`.
+    `natural` is the shape of the future tensor, (N, C, H, W) or (N, K); `shape` and `view` as in `Integer`.
     """
 
     name: str
@@ -273,8 +274,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statistic:
-    """A number for each row of a tensor, the last axis of `data`, that is never computed by itself: (its mean, or that
-    of its squares, less their own mean before where `centre`, + `epsilon`) ** `power`."""
+    """A number for each row (last axis) of `data`, never computed by itself: (m + `epsilon`) ** `power`, where m is the
+    row's mean or, by `moment`, the mean of its squares, with `centre` after subtraction of the row's mean."""
 
     data: Real
     moment: Literal["mean", "square"]
@@ -284,7 +285,7 @@ class Statistic:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of `data` with a last axis of 1."""
+        """The shape of `data` with a last axis of 1."""
         return (*self.data.shape[:-1], 1)
 
 

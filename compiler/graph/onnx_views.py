@@ -1,8 +1,8 @@
-"""Which element of a stored tensor stands where in an ONNX value: Transpose, Slice, Pad ... move nothing by themselves.
+"""Views of stored tensors by ONNX values: Transpose, Slice, Pad ... change the view and move no elements.
 
-A view is an int64 array in the value's shape, of places in the tensor's (N, C, H, W), counted row by row; -1 stands for
-a zero. A value without one has the tensor's elements in their order. Only an operator that cannot read a tensor through
-a view has its elements moved: `settled`, or `rows_of` for those that work along the last axis, which then are channels.
+A view is an int64 array in the value's shape, of row-major indices into the tensor's (N, C, H, W); -1 is a zero. A
+value without view has the tensor's elements in their order. Elements move only for an operator that cannot read a
+tensor through a view: `settled`, or `rows_of` for operators along the last axis, which becomes the channels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Natural = tuple[int, int, int, int]
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:
-    """The shape of a tensor of rank 2, 3 or 4 as (N, C, H, W); of rank 3, (N, S, C), the last axis are channels."""
+    """The (N, C, H, W) shape that stores a tensor of rank 2, 3 or 4; in rank 3, (N, S, C), channels are the last
+    axis."""
     match shape:
         case (batch, channels):
             return batch, channels, 1, 1
@@ -40,7 +41,7 @@ def natural_of(shape: tuple[int, ...]) -> Natural:
 
 
 def check_size(context: ImportContext, node: OnnxNode, shape: Sequence[int]) -> None:
-    """Refuses a result of so many elements, or positions, that their places would be too large a constant."""
+    """Refuses a result whose view would have more bytes than a constant may have."""
     size, most = prod(shape), MOST_CONSTANT_BYTES // np.dtype(np.int64).itemsize
     if size > most:
         context.fail(node, f"moves {size:,} elements, more than the {most:,} whose places are known", SMALLER)
@@ -50,7 +51,7 @@ Seen = TypeVar("Seen", bound=Real | Integer | Pending)
 
 
 def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.ndarray:
-    """The view of a value, where it has none too."""
+    """The view of a value, also if it has none: then the indices in their order."""
     if value.view is not None:
         return value.view
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
@@ -58,14 +59,14 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def seen_as(context: ImportContext, value: Seen, elements: np.ndarray) -> Seen:
-    """A value whose tensor is seen through another view."""
+    """The value with another view of its tensor."""
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
     plain = elements.size == size and np.array_equal(elements.reshape(-1), np.arange(size))
     return replace(value, shape=elements.shape, view=None if plain else elements)
 
 
 def same_view(a: Real | Pending, b: Real | Pending) -> bool:
-    """Whether two values have the same elements of one tensor at the same places."""
+    """Whether two values have equal views and shapes."""
     if a.view is None or b.view is None:
         return a.view is b.view and a.shape == b.shape
     return np.array_equal(a.view, b.view)
@@ -73,19 +74,19 @@ def same_view(a: Real | Pending, b: Real | Pending) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """A value whose last axis are the channels of a tensor: `places` are the positions, counted over images, of its
-    other axes. Each position is there once."""
+    """A value whose last axis is the channels of its tensor. `places`: positions, counted over images, of the elements
+    of its other axes; each position occurs once."""
 
     data: Real
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view of a tensor of shape `natural` with the same positions, the last axis again its channels."""
+        """The view of a tensor of shape `natural` with the same positions, whose channels are the last axis."""
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The view of a tensor whose positions are `places`, and whose channels are one more axis."""
+    """The view of a tensor of shape `natural` with positions `places` and a further, last axis of channels."""
     _, channels, height, width = natural
     plane = height * width
     first = places // plane * (channels * plane) + places % plane
@@ -93,8 +94,8 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """A value with its last axis in the channels of a tensor, moved there where it is not, or where its positions are
-    not `in_order`."""
+    """The value with its last axis as the channels of a tensor; it is moved if it does not have this form or, with
+    `in_order`, if its positions are in another order."""
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
     positions = batch * height * width
@@ -112,7 +113,7 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
 
 
 def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
-    """A value with its last axis in the channels of a new tensor, whose images are the first axis of several."""
+    """The value in a new tensor with its last axis as channels; the images are the first of several leading axes."""
     *lead, last = data.shape
     images = lead[0] if len(lead) > 1 else 1
     wanted = (images, last, prod(lead) // images, 1)
@@ -123,15 +124,15 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """A value whose elements all lie in a tensor: zeros that a pad left are stored."""
+    """The value without padding zeros in its view: a tensor that stores them."""
     if data.view is None or (data.view >= 0).all():
         return data
     return rows_of(context, node, data).data
 
 
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """A value without a view: a tensor of its shape, with the elements in their order; a line (N, C, L) is one of
-    (N, C, L, 1)."""
+    """The value without a view: a tensor with its elements in their order. A line (N, C, L) is stored as (N, C, L,
+    1)."""
     if context.lies_in_order(data):
         return data
     if len(data.shape) not in (2, 3, 4):
@@ -146,12 +147,12 @@ def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def is_line(context: ImportContext, data: Real) -> bool:
-    """Whether a value is a line (N, C, L) as it lies: channels, then their positions."""
+    """Whether a value is a line (N, C, L) stored as (N, C, L, 1)."""
     return data.view is None and context.tensors[data.tensor].nchw == (*data.shape, 1)
 
 
 def line_of(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """A line (N, C, L) without a view as the image (N, C, L, 1), moved where its tensor is another one."""
+    """The image (N, C, L, 1) of a line (N, C, L); moved if its tensor has another shape or order."""
     image = (*data.shape, 1)
     if is_line(context, data):
         return replace(data, shape=image)
@@ -159,7 +160,7 @@ def line_of(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def is_whole(context: ImportContext, value: Real) -> bool:
-    """Whether each element of a value's tensor is there once."""
+    """Whether the value has each element of its tensor exactly once."""
     if value.view is None:
         return True
     size = prod(context.tensors[value.tensor].shape)
@@ -170,7 +171,7 @@ def is_whole(context: ImportContext, value: Real) -> bool:
 
 
 def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real) -> Real:
-    """A value of the shape of `other`, which is whole, in a tensor that lies like that one's."""
+    """The value, of the shape of `other`, in a tensor with the layout of that of `other`, which is whole."""
     natural, theirs = context.tensors[other.tensor].nchw, elements_of(context, other)
     elements = elements_of(context, value)
     if natural == context.tensors[value.tensor].nchw and np.array_equal(theirs, elements):
@@ -182,8 +183,7 @@ def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real)
 
 
 def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
-    """The axes by which a view of as many elements as the tensor has transposes them; None where it does something
-    else."""
+    """The permutation of axes by which a view of all elements transposes its tensor; None for other views."""
     plain = np.arange(view.size)
     for order in permutations(range(view.ndim)):
         before = [view.shape[order.index(axis)] for axis in range(view.ndim)]
@@ -193,7 +193,7 @@ def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
 
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
-    """An output of the model as its target hands it over: processors transpose whole tensors and nothing else."""
+    """An output of the model in a form that its target supports: processors can only transpose whole tensors."""
     view, size = value.view, prod(context.tensors[value.tensor].shape)
     whole = view is None or (view.size == size and permutation_of(view) is not None)
     if whole or not context.abilities.processor:
@@ -210,8 +210,8 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A tensor of the elements (N, C, H, W) of another one: positions, then channels; both exchanged before where that
-    is needed."""
+    """A tensor (N, C, H, W) of `elements` of the tensor of `data`, made by moves of positions and of channels, if
+    necessary after an exchange of both."""
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
         return Real(tensor=context.moved[key], shape=elements.shape, quantization=data.quantization)
@@ -235,7 +235,8 @@ def arranged(
                 "channels and positions make",
                 "export the model in (N, C, H, W) layout",
             )
-        # Element n, c, p is n, p, c there. What is exchanged need not be more than what is wanted; processors take all.
+        # Element (n, c, p) becomes (n, p, c). Accelerators exchange only the blocks of channels in use, processors
+        # all.
         block = context.abilities.block
         first = int(channel[~filled].min()) // block * block
         count = min(-(-(int(channel[~filled].max()) + 1 - first) // block) * block, channels - first)
@@ -272,8 +273,8 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """The tensor of shape `shape` whose position p has channels `channel`[:, p] of position `places`[p] of another one:
-    channels of all positions for each choice of them, and of each what is wanted."""
+    """The tensor of shape `shape` whose position p has channels `channel`[:, p] of position `places`[p] of the tensor
+    of `data`: a Channels node for each distinct choice of channels, then one Positions node."""
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}
     which = np.empty_like(places)
@@ -297,8 +298,8 @@ def moved_positions(
     *,
     filled: bool = True,
 ) -> str:
-    """The tensor of the positions `index` (N, H, W), counted over images, of another one, and of the channels `taken`
-    (first, count); that one if these are all. -1 is a zero, or with `filled` False anything."""
+    """The tensor of positions `index` (N, H, W), counted over images, and channels `taken` (first, count) of the tensor
+    of `data`; this tensor itself if nothing moves. Index -1 is a zero or, with `filled` False, arbitrary."""
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
     alike = index.shape == (batch, height, width) and count == channels
@@ -320,8 +321,8 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """The tensor whose channels are the first `positions` of another one, and whose positions, a `plane`, are the
-    channels `taken` (first, count) of that one, or all."""
+    """The tensor whose channels are the first `positions` positions of the tensor of `data`, and whose positions, a
+    `plane`, are the channels `taken` (first, count; None: all) of it."""
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
     operator, key = Swap(positions=positions, channels=some), (data.tensor, (*shape, *(some or ())), b"")
@@ -336,7 +337,7 @@ def _moved_once(
     shape: tuple[int, int, int, int],
     key: tuple[str, tuple[int, ...], bytes],
 ) -> str:
-    """The tensor that `operator` makes of another one: the one that a node before has made of the same `key`."""
+    """The result of `operator` on the tensor of `data`; an earlier node of the same `key` is reused."""
     if key not in context.moved:
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
     return context.moved[key]

@@ -1,5 +1,5 @@
-"""Windows as nodes state them: kernels, strides, dilations and pads of convolutions and pools, with what follows for
-the output. The same for every graph that a node becomes a part of."""
+"""Windows by attributes of nodes: kernels, strides, dilations and pads of convolutions and pools, and output shapes,
+for integer and float graphs."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ def convolution_window(
 def transposed_window(
     context: NodeContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
 ) -> tuple[Window, int, Pair, Sizes]:
-    """The window, the groups, the output padding and the output's shape of a ConvTranspose by weights (C, O / groups,
-    kh, kw)."""
+    """Window, groups, output padding and output shape of a ConvTranspose with weights (C, O / groups, kh, kw)."""
     if len(data) != 4 or len(weight) != 4:
         context.fail(
             node,
@@ -78,8 +77,8 @@ def transposed_window(
 def transposed_pads(
     context: NodeContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
 ) -> tuple[PerDimension, PerDimension, PerDimension]:
-    """The pads of a ConvTranspose before and after each of its spatial dimensions, and its output padding: declared, or
-    by `auto_pad` or `output_shape`."""
+    """(pads before, pads after, output padding) of a ConvTranspose, each by spatial dimension: declared, or derived
+    from `auto_pad` or `output_shape`."""
     rank = len(sizes)
     strides, dilations, extra = (
         node.integers(name, (one,) * rank)
@@ -112,7 +111,7 @@ def transposed_pads(
 
 
 def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tuple[Window, Pads, Sizes]:
-    """The window with `ceil_mode` worked in, the declared pads and the output's shape of a pool of (N, C, H, W)."""
+    """Window (with the pads of `ceil_mode`), declared pads and output shape of a pool of (N, C, H, W)."""
     if len(data) != 4:
         context.fail(node, f"pools a tensor of shape {tuple(data)}", "only (N, C, H, W) is supported")
     batch, channels, *plane = data
@@ -129,7 +128,7 @@ def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tu
         context.fail(node, f"pads {pads} reach a whole kernel {spans}", "use pads smaller than the kernel")
     if node.integer("ceil_mode", 0):
         effective = ceiling_pads(_pair(plane), spans, declared.strides, pads)
-        # ONNX's own shape inference still counts windows that lie in the pad alone, here and in all that follows.
+        # ONNX's shape inference counts windows entirely in the pad: its shapes from here on are wrong.
         context.static_shapes.clear()
     window = Window(
         kernel=declared.kernel, strides=declared.strides, pads=effective, dilations=declared.dilations

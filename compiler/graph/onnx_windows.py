@@ -23,7 +23,7 @@ from .onnx_window_attributes import pool_window
 
 
 def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
-    """MaxPool of a dequantized or of an integer tensor."""
+    """Imports a MaxPool of a dequantized or an integer tensor."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for the indices of the maxima", "leave out its second output")
     value = context.value(node, 0)
@@ -40,19 +40,20 @@ def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_average_pool(context: ImportContext, node: OnnxNode) -> None:
-    """AveragePool between DequantizeLinear and QuantizeLinear."""
+    """Imports an AveragePool between DequantizeLinear and QuantizeLinear."""
     context.bind(node, _average_pool(context, node, real_operand(context, node, 0)))
 
 
 def import_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
-    """GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
+    """Imports a GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
     context.bind(node, _global_average_pool(context, node, real_operand(context, node, 0)))
 
 
 def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
-    """ReduceMean between DequantizeLinear and QuantizeLinear: an average pool.
+    """Imports a ReduceMean between DequantizeLinear and QuantizeLinear as an average pool.
 
-    Axes are an attribute or an input. Dimensions of size 1 may be reduced, too, and planes may be seen as vectors.
+    Axes are an attribute or an input. Dimensions of size 1 may be reduced as well, and planes may be reshaped to
+    vectors.
     """
     data = real_operand(context, node, 0, viewed=True)
     rank = len(data.shape)
@@ -72,7 +73,7 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
 def _row_average(
     context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
 ) -> Pending | None:
-    """Averages of all rows of channels of each image; None where the rows that are averaged are others."""
+    """Averages over all rows of channels of each image; None if `axes` select other rows."""
     rows = rows_of(context, node, data)
     batch, channels, height, width = context.tensors[rows.data.tensor].nchw
     images = np.moveaxis(rows.places // (height * width), sorted(axes), range(-len(axes), 0))
@@ -85,8 +86,8 @@ def _row_average(
 def _image_average(
     context: ImportContext, node: OnnxNode, data: Real, reduced: set[int], shape: tuple[int, ...]
 ) -> Pending:
-    """Averages over rows, columns or planes of a tensor that lies as an image; of (N, C, H, W) also those over channels
-    and rows or columns, which are moved behind the axes that stay."""
+    """Averages over rows, columns or planes of a tensor stored as an image. For (N, C, H, W) also over channels with
+    rows or columns: the reduced axes are moved to the back first."""
     rank = len(data.shape)
     if rank == 4 and 1 in reduced and 0 not in reduced and len(reduced) < 3:
         stay = [axis for axis in (0, 1, 2, 3) if axis not in reduced]
@@ -101,7 +102,7 @@ def _image_average(
     if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
         kernel = (height if 2 in reduced else 1, width if 3 in reduced else 1)
     elif data.shape[:2] == (batch, channels) and reduced in (set(), set(range(2, rank)) - _units(data.shape)):
-        # All that is left of the plane, whatever its shape; or nothing.
+        # The whole plane, in any shape; or nothing.
         kernel = (height, width) if reduced else (1, 1)
     else:
         context.fail(
@@ -139,7 +140,7 @@ def _global_average_pool(context: ImportContext, node: OnnxNode, data: Real) -> 
 def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
-    """Averages over whole rows, columns or planes, (N, C, OH, OW) `natural`, seen as `shape`."""
+    """Averages over whole rows, columns or planes: a tensor `natural`, (N, C, OH, OW), reshaped to `shape`."""
     operation = Average(data=data, window=Window(kernel=kernel))
     return pending_result(node, operation, natural, shape=shape)
 
@@ -156,7 +157,7 @@ def _window(
 
 
 def round_average(context: ImportContext, average: Average, to: Rounding) -> str:
-    """Averages over windows in integers."""
+    """Adds an integer average pool."""
     source = average.data.quantization
     window = average.window
     bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
@@ -179,7 +180,7 @@ def round_average(context: ImportContext, average: Average, to: Rounding) -> str
 
 
 def round_maximum(context: ImportContext, maximum: Maximum, to: Rounding) -> str:
-    """Maxima over windows on the grid of their input, which are rescaled where the result has another one."""
+    """Adds an integer max-pool on the grid of its input, and a rescaling if the result has another grid."""
     source = maximum.data.quantization
     same = same_integers(source, to.grid)
     pool = replace(to, grid=source, pending=replace(to.pending, members=to.pending.members[:1]))

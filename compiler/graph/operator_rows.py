@@ -1,7 +1,7 @@
-"""Rows of the importers' tables: what reads the nodes of an operator, and which of their attributes it reads.
+"""Rows of the table of operators: a function that reads nodes of an operator, and the attributes that it reads.
 
-A row refuses a node with an attribute that the row does not name, unless the attribute has the default value of the
-operator. So an attribute that nobody reads changes nothing, or is refused by its name.
+A row refuses a node with an attribute that it does not name, unless the attribute has the operator's default value. So
+no attribute is ignored silently.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .onnx_context import OnnxNode
 
 
 class RowContext(Protocol):
-    """What a row needs of an import: the model's opset, and how mistakes are told."""
+    """The part of an import that a row needs: the model's opset, and errors about nodes."""
 
     @property
     def opset(self) -> int:
-        """The version of the standard operators that the model is of."""
+        """The model's opset: the version of ONNX's own operators."""
         ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
@@ -33,16 +33,16 @@ Result = TypeVar("Result", covariant=True)
 Kind = Literal[
     "quantized", "float", "either", "plain", "steps", "contributed", "control", "integers", "blocked"
 ]
-"""What a row makes of a node. quantized: nodes of the integer graph. float: nodes of the float graph. either: another
-name or shape, in both. plain: nodes of the float graph for windows that no template has. steps: nodes of ONNX in its
-place, in the float graph, for what its float row does not take. contributed: the same of ONNX Runtime's operators.
-control: what its bodies make. integers: steps between grids of an operator on integers, in both graphs. blocked: the
-operator on blocks of channels as the plain operator, in both."""
+"""Kind of a row, by its result. quantized: nodes of the integer graph. float: nodes of the float graph. either: another
+name or shape, in both graphs. plain: nodes of the float graph for windows without template. steps: ONNX nodes that
+replace a node which its float row does not support, in the float graph. contributed: the same for operators of ONNX
+Runtime. control: the contents of subgraphs. integers: steps between grids that replace an operator on integers, in both
+graphs. blocked: the plain operator in place of one on blocks of channels, in both graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A function of this package by its place, FILE:NAME. The file is imported when the function is called."""
+    """A function of this package, named by FILE:NAME. The file is imported when the function is called."""
 
     place: str
 
@@ -58,12 +58,12 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[Context, Result]):
-    """What reads a node of an operator. It reads the attributes `reads`, all that the operator's schema has where
-    `reads` is None; the attributes `idle` have no effect on what it computes.
+    """A reader of the nodes of an operator. `reads`: names of the attributes it reads (None: all in the operator's
+    schema). `idle`: attributes without effect on the result.
 
-    `images`: it takes images (N, C, H, W); lines (N, C, L) become images before, and results lines again. `behind`: it
-    is asked where an input of the node is one of these values (`onnx_values`), pending operations included; empty:
-    always. A row that returns False leaves the node to the next one.
+    `images`: it reads images (N, C, H, W); lines (N, C, L) are converted to images before, and results back to lines.
+    `behind`: it is tried only if an input of the node is one of these values (`onnx_values`), pending operations
+    included (empty: always). A row that returns False leaves the node to the next one.
     """
 
     kind: Kind

@@ -1,8 +1,7 @@
-"""The real-valued operators: what a node computes from its inputs, without names and shapes.
+"""The real-valued operators: computations on tensors, without names and shapes.
 
-What computes sums takes float32 tensors; element-wise operators and moves take any types. Windows and epilogues are
-those of the tensor expressions (`vdla.compiler.te`), which say
-exactly what is computed.
+Operators that compute sums read float32 tensors; element-wise operators and moves read any types. Windows and epilogues
+are those of the tensor expressions (`vdla.compiler.te`), which define the exact computation.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
     from ..te.ops.resize import Coordinates, Rounding
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
-"""Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
+"""Operator classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """Inputs: data (N, C, H, W), weight (O, C / groups, KH, KW), a constant, and as `epilogue` says a bias (O,), a
-    constant, and an operand like the output. Output (N, O, OH, OW).
+    """Inputs: data (N, C, H, W), constant weight (O, C / groups, KH, KW) and, by `epilogue`, a constant bias (O,) and
+    an operand in the output's shape. Output (N, O, OH, OW).
 
-    `transposed` convolutions have their weight in the same order, and rows and columns `output_padding` more.
+    A `transposed` convolution has its weight in the same order, and `output_padding` additional rows and columns.
     """
 
     window: Window
@@ -43,7 +42,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiles:
-    """Input: data (N, C, H, W) in blocks. The transformed tiles of a convolution's input, for tiles of `outputs` x
+    """Input: data (N, C, H, W) in blocks. Output: transformed tiles of a convolution's input, for tiles of `outputs` x
     `outputs` outputs: (1, n * n * C', 1, tiles), n = `outputs` + 2, C' the channels of all blocks; see
     `te.ops.blocked_winograd.blocked_tiles`."""
 
@@ -53,8 +52,9 @@ class WinogradTiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradOutputs:
-    """Inputs: the products (1, n * n * O', 1, tiles) of `WinogradTiles` and transformed weights, and as `epilogue` says
-    a bias (O',), a constant, and an operand like the output. Output (N, O, OH, OW) in blocks, O' the filters of all."""
+    """Inputs: the products (1, n * n * O', 1, tiles) of `WinogradTiles` and transformed weights and, by `epilogue`, a
+    constant bias (O',) and an operand in the output's shape. Output (N, O, OH, OW) in blocks; O' is the filters of all
+    blocks."""
 
     outputs: int
     epilogue: Epilogue
@@ -62,8 +62,8 @@ class WinogradOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """Inputs: data (rows, depth), weight (depth, columns), a constant, and as `epilogue` says a bias (columns,), a
-    constant, and an operand like the output. Output (rows, columns)."""
+    """Inputs: data (rows, depth), constant weight (depth, columns) and, by `epilogue`, a constant bias (columns,) and
+    an operand in the output's shape. Output (rows, columns)."""
 
     epilogue: Epilogue = field(default_factory=Epilogue)
 
@@ -75,7 +75,8 @@ class BatchNormalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """`body` of the inputs' elements, broadcast as numpy does; `te.scalars.argument(i)` is that of input i."""
+    """The expression `body` of the inputs' elements, broadcast as numpy does; `te.scalars.argument(i)` is the element
+    of input i."""
 
     body: Expr
 
@@ -108,7 +109,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax:
-    """Input: data. exp(x - max) / sum of these along `axis` (0 or more); with `logarithm` its logarithm."""
+    """Input: data. exp(x - max) divided by its sum along `axis` (0 or more); with `logarithm` the logarithm of that."""
 
     axis: int
     logarithm: bool = False
@@ -116,8 +117,9 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normalization:
-    """Inputs: data, constant scale and bias or scale alone. (x - m) / sqrt(v + epsilon) * scale + bias, with mean m and
-    variance v over all dimensions from `axis` on; scale and bias have the shape of those or, `by_channel`, (C,)."""
+    """Inputs: data, and constant scale and bias, or scale alone. (x - m) / sqrt(v + epsilon) * scale + bias, with mean
+    m and variance v over all dimensions from `axis` on; scale and bias have the shape of these dimensions or,
+    `by_channel`, (C,)."""
 
     axis: int
     by_channel: bool
@@ -126,7 +128,8 @@ class Normalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """Input: data. Its sum, mean, ... over `axes` (0 or more, ascending), of size 1 in the output or gone."""
+    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending), of size 1 in the output or
+    removed."""
 
     kind: Kind
     axes: tuple[int, ...]
@@ -176,16 +179,18 @@ class Permute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concatenate:
-    """Inputs: tensors that differ along `axis` (0 or more) only, one behind the other."""
+    """Inputs: tensors whose shapes differ along `axis` (0 or more) only. Output: their concatenation."""
 
     axis: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A `Concatenate` of which nothing is left to do: its inputs were computed where they belong.
+    """A `Concatenate` without work: its inputs were computed at their places in the output.
 
-    Either the output `holds` them, or they lie one behind the other in another one, and the output is a view of it."""
+    `holds`: the output has memory of its own, in which the inputs are views; else the inputs are adjacent views of
+    another tensor, and the output is a view of it, too.
+    """
 
     axis: int
     holds: bool
@@ -193,7 +198,8 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remap:
-    """Input: data. Along each axis the elements of `runs`, or `fill`: slices and pads (`te.ops.movement`)."""
+    """Input: data. Output: along each axis the elements of `runs`, or `fill`. Covers slices and pads
+    (`te.ops.movement`)."""
 
     runs: tuple[Runs, ...]
     fill: float = 0.0
@@ -201,10 +207,11 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Input: data. Along `axis` (0 or more) the elements `indices` (0 or more), in any shape of as many.
+    """Input: data. Output: the elements `indices` (0 or more) along `axis` (0 or more), in any shape of that size.
 
-    With None for `indices` they are the second input, int64: negative ones count from the end, and one outside the axis
-    gives the element at the nearer end."""
+    With `indices` None they are the second input, int64: negative ones count from the end, and one outside the axis
+    gives the element at the nearer end.
+    """
 
     axis: int
     indices: tuple[int, ...] | None
@@ -212,23 +219,23 @@ class Gather:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherElements:
-    """Inputs: data, int64 indices of as many dimensions. Along `axis` (0 or more) the element that each index names,
-    see `te.ops.indexed.gather_elements`."""
+    """Inputs: data, and int64 indices of equal rank. Output: along `axis` (0 or more) the element at each index, see
+    `te.ops.indexed.gather_elements`."""
 
     axis: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """Inputs and outputs: the parameters of a program of `te.ops` that needs no schedule of its own, outputs last,
-    whose elements are those of the tensors in their order."""
+    """Inputs and outputs: the parameters of a program of `te.ops` that needs no schedule, outputs last; a parameter's
+    elements are those of its tensor in their order."""
 
     program: Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
-    """The input's elements from `offset` on, in their order, in the output's shape: nothing is computed."""
+    """A view: the input's elements from `offset` on, in their order, in the output's shape."""
 
     offset: int = 0
 
@@ -268,7 +275,7 @@ Operator = (
 
 
 def operator_class(operator: object) -> OperatorClass:
-    """What fusion may do with an operator; with those that are not real-valued, nothing."""
+    """The class of an operator, which decides its fusion; integer operators are "opaque"."""
     match operator:
         case Reshape() | Join():
             return "view"

@@ -1,7 +1,8 @@
-"""A model divided between the accelerator and the CPU: regions, each a model of its own, that run one after another.
+"""A model divided between the accelerator and the CPU into regions, each a model of its own, that run one after
+another.
 
-Regions meet in float32 tensors, except where the model itself passes integers on. A region of the accelerator begins
-with QuantizeLinear and ends with DequantizeLinear, so it is a quantized model as any other.
+Tensors between regions are float32, except where the model itself passes integers. A region of the accelerator begins
+with QuantizeLinear and ends with DequantizeLinear, so it is a quantized model like any other.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ Side = Literal["accelerator", "cpu"]
 
 
 class RegionOrderError(Exception):
-    """Regions that cannot run one after another, which is a defect of the division."""
+    """Regions that cannot run one after another: a defect of the division."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Region:
-    """Nodes that run together, as the bytes of a model with the tensors `inputs` and `outputs`.
+    """Nodes that run together, as a serialized model with the tensors `inputs` and `outputs`.
 
-    `nodes` are the names of the nodes that are this region's alone, `node_types` their operators. Constants, and
-    QuantizeLinear and views that merely lead into a region, are copied into every one that needs them; `operators` are
-    the types of all nodes but constants.
-    `readers` are the nodes behind each node that was added. `cpu_model` is the model that the CPU would get for it.
+    `nodes`: names of the nodes that are in this region only; `node_types`: their operators. Constants, and
+    QuantizeLinear and views at the entry of a region, are copied into every region that needs them; `operators`: types
+    of all nodes except constants. `readers`: for each added node, the nodes that read its result. `cpu_model`: the
+    model of the region for the CPU.
     """
 
     name: str
@@ -50,9 +51,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Partition:
-    """The regions of a model in an order in which they can run, and why the CPU has what the accelerator refused.
+    """The regions of a model in an order in which they can run.
 
-    `refusals` holds what the importer says of each. `constants` are outputs of the model that depend on no input.
+    `refusals`: the importer's reason for each node that the accelerator refused, by node name. `constants`: outputs of
+    the model that depend on no input.
     """
 
     regions: tuple[Region, ...]
@@ -63,7 +65,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unit:
-    """What is placed as one: a node, or an output of the model that is a mere view of an input (`node` None)."""
+    """A unit of placement: a node, or an output of the model that is only a view of an input (`node` None)."""
 
     node: int | None
     reads: tuple[str, ...]
@@ -79,10 +81,10 @@ def partition_model(
     offload: bool = True,
     on_cpu: Collection[str] = (),
 ) -> Partition:
-    """Divides `model`, which `prepare_model` made, between both sides; `label` names it in messages.
+    """Divides `model`, a result of `prepare_model`, between accelerator and CPU; `label` names it in messages.
 
-    The accelerator, of these `abilities`, gets the nodes that its importer takes and whose results are quantized, but
-    those named in `on_cpu`; with `offload` False it gets none. A node of a result that stays float32 runs where its
+    The accelerator, of these `abilities`, gets the nodes that its importer supports and whose results are quantized,
+    except those named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32 runs where its
     reader runs. Raises ModelError for a damaged initializer.
     """
     names = [node.name for node in model.graph.node]
@@ -121,8 +123,8 @@ def partition_model(
 
 
 def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> None:
-    """RegionOrderError where a region reads what is neither `given` nor made by a region before it: then regions wait
-    for one another, or the division lost a tensor."""
+    """Raises RegionOrderError if a region reads a tensor that is neither `given` nor an output of an earlier region:
+    regions wait for one another, or the division lost a tensor."""
     made = set(given)
     for region in regions:
         for name in region.inputs:
@@ -133,10 +135,10 @@ def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> 
 
 
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
-    """Nodes whose float32 results are wanted where the accelerator has none: they must run on the CPU.
+    """Indices of nodes that must run on the CPU because their float32 results are needed outside of the accelerator.
 
-    A pending result exists for its readers on the accelerator only. With its node go the nodes before it that wait for
-    it, and those behind it but QuantizeLinear, which takes float32 from anywhere.
+    A pending result exists only for its readers on the accelerator. With its node go the pending nodes before it, and
+    its readers except QuantizeLinear, which reads float32 from anywhere.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
@@ -174,8 +176,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """For each tensor behind nodes that only lead into a region, the tensors that it comes from: one, but for constants
-    beside it, at any of the node's inputs."""
+    """For each result of an entry node, the tensors outside the region that it is made of: one, beside constants, at
+    any input of the node."""
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):
         if item.kind == "entry":
@@ -207,7 +209,7 @@ def _units(model: onnx.ModelProto, survey: Survey, sources: Mapping[str, tuple[s
     computed = {name for unit in units for name in unit.writes}
     given = {info.name for info in model.graph.input}
     for info in model.graph.output:
-        # What is left is an input seen otherwise, or a dequantized constant.
+        # The remaining outputs are views of inputs, or dequantized constants.
         if info.name not in computed | given | survey.constants.keys():
             units.append(
                 _Unit(node=None, reads=sources.get(info.name, ()), writes=(info.name,), accelerated=False)
@@ -237,7 +239,7 @@ def _regions(
             if name in outputs or read_in.get(name, set()) - {phase}
         ]
         if not wanted:
-            # Only the shapes of its results were asked for.
+            # Only the shapes of its results are used.
             continue
         on_cpu = writer.write(own, wanted, accelerated=False)
         submodel = writer.write(own, wanted, accelerated=True) if accelerated else on_cpu

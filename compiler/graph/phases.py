@@ -1,4 +1,4 @@
-"""Regions of a graph whose nodes run on one of two sides: as few as can be, none of which waits for itself."""
+"""Regions of a graph whose nodes run on one of two sides: as few as possible, without cyclic dependencies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 
 def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection[int]]) -> tuple[int, ...]:
-    """For each node, the number of its phase; phases run one after another and alternate between the sides.
+    """The phase of each node; phases run one after another and alternate between the sides.
 
-    `accelerated` says on which side each node runs; `predecessors` of a node come before it. Every node stands in the
-    first phase of its side in which all it needs is there. So the nodes of a phase form a convex region: a path that
-    leaves it leads to later phases only. Of the two sides, that one begins which gives the accelerator fewer phases,
-    then all fewer. So every phase but the first needs something of the one before it, and the regions are maximal:
-    between two of one side a path leads through the other side, and joining them would close a cycle.
+    `accelerated` gives the side of each node; `predecessors` of a node come before it. Every node is in the first phase
+    of its side in which all its predecessors are available. So the nodes of a phase form a convex region: a path that
+    leaves it leads to later phases only. The first phase is on the side that gives the accelerator fewer phases, then
+    fewer phases in all. So every phase but the first depends on the one before it, and the regions are maximal: between
+    two of one side a path leads through the other side, and joining them would close a cycle.
     """
     candidates = [_phases(accelerated, predecessors, first) for first in (True, False)]
 
@@ -26,7 +26,7 @@ def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection
 def _phases(
     accelerated: Sequence[bool], predecessors: Sequence[Collection[int]], first: bool
 ) -> tuple[int, ...]:
-    """The phases where even ones are the accelerator's (`first`) or the CPU's."""
+    """The phase of each node if even phases are the accelerator's (`first`) or the CPU's."""
     phases: list[int] = []
     for on, before in zip(accelerated, predecessors, strict=True):
         parity = 0 if on == first else 1

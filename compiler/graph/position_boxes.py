@@ -1,4 +1,4 @@
-"""Positions of a plane that come from positions of another one, as few boxes of equal steps."""
+"""Moves of positions between planes, as few boxes of equal steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 MOST_PERIOD = 64
-"""Of positions that repeat or are skipped alike."""
+"""Longest period searched for in positions that repeat or are skipped regularly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """Position i, j of `rows` x `columns` of the output is that of the source (None: the fill)."""
+    """A box of moves: position (i, j) of `rows` x `columns` of the output gets that of the source (None: the fill)."""
 
     rows: int
     columns: int
@@ -33,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Places `start` + k * `step`, `count` of them, hold the value `first` + k * `by`."""
+    """A run of values: place `start` + k * `step` has the value `first` + k * `by`, for k below `count`."""
 
     start: int
     step: int
@@ -43,7 +43,8 @@ class _Run:
 
 
 def boxes_of(index: np.ndarray, most: int) -> list[Box]:
-    """The boxes that make up an output plane, whose positions are `index`, int (H, W); -1 is the fill.
+    """The boxes that make up an output plane, where `index`, int (H, W), has the source position of each position; -1
+    is the fill.
 
     Steps in the source are 0 to `most`.
     """
@@ -52,7 +53,7 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
     found: list[Box] = []
 
     def shape(item: tuple[int, list[_Run]]) -> list[_Run]:
-        # What lines have in common that differ in their rows alone.
+        # Key of lines that differ only in the source positions of their runs.
         return [replace(run, first=min(run.first, 0)) for run in item[1]]
 
     for _, group in groupby(lines, key=shape):
@@ -70,7 +71,7 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Values as the fewest runs of equal steps: one, or one for each place in a period, or as they come."""
+    """Values as the fewest runs of equal steps: one, or one for each place in a period, or consecutive ones."""
     plain = _plain_runs(values, most)
     count = len(values)
     for period in range(1, min(count // 2, MOST_PERIOD, len(plain)) + 1):
@@ -103,9 +104,9 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Boxes of one column that follow each other in equal steps, as boxes of several columns.
+    """Boxes with boxes of one column that follow each other in equal steps merged into boxes of several columns.
 
-    Columns are what lies closer together in the output.
+    Columns are the dimension with the smaller step in the output.
     """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_line):
@@ -129,7 +130,7 @@ def _joined(boxes: list[Box], most: int) -> list[Box]:
 
 
 def _turned(box: Box) -> Box:
-    """A box with rows as columns."""
+    """A box with rows and columns exchanged."""
     output, source = (
         None if side is None else replace(side, down=side.along, along=side.down)
         for side in (box.output, box.source)
@@ -139,7 +140,7 @@ def _turned(box: Box) -> Box:
 
 
 def _line(box: Box) -> tuple[int, int, int] | None:
-    """What boxes of one column have in common that may be joined; None for others."""
+    """Key of boxes of one column that may be merged: equal keys have equal rows and steps; None for other boxes."""
     if box.columns > 1:
         return None
     return box.rows, box.output.down, -1 if box.source is None else box.source.down

@@ -1,4 +1,4 @@
-"""The text of a graph, as dumps show it."""
+"""The text of a graph in dumps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .operators import Elementwise, operator_class
 
 
 def format_graph(graph: Graph) -> str:
-    """Inputs and outputs, as the host has them where that differs; one line a node, in order: output, operator, inputs,
-    and the ONNX nodes that it stands for."""
+    """The text of a graph: inputs and outputs (also their form on the host, if that differs), and one line for each
+    node: outputs, operator, inputs, class, and the ONNX nodes that it implements."""
     lines = [f"graph {graph.name}"]
     for entry in graph.inputs:
         line = f"  input   {_tensor(graph.tensors[entry.tensor])}"

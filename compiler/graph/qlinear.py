@@ -1,5 +1,5 @@
-"""Operators on integers that ONNX Runtime's quantizer writes (QOperator form), as DequantizeLinear, the operator on
-floats and QuantizeLinear: what they mean, in the operators that ONNX infers shapes of and that every importer has."""
+"""Operators on integers that ONNX Runtime's quantizer writes (QOperator form), rewritten as DequantizeLinear, the float
+operator and QuantizeLinear: operators for which ONNX infers shapes and that every importer supports."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from .onnx_table import rows_of
 from .operator_rows import RowContext
 
 AXES_ARE_AN_INPUT = 18
-"""The opset from which on ReduceMean has them so."""
+"""The first opset in which the axes of ReduceMean are an input."""
 CHANNELS_LAST = ("NhwcMaxPool",)
-"""Operators whose data is (N, ..., C) without saying so."""
+"""Operators whose data is always (N, ..., C), without an attribute."""
 SOFTMAX_HAS_ONE_AXIS = 13
-"""The opset from which on Softmax is along one axis, not along all behind one."""
+"""The first opset in which Softmax is along one axis, not along all axes from one on."""
 
 
 class StepsContext(RowContext, Protocol):
-    """What writing steps needs of an import, or of whoever writes them into a model."""
+    """The part of an import, or of another rewrite of a model, that is needed to write steps."""
 
     integer_biases: ClassVar[bool]
-    """Whether products take int32 biases as they are, in steps of the product of both scales."""
+    """Whether products read int32 biases directly, in steps of the product of both scales."""
 
     def rank(self, node: OnnxNode, index: int) -> int:
-        """How many dimensions an input has; fails where that is not known."""
+        """Number of dimensions of an input; fails where it is unknown."""
         ...
 
 
 @dataclass(slots=True)
 class _Steps:
-    """The nodes so far in place of `node`."""
+    """The nodes written so far to replace `node`."""
 
     context: StepsContext
     node: OnnxNode
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def operator(self) -> str:
-        """The operator on floats of an operator on integers, by its name."""
+        """Name of the float operator for an operator on integers."""
         return self.node.op_type.removeprefix("QLinear")
 
     def input(self, index: int) -> str:
-        """The name of an input, "" where it is left out."""
+        """Name of an input; "" where it is left out."""
         return self.node.inputs[index] if index < len(self.node.inputs) else ""
 
     def attributes(self, *without: str) -> dict[str, Any]:
-        """Those of the node, but for some."""
+        """The attributes of the node, except those named in `without`."""
         return {name: value for name, value in self.node.attributes.items() if name not in without}
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """A node of `operator`, the node's own result unless it has no `output`; returns what it makes."""
+        """Adds a node of `operator` whose result is `output` (by default a new name); returns the result's name."""
         number = len(self.nodes)
         given = list(inputs)
         while given and not given[-1]:
@@ -69,25 +69,25 @@ class _Steps:
         return made
 
     def real(self, index: int, *, axis: int | None = None) -> str:
-        """The input at `index` through the scale and zero point behind it."""
+        """Adds a DequantizeLinear of input `index`, with the scale and zero point at the next two inputs."""
         along: dict[str, Any] = {} if axis is None else {"axis": axis}
         return self.add("DequantizeLinear", [self.input(index + i) for i in range(3)], **along)
 
     def compute(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """The float operator, which has the node's name."""
+        """Adds the float operator under the name of the replaced node; returns the result's name."""
         made = self.add(operator, inputs, output, **attributes)
         self.nodes[-1].name = self.node.name
         return made
 
     def _rank(self) -> int:
-        """How many dimensions the data of a window has."""
+        """Number of dimensions of the data of a node with a window."""
         if kernel := self.node.integers("kernel_shape", ()):
             return len(kernel) + 2
         return self.context.rank(self.node, 3 if self.node.op_type == "QLinearConv" else 0)
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
-        """The same of an operator that takes (N, C, ...), for a node whose data is (N, ..., C) if it says
-        `channels_last`."""
+        """`compute` of an operator on (N, C, ...), between Transposes if the node's data is (N, ..., C)
+        (`channels_last`)."""
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, [data, *others], output, **attributes)
         rank = self._rank()
@@ -96,11 +96,12 @@ class _Steps:
         return self.add("Transpose", [made], output, perm=[0, *range(2, rank), 1])
 
     def round(self, made: str, scale: int) -> None:
-        """The node's result, by the scale at input `scale` and the zero point behind it."""
+        """Adds the QuantizeLinear that makes the node's result, with the scale at input `scale` and the next one, its
+        zero point."""
         self.add("QuantizeLinear", [made, self.input(scale), self.input(scale + 1)], self.node.outputs[0])
 
     def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
-        """An int32 input in steps of the product of two scales, where it is given."""
+        """Operand list of an int32 bias in steps of the product of two scales; empty where it is left out."""
         if not self.input(index):
             return []
         if self.context.integer_biases:
@@ -113,7 +114,7 @@ WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
 
 
 def _written(write: Callable[[_Steps], None]) -> WriteSteps:
-    """The function of a row: the steps that `write` writes for a node."""
+    """The function of a row of the table: returns the nodes that `write` adds for a node."""
 
     @wraps(write)
     def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -126,20 +127,21 @@ def _written(write: Callable[[_Steps], None]) -> WriteSteps:
 
 @_written
 def convolution_steps(steps: _Steps) -> None:
-    """QLinearConv."""
+    """Steps of QLinearConv."""
     operands = [steps.real(0), steps.real(3, axis=0), *steps.bias(8, (steps.input(1), steps.input(4)))]
     steps.round(steps.on_planes("Conv", *operands, **steps.attributes("channels_last")), 6)
 
 
 @_written
 def matmul_steps(steps: _Steps) -> None:
-    """QLinearMatMul."""
+    """Steps of QLinearMatMul."""
     steps.round(steps.compute("MatMul", [steps.real(0), steps.real(3, axis=1)]), 6)
 
 
 @_written
 def gemm_steps(steps: _Steps) -> None:
-    """QGemm. A step of its bias is alpha times the product of both scales, so alpha belongs to the weights' scale."""
+    """Steps of QGemm. A step of its bias is alpha times the product of both scales, so alpha multiplies the weights'
+    scale."""
     attributes = steps.attributes("alpha")
     alpha = float(steps.node.attributes.get("alpha", 1.0))
     axis = 0 if attributes.get("transB", 0) else 1
@@ -156,31 +158,31 @@ def gemm_steps(steps: _Steps) -> None:
 
 @_written
 def pair_steps(steps: _Steps) -> None:
-    """QLinearAdd and QLinearMul."""
+    """Steps of QLinearAdd and QLinearMul."""
     steps.round(steps.compute(steps.operator(), [steps.real(0), steps.real(3)]), 6)
 
 
 @_written
 def single_steps(steps: _Steps) -> None:
-    """QLinearSigmoid and QLinearLeakyRelu."""
+    """Steps of QLinearSigmoid and QLinearLeakyRelu."""
     steps.round(steps.compute(steps.operator(), [steps.real(0)], **steps.attributes()), 3)
 
 
 @_written
 def pool_steps(steps: _Steps) -> None:
-    """QLinearAveragePool and QLinearGlobalAveragePool."""
+    """Steps of QLinearAveragePool and QLinearGlobalAveragePool."""
     steps.round(steps.on_planes(steps.operator(), steps.real(0), **steps.attributes("channels_last")), 3)
 
 
 @_written
 def maximum_steps(steps: _Steps) -> None:
-    """NhwcMaxPool of integers, which have one scale before and after it."""
+    """Steps of NhwcMaxPool: a MaxPool of the integers, whose scale does not change."""
     steps.on_planes("MaxPool", steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
 @_written
 def reorder_steps(steps: _Steps) -> None:
-    """ReorderInput and ReorderOutput: nobody else sees the blocks between them."""
+    """Steps of ReorderInput and ReorderOutput: an Identity, as no other operator reads the blocks between them."""
     if steps.node.integer("channels_last", 0):
         steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
     steps.compute("Identity", [steps.input(0)], steps.node.outputs[0])
@@ -188,13 +190,13 @@ def reorder_steps(steps: _Steps) -> None:
 
 @_written
 def blocked_steps(steps: _Steps) -> None:
-    """Pools that ONNX Runtime computes in blocks of channels, each channel by itself."""
+    """Steps of pools in blocks of channels: the plain pools, which treat each channel by itself."""
     steps.compute(steps.operator(), [steps.input(0)], steps.node.outputs[0], **steps.attributes())
 
 
 @_written
 def refuse_weights(steps: _Steps) -> None:
-    """Fails: a convolution in blocks of channels has its weights in blocks, too."""
+    """Fails: the weights of a convolution in blocks of channels are in blocks, too."""
     steps.context.fail(
         steps.node,
         "has weights in blocks of ONNX Runtime's own, which no standard tells",
@@ -204,7 +206,7 @@ def refuse_weights(steps: _Steps) -> None:
 
 @_written
 def softmax_steps(steps: _Steps) -> None:
-    """QLinearSoftmax."""
+    """Steps of QLinearSoftmax."""
     if steps.node.integer("opset", steps.context.opset) < SOFTMAX_HAS_ONE_AXIS:
         steps.context.fail(
             steps.node, "is a softmax along several axes at once", "export the model for opset 13 or later"
@@ -214,7 +216,7 @@ def softmax_steps(steps: _Steps) -> None:
 
 @_written
 def mean_steps(steps: _Steps) -> None:
-    """QLinearReduceMean."""
+    """Steps of QLinearReduceMean."""
     operands, attributes = [steps.real(0)], steps.attributes()
     if steps.context.opset >= AXES_ARE_AN_INPUT and "axes" in attributes:
         operands.append(steps.add("Constant", [], value_ints=attributes.pop("axes")))
@@ -223,20 +225,20 @@ def mean_steps(steps: _Steps) -> None:
 
 @_written
 def concat_steps(steps: _Steps) -> None:
-    """QLinearConcat."""
+    """Steps of QLinearConcat."""
     parts = [steps.real(index) for index in range(2, len(steps.node.inputs), 3)]
     steps.round(steps.compute("Concat", parts, **steps.attributes()), 0)
 
 
 @_written
 def where_steps(steps: _Steps) -> None:
-    """QLinearWhere."""
+    """Steps of QLinearWhere."""
     steps.round(steps.compute("Where", [steps.input(0), steps.real(1), steps.real(4)]), 7)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Writing(NodeErrors):
-    """Steps on their way into `model`: `nodes` are those that take the place of its first nodes."""
+    """Context of writing steps into `model`; `nodes` are the new nodes so far."""
 
     integer_biases: ClassVar[bool] = False
     opset: int
@@ -244,14 +246,14 @@ class _Writing(NodeErrors):
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def rank(self, node: OnnxNode, index: int) -> int:
-        """How many dimensions an input has, by ONNX's inference; fails where that is not known."""
+        """Number of dimensions of an input, by ONNX's inference; fails where it is unknown."""
         graph, name = self.model.graph, node.inputs[index]
         for tensor in graph.initializer:
             if tensor.name == name:
                 return len(tensor.dims)
         inputs = {info.name: info for info in graph.input}
         for tensor in graph.initializer:
-            # Shapes are enough here.
+            # Inference of ranks needs no values.
             inputs[tensor.name] = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
         before = helper.make_graph(self.nodes, "before", [*inputs.values()], [onnx.ValueInfoProto(name=name)])
         model = helper.make_model(before, opset_imports=self.model.opset_import)
@@ -265,9 +267,10 @@ class _Writing(NodeErrors):
 
 
 def write_steps(label: str, model: onnx.ModelProto) -> bool:
-    """Puts the steps of every such node of a model, which messages call `label`, in its place; whether there was one.
+    """Replaces every node of a model that has steps by these; returns whether there was one. `label` names the model in
+    messages.
 
-    Raises NodeError for what no steps have.
+    Raises NodeError for a form of a node that has no steps.
     """
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
     context = _Writing(source=label, opset=opset, model=model)

@@ -1,4 +1,4 @@
-"""How the integers of a quantized tensor stand for real numbers."""
+"""Quantization parameters: the map from stored integers to real numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Quantization:
 
     @property
     def offset(self) -> int:
-        """What to add to a stored int8 value to get the model's own integer: 128 for uint8, 0 for int8."""
+        """The difference between the model's integer and the stored int8 value: 128 for uint8, 0 for int8."""
         return 128 if self.dtype == "uint8" else 0
 
     @property

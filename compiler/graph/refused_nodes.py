@@ -1,5 +1,5 @@
-"""All nodes of a model that an import refuses, collected in one walk: behind a refused node the import goes on with
-stand-ins for what the node would have made."""
+"""Collects all nodes of a model that an import refuses, in one walk: after a refused node the import continues with
+stand-ins for the node's results."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .onnx_context import OnnxNode
 class RefusedNodes:
     """The refusals so far.
 
-    `stand_in` gives a name of a refused node's output something to be read as, and says whether it could. `told` says
-    whether the refusal of a node that reads a stand-in is worth telling, not a consequence of the first refusal.
+    `stand_in` binds a name of a refused node's output to a stand-in, and returns whether it could. `told` returns
+    whether the refusal of a node that reads a stand-in is reported, as it is no consequence of an earlier refusal.
     """
 
     source: str
@@ -26,9 +26,9 @@ class RefusedNodes:
     lost: set[str] = field(default_factory=set)
 
     def take(self, node: OnnxNode, import_node: Callable[[OnnxNode], None]) -> None:
-        """Imports a node, or keeps why it is refused. A node that reads what nothing stands in for is left out.
+        """Imports a node, or records its refusal. A node that reads a result without stand-in is skipped.
 
-        Raises ModelError, where no node was refused before, for what is wrong with the model itself.
+        Raises ModelError for an error of the model itself, if no node was refused before.
         """
         if not self.lost.isdisjoint(node.inputs):
             self._lose(node)
@@ -43,13 +43,13 @@ class RefusedNodes:
                 self.errors.append(error)
             self._lose(node)
         except Exception:
-            # Behind a refused node whatever goes wrong may be its consequence.
+            # After a refused node any error may be its consequence.
             if not self.errors:
                 raise
             self._lose(node)
 
     def check(self) -> None:
-        """Raises the NodeError of the refused node, or the NodesError of several."""
+        """Raises the NodeError of the only refused node, or the NodesError of several."""
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

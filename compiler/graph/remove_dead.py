@@ -1,4 +1,4 @@
-"""Dead code: nodes, tensors and constants that no output depends on."""
+"""Dead-code elimination: removes nodes, tensors and constants that no output depends on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .graph import Graph, Node
 
 
 def remove_dead(graph: Graph) -> Graph:
-    """Without what no output depends on. Inputs stay."""
+    """The graph without nodes, tensors and constants that no output depends on. Inputs stay."""
     live = {output.tensor for output in graph.outputs}
     kept: list[Node] = []
     for node in reversed(graph.nodes):

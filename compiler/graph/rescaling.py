@@ -1,6 +1,6 @@
-"""The constant of a rescaling that gives, value by value, what DequantizeLinear and QuantizeLinear give.
+"""The ratio of a rescaling that equals DequantizeLinear followed by QuantizeLinear, value by value.
 
-An int8 operand has 256 values, so equality is not argued but tried out.
+An int8 operand has 256 values, so equality is tested on all of them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from vdla.isa.arithmetic import dequantize, quantize, rescale, rescale_ratio
 from .quantization import Quantization
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
-# The quotient of two scales is within two steps of every ratio that could stand for a multiplication by one
-# and a division by the other; eight steps leave room.
+# The ratio that equals a multiplication by one scale and a division by the other is within two steps of their
+# quotient; eight steps leave a margin.
 STEPS = 8
 
 
 def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
-    """The float32 ratio with which `rescale` equals DequantizeLinear then QuantizeLinear for the most of
-    256 values.
+    """The float32 ratio with which `rescale` equals DequantizeLinear then QuantizeLinear for the most of 256 values.
 
-    Candidates are the quotient of the scales and its neighbours, nearest first; the first without a
-    difference, or else with the fewest, wins.
+    Candidates are the quotient of the scales and its neighbours, nearest first. The first candidate with the fewest
+    differences wins; the search ends at one without any.
     """
     real = dequantize(STORED, source.scale, source.stored_zero_point)
     expected = quantize(real, result.scale, result.stored_zero_point)

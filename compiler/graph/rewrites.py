@@ -1,6 +1,6 @@
-"""Rewrites of graphs as rows of a table. Each row names the operators that its rewrite begins at.
+"""Rewrites of graphs as rows of a table. Each row names the root operators of its rewrite.
 
-A graph without these operators does not meet the rewrite: neither its code is imported nor a node is asked about it.
+For a graph without these operators the rewrite's code is neither imported nor run.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _every_target(_: object) -> bool:
 class Rewrite(Generic[Target]):
     """A rewrite of a graph for a target, which computes the same results.
 
-    `roots` are classes of operators: a graph without a node of one of them has nothing to rewrite. None stands for
-    every operator. `takes` says whether a target can run the rewritten nodes. `function` imports the rewrite and
-    returns the rewritten graph, or the same object where nothing was rewritten.
+    `roots`: classes of operators; the rewrite changes nothing in a graph without a node of one of them (None: any
+    operator). `takes`: whether a target can run the rewritten nodes. `function` imports the rewrite and returns the
+    rewritten graph, or the same object if nothing was rewritten.
     """
 
     name: str
@@ -38,7 +38,8 @@ class Rewrite(Generic[Target]):
 def run_rewrites(
     graph: Graph, rows: Sequence[Rewrite[Target]], target: Target, dump: Dump | None = None
 ) -> Graph:
-    """The graph after the rewrites of all rows, in their order, whose operators occur when their turn comes.
+    """The graph after the rewrites of all rows, in their order. A row is skipped if none of its root operators is in
+    the graph at its turn.
 
     `dump(name, text)` gets the graph after each row.
     """

@@ -1,8 +1,8 @@
-"""The bytes of large initializers, cut out of a serialized model before protobuf reads it; bytes as arrays.
+"""Cuts the bytes of large initializers out of a serialized model before protobuf reads it; also arrays from such bytes.
 
-Protobuf copies what it reads, and copies it again for whoever asks; most of a network's file is weights, which nobody
-changes. Here only the lengths of fields are read (protobuf.dev/programming-guides/encoding), and only of those that
-lead to an initializer's `raw_data`. Whatever is not plainly written is left to protobuf, which judges all of it.
+Protobuf copies all bytes that it reads, and copies them again for each reader; most of a network's file is weights,
+which stay unchanged. Only the lengths of fields are read here (protobuf.dev/programming-guides/encoding), and only of
+fields on the path to an initializer's `raw_data`. Any other form is left to protobuf, which validates all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 Bytes = bytes | memoryview
 LEAST_BYTES = 2**16
-"""Of an initializer that is cut out: more than shapes and indices take, whose values other parts of a model need."""
+"""Least size of an initializer that is cut out: shapes and indices, whose values are needed in the model, are
+smaller."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
@@ -28,14 +29,14 @@ _LOCATION = onnx.TensorProto.DESCRIPTOR.fields_by_name["data_location"].number
 
 
 class _NotPlainError(Exception):
-    """Bytes that are no message, or a message that this file does not take apart."""
+    """Bytes that are no message, or a message of a form that this file does not parse."""
 
 
 def cut_weights(content: bytes) -> tuple[bytes, dict[int, memoryview]]:
-    """A serialized model without the bytes of its large initializers, and those bytes by the initializers' numbers.
+    """(serialized model without the bytes of its large initializers, these bytes by initializer number).
 
-    The bytes are views of `content`. An initializer that has them in another file as well keeps them; so do all of a
-    model in which nothing can be cut.
+    The bytes are views of `content`. An initializer with an entry for external data keeps its bytes; a model in which
+    nothing can be cut is returned unchanged.
     """
     whole = memoryview(content)
     try:
@@ -71,7 +72,7 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """Where the only `raw_data` of a tensor starts, where its bytes do and where they end; None if they stay."""
+    """(start of field, start of bytes, end) of the only `raw_data` of a tensor; None if it stays in the model."""
     found = None
     for field, begin, body, stop in _fields(whole, start, end):
         if field == _LOCATION or (field == _RAW_DATA and found is not None):
@@ -82,7 +83,7 @@ def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] |
 
 
 def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a message: number, where it starts, where its value does, and where it ends."""
+    """The fields of a message: (number, start of field, start of value, end)."""
     while position < end:
         start = position
         tag, position = _varint(whole, position, end)
@@ -105,7 +106,7 @@ def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, i
 
 
 def _varint(whole: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the position behind it."""
+    """A varint (seven bits in each byte, the lowest first), and the position after it."""
     value = shift = 0
     while position < end and shift < 64:
         byte = whole[position]
@@ -132,22 +133,24 @@ def _encoded(value: int) -> bytes:
 
 
 def tensor_bytes(tensor: TensorProto) -> int | None:
-    """How many bytes the elements of a tensor take; None for what is no plain number."""
+    """Bytes of a tensor's elements; None for types that are no numbers."""
     bits = _element_bits(tensor.data_type)
     return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
 
 
 def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) -> np.ndarray:
-    """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself, of which it may be a
-    view. Raises ValueError, TypeError or KeyError where they are not one."""
+    """The array of a tensor, read-only. `data`: its bytes if they are stored apart, of which the array may be a view.
+
+    Raises ValueError, TypeError or KeyError for bytes that do not match type and shape.
+    """
     dtype = _PLAIN.get(tensor.data_type)
     if data is None and (dtype is None or not tensor.HasField("raw_data")):
         return numpy_helper.to_array(tensor)
-    # What most tensors are: a model has hundreds, and ONNX's function asks much of each.
+    # A fast path for most tensors: a model has hundreds, and ONNX's function is slow.
     if dtype is None:
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
     array = np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
-    if not array.flags.aligned:  # as elements of more than a byte may lie in a file
+    if not array.flags.aligned:  # elements of several bytes may be unaligned in a file
         array = array.copy()
         array.flags.writeable = False
     return array
@@ -160,7 +163,7 @@ _PLAIN: dict[int, np.dtype[Any]] = {
     TensorProto.INT32: np.dtype("<i4"),
     TensorProto.INT64: np.dtype("<i8"),
 }
-"""Types whose elements lie in a tensor's bytes as numpy has them."""
+"""Types whose `raw_data` has numpy's format."""
 
 
 @functools.cache

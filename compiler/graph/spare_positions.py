@@ -1,8 +1,5 @@
-"""Room behind the positions of a tensor, so that what is made of it with channels and positions exchanged has whole
-blocks of them: the tensor's maker leaves the room, and nobody copies anything.
-
-For accelerators.
-"""
+"""Padding behind the positions of a tensor, so that an exchange of channels and positions reads whole blocks: the
+tensor's producer leaves the gap, without a copy. For accelerators."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from .graph import Graph, Node
 from .int8_operators import Int8Convolution, Rows, Swap
 
 EXCHANGE = 4
-"""Cycles of an exchange for each vector: it is a product, which is stored, and the bus is busy twice as long."""
+"""Cycles of an exchange for each vector: it is a matrix product with a store, and the bus is busy twice as long."""
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """The graph in which exchanged convolutions read whole blocks of `block` positions, where their input's maker can
-    leave room for that; what lies behind the positions is anything, and readers take those in front alone."""
+    """The graph in which exchanged convolutions read whole blocks of `block` positions, if the producer of their input
+    can leave padding. The padding is arbitrary, and other readers read only the positions before it."""
     makers, readers = graph.producers(), graph.readers()
     wide: dict[str, int] = {}
     for node in graph.nodes:
@@ -52,9 +49,8 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether room can be left behind the positions of a tensor that does not end with a whole block of them: its maker
-    writes it position by position, and all that reads it are convolutions of single positions. Not where products of
-    the room take longer than an exchange of the others."""
+    """Whether the producer of a tensor whose positions do not fill whole blocks can pad them: it writes position by
+    position, and all readers are 1x1 convolutions. False if products of the padding take longer than an exchange."""
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
         return False
@@ -69,13 +65,13 @@ def has_room(
 def reads_whole_blocks(
     graph: Graph, node: Node, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether a convolution of single positions reads whole blocks of them, or can where `leave_room` has its way."""
+    """Whether a 1x1 convolution reads whole blocks of positions, or would after `leave_room`."""
     _, _, height, width = graph.tensors[node.inputs[0]].nchw
     return height * width % block == 0 or has_room(graph, node.inputs[0], makers, readers, block)
 
 
 def _moves_nothing(node: Node) -> bool:
-    """Whether a node is a convolution of single positions without an operand."""
+    """Whether a node is a 1x1 convolution without an operand and without moves of its results."""
     operator = node.operator
     return (
         isinstance(operator, Int8Convolution)

@@ -1,4 +1,4 @@
-"""Max-pools whose window is too large for one pass: a maximum along rows, then one along columns."""
+"""Splits max-pools whose window is too large for one pass into a maximum along rows and one along columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .int8_operators import Int8MaxPool
 
 
 def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
-    """The max-pools that compute `outputs`, if they have more than one row and column, as two of one dimension each.
+    """The graph with each max-pool that computes one of `outputs`, and has more than one row and column, split into two
+    pools of one dimension.
 
-    Positions outside the input never win in either, so the pads part with the dimensions. The tensor between them is
-    called after the output, the node that computes it after the pool.
+    Positions outside the input never win in either, so each pool gets the pads of its dimension. The tensor between
+    them is named after the output, the node that computes it after the pool.
     """
     nodes: list[Node] = []
     tensors = dict(graph.tensors)

@@ -1,4 +1,5 @@
-"""Where tensors lie on processors and GPUs: one arena, whose bytes serve tensors that are not alive together."""
+"""Memory plan of tensors on processors and GPUs: one arena, whose bytes are reused by tensors that are not alive
+together."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
-    """Byte offsets of all tensors but constants, the arena's bytes, and those it would have without reuse.
+    """Byte offsets of all tensors except constants, the arena's bytes, and its bytes without reuse.
 
-    Views lie where the tensor lies that they look at.
+    A view has an offset in the tensor that it is a view of.
     """
 
     offsets: Mapping[str, int]
@@ -30,14 +31,14 @@ class StoragePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A tensor that lies in another one, which is no view, from byte `start` on."""
+    """A tensor stored in the tensor `root` (no view itself) from byte `start` on."""
 
     root: str
     start: int
 
 
 def find_views(graph: Graph) -> dict[str, View]:
-    """The views among the tensors, by name: those of `Reshape`, and what a `Join` joins."""
+    """The views among the tensors, by name: results of `Reshape`, and the tensors that a `Join` joins."""
     views: dict[str, View] = {}
     for node in graph.nodes:
         if isinstance(node.operator, Reshape):
@@ -64,7 +65,7 @@ def find_views(graph: Graph) -> dict[str, View]:
 
 
 def plan_storage(graph: Graph) -> StoragePlan:
-    """Plans a graph with layouts. Node i is step i; it reads while it writes.
+    """The plan of a graph with layouts. Node i is step i, in which its inputs and outputs are both alive.
 
     Inputs live from before the first step, outputs until after the last.
     """
@@ -73,7 +74,7 @@ def plan_storage(graph: Graph) -> StoragePlan:
 
 
 def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
-    """The same for a network without nodes, whose step i reads and writes the tensors `accesses`[i]."""
+    """The plan of a network without nodes, whose step i reads and writes the tensors `accesses`[i]."""
     lives: dict[str, tuple[int, int]] = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, names in enumerate(accesses):
         for name in names:
@@ -85,7 +86,7 @@ def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
 
 
 def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
-    """Places of tensors with their first and last steps, and of views of them."""
+    """The plan of tensors with given (first, last) steps, and of views of them."""
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
         for name, (first, last) in lives.items()
@@ -108,7 +109,8 @@ def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
 
 
 def format_plan(graph: Graph, plan: StoragePlan) -> str:
-    """One line a tensor in the order of addresses; tensors that share bytes are not alive together, or are views."""
+    """The text of a plan: one line for each tensor by address. Tensors that share bytes are not alive together, or are
+    views."""
     lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
     for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):
         tensor = graph.tensors[name]

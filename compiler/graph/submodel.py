@@ -1,4 +1,5 @@
-"""Some nodes of an ONNX model as a model of their own, with what leads into them and float32 tensors at its border."""
+"""Submodels: some nodes of an ONNX model as a model of their own, with the constants and entry nodes they need, and
+float32 tensors at the border."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ from .qlinear import write_steps
 from .quantization import Quantization
 
 INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
-"""Types that may cross a border besides float32."""
+"""Types of tensors at a border, besides float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submodel:
-    """The bytes of a model, its tensors at the border, and for each node that was added those that read it."""
+    """A serialized model, its tensors at the border, the operators of its nodes, and for each added node the nodes that
+    read its result."""
 
     model: bytes
     inputs: tuple[str, ...]
@@ -35,10 +37,11 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
-    """`load_model`, then only the nodes that an output depends on, each with a name that no other one has;
-    integers that follow from shapes are constants, and operators on integers are written in steps (`qlinear`).
+    """`load_model`, reduced to the nodes that an output depends on, each with a unique name; integers that depend on
+    shapes alone are constants, and operators on integers are written in steps (`qlinear`).
 
-    A model of `least_opset` or later that ONNX cannot convert stays of its opset."""
+    A model of `least_opset` or later that ONNX cannot convert keeps its opset.
+    """
     steps = partial(write_steps, model_label(source))
     label, model = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
     model = with_sizes_folded(model)
@@ -61,7 +64,7 @@ def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelP
 
 
 def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
-    """The names of a node's inputs, those included that the bodies of a loop or a branch take from outside."""
+    """Names of a node's inputs, including tensors that the bodies of a loop or a branch read from outside."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):
@@ -72,7 +75,7 @@ def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 class SubmodelWriter:
-    """Cuts submodels out of `model`, which `prepare_model` made and `survey` describes."""
+    """Writes submodels of `model`, a result of `prepare_model` with its `survey`."""
 
     def __init__(self, label: str, model: onnx.ModelProto, survey: Survey) -> None:
         self.label = label
@@ -90,12 +93,12 @@ class SubmodelWriter:
         }
 
     def write(self, own: Sequence[int], wanted: Sequence[str], *, accelerated: bool) -> Submodel:
-        """The nodes `own`, by their positions, with the outputs `wanted`.
+        """The submodel of nodes `own` (indices) with outputs `wanted`.
 
-        Constants and nodes that only lead into a region are copied along; all else that is read is an input. On the
-        accelerator, float32 inputs that another of its regions computed begin with their own QuantizeLinear. On the
-        CPU, inputs and outputs of integers pass the border as float32 numbers of the same values. Raises ModelError
-        for tensors at the border whose shapes are not known.
+        Constants and entry nodes are copied into it; all other tensors that it reads are inputs. On the accelerator,
+        float32 inputs that another of its regions computed begin with a QuantizeLinear of their own. On the CPU,
+        integer inputs and outputs pass the border as float32 numbers of the same values. Raises ModelError for tensors
+        at the border of unknown shape.
         """
         part = _Part(taken=self.names)
         self._collect(part, own, wanted)
@@ -150,7 +153,7 @@ class SubmodelWriter:
                 part.inputs.setdefault(name)
 
     def _enter(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares an input, and adds what stands between the border and its readers."""
+        """Declares an input, and adds the conversions between the border and its readers."""
         if name not in self.survey.types:
             raise ModelError(
                 f"{self.label}: the shape of '{name}' is not known before the model runs, so its maker and its readers "
@@ -159,7 +162,7 @@ class SubmodelWriter:
         dtype = self.survey.types[name].dtype
         maker = self.makers.get(name)
         grid = None if maker is None else self.survey.nodes[maker].quantization
-        # The importer quantizes tensors of two to four dimensions; else it refuses the reader, which goes to the CPU.
+        # The importer quantizes tensors of two to four dimensions and refuses readers of others, which go to the CPU.
         if accelerated and grid is not None and len(self.survey.types[name].shape) in (2, 3, 4):
             integers, part.renamed[name] = (
                 part.name(f"{name}/{what}") for what in ("quantized", "dequantized")
@@ -180,7 +183,7 @@ class SubmodelWriter:
         """Declares an output; on the CPU integers become float32 numbers."""
         known = self.survey.types.get(name)
         if known is None:
-            # Of an output of the model at least the type is declared; other readers find no shape and say so.
+            # An output of the model has at least a declared type; other readers report the missing shape.
             return self.declared.get(name) or onnx.ValueInfoProto(name=name)
         if accelerated or known.dtype not in INTEGERS:
             return _declaration(name, known.dtype, known.shape)
@@ -201,7 +204,7 @@ class SubmodelWriter:
 
 
 def _plain(dtype: np.dtype) -> Quantization:
-    """The grid on which a number stands for itself."""
+    """The grid of scale 1 and zero point 0: integers equal their real values."""
     return Quantization(scale=np.float32(1), zero_point=0, dtype="int8" if dtype == np.int8 else "uint8")
 
 
@@ -211,8 +214,8 @@ def _declaration(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.Val
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """A submodel under construction. Dicts without values are sets in order; `added` leads from nodes to what they
-    read."""
+    """A submodel under construction. Dicts without values are ordered sets; `added` maps each added node to the tensor
+    that it converts."""
 
     taken: Collection[str]
     nodes: set[int] = field(default_factory=set)
@@ -225,13 +228,13 @@ class _Part:
     added: dict[str, str] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:
-        """A name for a tensor or node that is added."""
+        """An unused name for an added tensor or node."""
         return unused(wanted, self.taken)
 
     def convert(
         self, op_type: str, data: str, output: str, grid: Quantization, *, about: str
     ) -> onnx.NodeProto:
-        """A QuantizeLinear or DequantizeLinear at the border, for the tensor `about`."""
+        """Makes a QuantizeLinear or DequantizeLinear at the border, for the tensor `about`."""
         name = self.name(f"{about}/{op_type}")
         operands = [self.name(f"{name}/scale"), self.name(f"{name}/zero_point")]
         values = (np.asarray(grid.scale, np.float32), np.asarray(grid.zero_point, grid.dtype))
