@@ -1,7 +1,7 @@
 """True work of a node: multiplies and compulsory bytes for the roofline, before padding to any block, and operations.
 
-Definitions are those of docs/measures.md: padding positions count as multiplies (as they do in every published count);
-the input elements that some window reads, weights and output count once at int8 size, biases at four bytes. Only
+Definitions are those of docs/measures.md: multiplies by padding positions count (as in every published number); the
+input elements that some window reads, weights and output count once at int8 size, biases at four bytes. Only
 convolutions and matrix products have work; every other operator counts 0.
 """
 

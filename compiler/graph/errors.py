@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 from vdla.util.errors import UserError
 
 MOST_TOLD = 10
-"""The largest number of nodes listed in one message."""
+"""The largest number of nodes that one message lists."""
 
 
 class ModelError(UserError):

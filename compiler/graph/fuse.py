@@ -36,8 +36,8 @@ from .remove_dead import remove_dead
 
 
 def fuse(graph: Graph) -> Graph:
-    """All rewrites that every target wants: clamps fuse into the node before them, stage B into convolutions (also
-    before joined positions), tables compose; dead nodes go, and model inputs are flattened."""
+    """The rewrites for every target: clamps fuse into the node before them, stage B into convolutions (also before
+    joined positions), tables compose; dead nodes are removed, and model inputs are flattened."""
     graph = flatten_inputs(remove_dead(graph))
     graph = divide_sums(remove_dead(compose_tables(fuse_channels(graph))))
     while True:

@@ -69,7 +69,8 @@ def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
 
 
 def average_divisors(plane: Pair, window: Window, declared: Pads, count_include_pad: bool) -> np.ndarray:
-    """Number of positions that each window of an average counts: int32 (OH, OW). ValueError if the window does not fit.
+    """Number of positions in the divisor of each window of an average: int32 (OH, OW). ValueError if the window does
+    not fit.
 
     With `count_include_pad` the `declared` pads count; the additional pads in `window`, which stand for ceil_mode,
     never do.

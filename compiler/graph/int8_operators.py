@@ -31,8 +31,8 @@ class Int8Convolution:
     (256,) as in `Table`, applied between the stages where `post.table` is set. `phases`: this Interleave moves the
     result. `share`: fraction of a convolution of the model that this node is: below 1 for a subset of its filters, 0
     for a node that only moves values. `spaced` (columns, pitch): outputs are rows of `columns` positions, each followed
-    by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of each image are read, as one row, and
-    the output has as many.
+    by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of each image are read, as an input
+    (N, C, `taken`, 1), and the output has as many.
     """
 
     weight: np.ndarray
@@ -206,14 +206,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Inputs: a, b, and the operand of stage B where `post` has one, which lies like the output. For each group, with
-    the (channel, position) at which it begins in each tensor, for i below `rows` and j below `columns`
+    """Inputs: a, b and, where `post` has one, the operand of stage B, of the output's shape. For each group, with its
+    (channel, position) in each tensor, for i below `rows` and j below `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are counted over a plane. The groups fill the output. `table` as of `Int8Convolution`. For
-    the accelerator.
+    with `scale`; positions are row-major indices of a plane. The groups fill the output. `table`: as in
+    `Int8Convolution`. For accelerators.
     """
 
     groups: tuple[Group, ...]

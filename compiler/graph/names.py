@@ -11,8 +11,8 @@ _ONE_BY_ONE = 16
 def unused(name: str, *taken: Collection[str]) -> str:
     """`name` if it is in none of `taken`, else `name` with a number: name#2, name#3, ...
 
-    The number is the least free one or, beyond `_ONE_BY_ONE`, one that follows a taken number: the search takes
-    logarithmic time, as layers of many steps ask for thousands of names.
+    The number is the least free one or, beyond `_ONE_BY_ONE`, one that follows a taken number. The search takes
+    logarithmic time: layers of many steps need thousands of names.
     """
 
     def is_taken(number: int) -> bool:

@@ -104,7 +104,8 @@ def evaluate_node(
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Fails for a result too large to be computed at import, if ONNX can infer its shape."""
+    """Fails for a result too large to be computed at import, if ONNX can infer its shape, and for a large input of a
+    looped operator."""
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []
     for name, array in feeds.items():

@@ -111,11 +111,11 @@ class NodeContext(Protocol):
         ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the NodeError of a node that this import does not take."""
+        """Raises a NodeError: this import does not support the node."""
         ...
 
     def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the InvalidNodeError of a node that nobody can take, since it contradicts itself or the model."""
+        """Raises an InvalidNodeError: the node contradicts itself or the model, so no target can compile it."""
         ...
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
@@ -131,15 +131,15 @@ class BindingContext(NodeContext, Protocol):
         ...
 
     def bind_same(self, node: OnnxNode) -> None:
-        """Names the node's first output after its first input, which it equals."""
+        """Binds the node's first output to the value of its first input."""
         ...
 
     def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
-        """Names the node's first output: the first input's elements in their order, in another shape of that size."""
+        """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
         ...
 
     def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
-        """Names the node's first output, which is known."""
+        """Binds the node's first output to a known array."""
         ...
 
 
@@ -216,15 +216,15 @@ class ImportContext(NodeErrors):
         return len(value.shape)
 
     def bind_same(self, node: OnnxNode) -> None:
-        """Names the node's first output after its first input, which it equals."""
+        """Binds the node's first output to the value of its first input."""
         self.bind(node, self.first(node))
 
     def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
-        """Names the node's first output, which is known."""
+        """Binds the node's first output to a known array."""
         self.bind(node, Constant(array=array))
 
     def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
-        """Names the node's first output: the first input's elements in their order, in another shape of that size."""
+        """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
         value = self.first(node)
         match value:
             case Constant(array=array):

@@ -1,4 +1,4 @@
-"""Removes guards against NaN, which quantized tensors never hold: IsNaN, and a Where that replaces NaN.
+"""Removes guards against NaN, which quantized tensors never hold: IsNaN, IsInf, and a Where that replaces NaN.
 
 Exported attention has such guards after its softmax, for rows that a mask hides entirely. The integer graph gives these
 rows, which no output uses, the softmax of equal scores.

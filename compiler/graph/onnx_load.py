@@ -193,8 +193,8 @@ def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
 
 @contextmanager
 def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
-    """Within the block, initializers in `weights` are single zeros, and outputs without type or shape are float
-    scalars, so that the checker accepts the model."""
+    """Within the block, initializers in `weights` are single zeros, and outputs without type or shape are declared
+    float or scalar, so that the checker accepts the model."""
     untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
     unshaped = [
         info.type.tensor_type

@@ -2,8 +2,8 @@
 another layout are moved.
 
 Channels of a matrix begin at a multiple of a block, and so do the positions of the factor that the array reads as
-weights: a tile of weights is a block of positions. Moved matrices are padded to whole blocks of positions, arbitrary
-behind their rows: these become lanes that no softmax counts, and that a product multiplies with a zero.
+weights: a tile of weights is a block of positions. Moved matrices are padded to whole blocks of positions with
+arbitrary values: the padding becomes lanes that no softmax reads, and that a product multiplies by zero.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     rank = len(data.shape)
     axis = node.integer("axis", -1) % rank
     if node.op_type == "Softmax" and context.opset < 13 and axis != rank - 1:
-        return False  # Before opset 13 Softmax flattened the axes behind its own.
+        return False  # Before opset 13 Softmax flattened the axes from its own on.
     if axis != rank - 1 and (axis, rank, node.op_type) != (1, 4, "Softmax"):
         return False
     if not abilities.rows:
@@ -79,7 +79,8 @@ def shared_rows(
 
 
 def _operand(value: Value | None, operator: str) -> Real | None:
-    """The tensor that a node reads; for a softmax also that behind scaled scores. None for other values."""
+    """The tensor that a node reads: `value` itself or, for a softmax, the tensor of scaled scores; None for other
+    values."""
     match value:
         case Real():
             return value

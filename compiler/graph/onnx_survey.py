@@ -66,7 +66,7 @@ def survey_model(
     abilities: Abilities = PLAIN,
     elsewhere: Collection[str] = (),
 ) -> Survey:
-    """Surveys a checked model with shapes inferred; `label` names it in messages.
+    """The survey of a checked model with shapes inferred; `label` names it in messages.
 
     `abilities`: those of the accelerator. Nodes whose names are in `elsewhere` are refused without an import.
     """

@@ -20,7 +20,8 @@ STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node's output if it is a function of one tensor and single numbers; returns whether it is one.
 
-    ONNX's reference implementation computes the function, with all attributes. Raises ModelError where it cannot.
+    ONNX's reference implementation computes the function, with all attributes. Raises ModelError if it cannot, or if
+    the target has no tables.
     """
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None

@@ -202,7 +202,7 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
     images = len(value.shape) in (2, 4)
     moved = settled(context, node, real) if images else rows_of(context, node, real).data
     if moved.view is not None and permutation_of(moved.view) is None:
-        # An axis goes over images and positions: the rows of one image follow those of another.
+        # An axis spans images and positions: the rows of one image follow those of another.
         moved = _moved_rows(context, node, real).data
     return replace(value, tensor=moved.tensor, view=moved.view)
 

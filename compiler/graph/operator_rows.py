@@ -24,7 +24,7 @@ class RowContext(Protocol):
         ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the NodeError of a node that this import does not take."""
+        """Raises a NodeError: this import does not support the node."""
         ...
 
 
@@ -47,12 +47,12 @@ class Located:
     place: str
 
     def found(self) -> Callable[..., Any]:
-        """The function."""
+        """The function named by `place`."""
         module, name = self.place.split(":")
         return getattr(import_module(f"{__package__}.{module}"), name)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Calls the function."""
+        """Calls the function with `arguments`."""
         return self.found()(*arguments)
 
 
@@ -79,7 +79,7 @@ class Row(Generic[Context, Result]):
         return self.function(context, node)
 
     def takes(self, node: OnnxNode, opset: int) -> bool:
-        """Whether a node has no attribute but those that the row reads, and default values."""
+        """Whether all attributes of a node are read by the row or have default values."""
         return not any(_unread(node, [self], opset))
 
 

@@ -267,8 +267,8 @@ class _Writing(NodeErrors):
 
 
 def write_steps(label: str, model: onnx.ModelProto) -> bool:
-    """Replaces every node of a model that has steps by these; returns whether there was one. `label` names the model in
-    messages.
+    """Replaces every node on integers or on blocks of channels by its steps; returns whether there was one. `label`
+    names the model in messages.
 
     Raises NodeError for a form of a node that has no steps.
     """
