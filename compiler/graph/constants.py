@@ -61,7 +61,7 @@ def pack_spread_weight(config: Config, weight: np.ndarray, spread: np.ndarray) -
 
 
 def pack_operand(config: Config, values: np.ndarray) -> np.ndarray:
-    """A constant int8 tensor (N, C, H, W) as every layer reads it."""
+    """A constant int8 tensor (N, C, H, W) packed in the blocked layout, which every layer reads."""
     return pack_activation(config, values, "blocked")
 
 

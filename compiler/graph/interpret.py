@@ -256,7 +256,7 @@ def _pad(data: np.ndarray, pads: Pads, value: int) -> np.ndarray:
 
 
 def _windows(padded: np.ndarray, window: Window) -> np.ndarray:
-    """A view (N, C, OH, OW, kh, kw) of all windows of padded data."""
+    """All windows of padded data as a view (N, C, OH, OW, kh, kw)."""
     kernel, strides, dilations = window.kernel, window.strides, window.dilations
     extent = (window_extent(kernel[0], dilations[0]), window_extent(kernel[1], dilations[1]))
     view = sliding_window_view(padded, extent, axis=(2, 3))

@@ -21,7 +21,7 @@ MOST_STEPS = 2**23
 
 
 def import_batch_norm(context: ImportContext, node: OnnxNode) -> None:
-    """BatchNormalization of a quantized tensor."""
+    """Imports a BatchNormalization of a quantized tensor."""
     data = real_operand(context, node, 0)
     tensor = context.tensors[data.tensor]
     if data.shape not in (tensor.shape, tensor.nchw):

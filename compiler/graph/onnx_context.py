@@ -294,7 +294,7 @@ class ImportContext(NodeErrors):
         return narrow
 
     def activation_type(self, node: OnnxNode, dtype: str) -> ActivationType:
-        """int8 or uint8; fails on anything else."""
+        """The name `dtype` if it is int8 or uint8; fails on any other."""
         if dtype == "int8":
             return "int8"
         if dtype == "uint8":

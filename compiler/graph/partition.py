@@ -24,7 +24,7 @@ Side = Literal["accelerator", "cpu"]
 
 
 class RegionOrderError(Exception):
-    """Regions that cannot run one after another: a defect of the division."""
+    """Regions cannot run one after another: a defect of the division."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
