@@ -1,7 +1,7 @@
-"""What is decided layer by layer when a model is quantized, and the model that follows from it.
+"""Decisions of quantization for each layer, and the quantized model that follows from them.
 
 A layer stays float, or computes on integers. Activations are symmetric int8 or uint8 with a zero point, one type for
-each group of tensors that share a scale; weights have one scale an output channel, or one in all.
+each group of tensors that share a scale; weights have one scale per output channel, or one per tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """A node with decisions of its own. `group` is the tensor whose scale its result `tensor` has; `weighted`: it has
-    weights. A tensor that comes from no such node is a layer without `operator`: only its type is decided."""
+    weights. A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided."""
 
     name: str
     operator: str
@@ -42,7 +42,7 @@ class Decisions:
     per_tensor: frozenset[str] = field(default_factory=frozenset[str])
 
     def choice(self, layer: Layer) -> tuple[str, ...]:
-        """What is decided for a layer, in the words of `parse_choices`."""
+        """The decisions for a layer, as words of `WORDS`."""
         if layer.name in self.floats and layer.operator:
             return ("float",)
         words = ["s8" if layer.group in self.symmetric else "u8"]
@@ -53,7 +53,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibrated:
-    """A model whose tensors have scales: the plan of it all on integers, and each tensor's scale in either type."""
+    """A calibrated model: the plan with every possible layer on integers, and each tensor's scale for either type."""
 
     model: FloatModel
     plan: Plan
@@ -61,25 +61,25 @@ class Calibrated:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """See `layers_of`."""
+        """All layers of the plan (`layers_of`)."""
         return layers_of(self.plan)
 
     def plan_of(self, decisions: Decisions) -> Plan:
-        """Which nodes compute on integers then."""
+        """The plan with the layers `decisions.floats` in float32."""
         if not decisions.floats:
             return self.plan
         return plan_quantization(self.model, decisions.floats, whole=self.plan.whole)
 
     def grids_of(self, decisions: Decisions) -> dict[str, Quantization]:
-        """The quantization of every tensor. Tensors keep their group's range where a float layer parts the group."""
+        """The quantization of every tensor. A tensor keeps its group's range if a float layer splits the group."""
         return {
             name: self.grids["int8" if group in decisions.symmetric else "uint8"][name]
             for name, group in self.plan.scale_of.items()
         }
 
     def settled(self, decisions: Decisions) -> Decisions:
-        """The same decisions without those that change nothing, such as an addition that stays float between layers on
-        integers: what it reads and writes is rounded all the same."""
+        """The decisions without the ones that have no effect, such as an addition that stays float between layers on
+        integers: its inputs and its output are rounded all the same."""
         floats = decisions.floats
         while idle := self._idle(plan := self.plan_of(replace(decisions, floats=floats)), floats):
             floats -= idle
@@ -89,7 +89,7 @@ class Calibrated:
         )
 
     def _idle(self, plan: Plan, floats: Collection[str]) -> set[str]:
-        """Layers without weights among `floats` that nothing but layers on integers surrounds."""
+        """Names of the layers without weights among `floats` all of whose producers and readers compute on integers."""
         rounded, kept = set(self.model.constants), set(self.model.outputs)
         for node in reversed(self.model.nodes):
             if plan.computes(node):
@@ -106,7 +106,7 @@ class Calibrated:
         }
 
     def write(self, decisions: Decisions) -> QuantizedModel:
-        """The model in QDQ form. ModelError where no product is left on integers; ScaleError as of `write_qdq`."""
+        """The model in QDQ form. Raises ModelError if no product computes on integers; ScaleError as `write_qdq`."""
         plan = self.plan_of(decisions)
         check_products(self.model, plan)
         grids = self.grids_of(decisions)
@@ -114,7 +114,7 @@ class Calibrated:
 
 
 def check_products(model: FloatModel, plan: Plan) -> None:
-    """Raises ModelError where no product computes on integers."""
+    """Raises ModelError if no product with weights computes on integers."""
     if not any(plan.has_weights(node) for node, _ in plan.layers):
         raise ModelError(
             f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
@@ -123,8 +123,8 @@ def check_products(model: FloatModel, plan: Plan) -> None:
 
 
 def layers_of(plan: Plan) -> tuple[Layer, ...]:
-    """The layers of a plan in the order of the model; before them the tensors, such as the model's inputs, that have a
-    scale but come from no layer."""
+    """The layers of a plan in the order of the model; before them the groups with a scale that no layer writes, such as
+    the model's inputs."""
     layers = tuple(
         Layer(
             name=node.name,
@@ -144,7 +144,7 @@ def layers_of(plan: Plan) -> tuple[Layer, ...]:
 
 
 def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel: bool) -> Decisions:
-    """The same for all layers."""
+    """The same decisions for all layers: integers with these activations, and weight scales per channel or tensor."""
     layers = tuple(layers)
     return Decisions(
         symmetric=frozenset(layer.group for layer in layers if activations == "int8"),
@@ -154,12 +154,13 @@ def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel
 
 _OPPOSITES = {"u8": "s8", "per-channel": "per-tensor", "float": "quantized"}
 WORDS = (*_OPPOSITES, *_OPPOSITES.values())
-"""What a layer may be told to be."""
+"""Words of decisions for a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """Decisions of the user: `chosen` is what they are, and the rest says of which layers or groups they speak."""
+    """Decisions `chosen` by the user. They apply to float or integer for the layers `places`, to the activation type of
+    `groups`, and to the weight scales of the layers `weights`."""
 
     chosen: Decisions = field(default_factory=Decisions)
     places: frozenset[str] = field(default_factory=frozenset[str])
@@ -167,7 +168,7 @@ class Fixed:
     weights: frozenset[str] = field(default_factory=frozenset[str])
 
     def over(self, decisions: Decisions) -> Decisions:
-        """`decisions`, but where the user decided."""
+        """`decisions`, overridden where the user decided."""
         chosen = self.chosen
         return Decisions(
             floats=(decisions.floats - self.places) | chosen.floats,
@@ -177,9 +178,9 @@ class Fixed:
 
 
 def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[str]]) -> Fixed:
-    """Decisions from words by layer, as in {"conv1": ["float"], "fc": ["u8", "per-channel"]}.
+    """Parses the user's decisions: words by layer, as in {"conv1": ["float"], "fc": ["u8", "per-channel"]}.
 
-    Raises UserError, which names `source` and the layer, for layers that are none and words that contradict each other.
+    Raises UserError for unknown layers (with `source`), unknown words and words that contradict each other.
     """
     fixed = Fixed()
     names = {layer.name: layer for layer in layers}
@@ -212,7 +213,7 @@ def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[s
 
 
 def _with(fixed: Fixed, layer: Layer, given: set[str]) -> Fixed:
-    """`fixed` with one more layer."""
+    """`fixed` with the decisions `given` for one more layer."""
     chosen = fixed.chosen
     if given & {"float", "quantized"}:
         fixed = replace(fixed, places=fixed.places | {layer.name})

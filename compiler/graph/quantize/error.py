@@ -1,4 +1,4 @@
-"""What quantization costs: errors of tensors over all calibration data, relative to what the float model computes."""
+"""Errors of quantized tensors over all calibration data, relative to the float model's tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(slots=True, kw_only=True)
 class Error:
-    """Sums and extremes over pairs of a float tensor and the same tensor quantized."""
+    """Sums and maxima over pairs of a float tensor a and the same tensor b of the quantized model."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -20,7 +20,7 @@ class Error:
     rows_agreeing: int = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Takes in one pair of float32 arrays of equal shape, (N, ...)."""
+        """Adds one pair of float32 arrays of equal shape (N, ...): float, and quantized."""
         if not expected.size:
             return
         reference = expected.astype(np.float64)
@@ -57,7 +57,7 @@ class Error:
 
     @property
     def top1(self) -> float | None:
-        """The part of rows whose largest value lies at the same place; None for tensors that are no vectors."""
+        """Fraction of rows whose largest value has the same index in both; None for tensors that are no vectors."""
         return self.rows_agreeing / self.rows if self.rows else None
 
 

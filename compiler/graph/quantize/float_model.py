@@ -1,4 +1,4 @@
-"""A float32 model while it is rewritten: nodes and constants that can be replaced, and how a mistake is told."""
+"""A float32 model while it is rewritten: nodes and constants that can be replaced, and the errors of nodes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger
 
 @dataclass(slots=True, kw_only=True)
 class FloatModel(NodeErrors):
-    """A model apart: `header` has its inputs, outputs and operator sets, the rest is here.
+    """A model in parts: `header` has its inputs, outputs and operator sets, the other fields the rest.
 
-    All `nodes` have names. `types` are ONNX's element types of activations, `static_shapes` the shapes that are known.
+    All `nodes` have names. `types`: ONNX's element types of activations by name. `static_shapes`: the known shapes.
     """
 
     header: onnx.ModelProto
@@ -38,12 +38,12 @@ class FloatModel(NodeErrors):
 
     @property
     def opset(self) -> int:
-        """The version of the standard operators that the model is of."""
+        """The model's version of the standard operator set."""
         return opset_of(self.header)
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
-        """What the caller hands in."""
+        """The model's inputs, without initializers."""
         return list(self.header.graph.input)
 
     @property
@@ -52,19 +52,19 @@ class FloatModel(NodeErrors):
         return [info.name for info in self.header.graph.output]
 
     def uses(self) -> Counter[str]:
-        """How often each name is read, by nodes, by graphs inside of nodes and as an output of the model."""
+        """Number of reads of each name: by nodes, by their subgraphs, and as an output of the model."""
         return Counter([*(name for node in self.nodes for name in names_read(node)), *self.outputs])
 
     def producers(self) -> dict[str, onnx.NodeProto]:
-        """The node behind every name that a node computes."""
+        """Maps each computed name to its node."""
         return {name: node for node in self.nodes for name in node.output if name}
 
     def is_float(self, name: str) -> bool:
-        """Whether a name is an activation of float32."""
+        """Whether a name is a float32 activation."""
         return name not in self.constants and self.types.get(name) == onnx.TensorProto.FLOAT
 
     def float_constant(self, name: str) -> np.ndarray | None:
-        """A float32 constant, else None."""
+        """The value of a float32 constant; None for all other names."""
         array = self.constants.get(name)
         return array if array is not None and array.dtype == np.float32 else None
 
@@ -79,7 +79,7 @@ class FloatModel(NodeErrors):
         return unique
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """A constant input (None where left out); fails where it depends on the model's input."""
+        """Value of a constant input, None where it is left out; fails if the input is not constant. `what` names it."""
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         if node.inputs[index] not in self.constants:
@@ -90,11 +90,10 @@ class FloatModel(NodeErrors):
 def read_float_model(
     source: str | Path | bytes, *, batch: int | None = None, unroll: bool = False
 ) -> FloatModel:
-    """Reads a float model of opset 13 or later; what does not depend on its inputs is computed.
+    """Reads a float model of opset 13 or later; nodes that do not depend on its inputs become constants.
 
-    A dynamic first dimension becomes `batch` (None: is refused). With `unroll` recurrent nodes are there step by step.
-    Raises ModelError, also for a model that is already
-    quantized.
+    A dynamic first dimension becomes `batch` (None: it is refused). With `unroll` a recurrent node becomes the nodes of
+    all its steps. Raises ModelError, also for a model that is already quantized.
     """
     label, proto = load_model(source, batch=batch)
     proto = unrolled(label, proto) if unroll else proto
@@ -139,12 +138,12 @@ def read_float_model(
 
 
 def input_name(node: onnx.NodeProto, index: int) -> str:
-    """The name of an input; empty where it is left out."""
+    """Name of an input; "" where it is left out."""
     return node.input[index] if index < len(node.input) else ""
 
 
 def names_read(node: onnx.NodeProto) -> Iterable[str]:
-    """All names that a node reads, those of graphs inside of it included, each as often as it is read."""
+    """All names that a node and its subgraphs read, each as often as it is read."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -160,7 +159,7 @@ def assemble(
     *,
     outputs: Sequence[str] | None = None,
 ) -> onnx.ModelProto:
-    """A model of the header's inputs, and of its outputs or of float32 `outputs` instead.
+    """Builds a model with the header's inputs, and its outputs or instead the float32 tensors `outputs`.
 
     Initializers that no node reads and that are no outputs are left out.
     """
@@ -184,7 +183,7 @@ def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProt
 
 
 def _constant_outputs(model: FloatModel, node: OnnxNode, opset: int) -> dict[str, np.ndarray] | None:
-    """The outputs of a node that depends on no input of the model; None for others, and for outputs of the model."""
+    """Values of the outputs of a node that depends on no input; None for other nodes, and for the model's outputs."""
     if node.domain not in ("", "ai.onnx") or any(attribute.g.node for attribute in node.proto.attribute):
         return None
     if set(node.outputs) & set(model.outputs) or "seed" in node.attributes or "Random" in node.op_type:

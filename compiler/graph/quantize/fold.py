@@ -1,7 +1,7 @@
-"""Rewritings of a float model that leave less to round: each changes it in place and gives the same function.
+"""Rewrites of a float model that leave fewer tensors to quantize; each changes the model in place, not its function.
 
-Normalizations and additions of constants become weights and biases, so that only what remains is quantized; zeros
-around a convolution's input become its pads; a mean over all of rows and columns becomes the pool that it is.
+Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes its
+pads; a mean over all rows and columns becomes a GlobalAveragePool.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 
 
 def fold(model: FloatModel) -> None:
-    """All of them, in an order in which one makes room for the next."""
+    """Applies all rewrites of this file, in an order in which each enables later ones."""
     skip_identities(model)
     fold_pads(model)
     name_global_pools(model)
@@ -36,7 +36,7 @@ def weight_axis(node: OnnxNode) -> int:
 
 
 def skip_identities(model: FloatModel) -> None:
-    """Readers of an Identity, or of a Dropout whose mask nobody reads, read what that reads."""
+    """Removes Identity, and Dropout without a used mask: their readers read their input."""
     inside = {
         name for node in model.nodes for name in set(names_read(node)) - set(node.input)
     }  # of graphs inside of nodes, which name it where no node here can be changed
@@ -62,7 +62,7 @@ def _only_scales_in_training(model: FloatModel, node: onnx.NodeProto) -> bool:
 
 
 def fold_pads(model: FloatModel) -> None:
-    """Pad with zeros of rows and columns, read by one Conv alone: into its pads."""
+    """Folds a Pad with zeros of spatial dimensions into the pads of the Conv that is its only reader."""
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         before = producers.get(node.input[0]) if node.op_type == "Conv" else None
@@ -85,7 +85,7 @@ def fold_pads(model: FloatModel) -> None:
 
 
 def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
-    """The pads of a Pad with constant zeros on all axes, else None."""
+    """The constant pads of a Pad with zeros on all axes; None for any other Pad."""
     if pad.text("mode", "constant") != "constant" or len(pad.inputs) > 3:
         return None
     if any(name and name not in model.constants for name in pad.inputs[1:]):
@@ -97,7 +97,7 @@ def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
 
 
 def name_global_pools(model: FloatModel) -> None:
-    """ReduceMean over rows and columns of (N, C, H, W): a GlobalAveragePool, flattened where it drops the axes."""
+    """Replaces ReduceMean over H and W of (N, C, H, W) by GlobalAveragePool, and Flatten if it drops the axes."""
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
         nodes.append(proto)
@@ -121,7 +121,7 @@ def name_global_pools(model: FloatModel) -> None:
 
 
 def fold_gemm_factors(model: FloatModel) -> None:
-    """Gemm with constant B and C: alpha and beta into them; C becomes one value a column."""
+    """Folds alpha and beta of a Gemm into its constants B and C; C gets one value per column."""
     for proto in model.nodes:
         if proto.op_type != "Gemm":
             continue
@@ -145,7 +145,7 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 
 def fold_biases(model: FloatModel) -> None:
-    """A constant of one value a channel, added to a product without bias that nothing else reads, becomes its bias."""
+    """Folds an Add of a constant per channel into the bias of a product without bias that only the Add reads."""
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         if node.op_type != "Add":
@@ -166,7 +166,7 @@ def fold_biases(model: FloatModel) -> None:
 
 
 def fold_batch_norms(model: FloatModel) -> None:
-    """BatchNormalization into the product before it, else, of (N, C, H, W), a depthwise convolution of 1x1."""
+    """Folds BatchNormalization into the product before it; else, on (N, C, H, W), makes it a 1x1 depthwise Conv."""
     uses, producers = model.uses(), model.producers()
     for proto in list(model.nodes):
         if proto.op_type != "BatchNormalization" or not model.is_float(proto.input[0]):
@@ -188,7 +188,7 @@ def fold_batch_norms(model: FloatModel) -> None:
 
 
 def _is_foldable(model: FloatModel, proto: onnx.NodeProto) -> bool:
-    """Whether a product's weights and bias are known, so that factor and addend can go into them."""
+    """Whether a node is a product with constant weights and bias, into which a factor and an addend can be folded."""
     if proto.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
         return False
     bias_name = input_name(proto, 2)
@@ -208,14 +208,14 @@ def _rank(model: FloatModel, proto: onnx.NodeProto) -> int:
 
 
 def _channels(model: FloatModel, proto: onnx.NodeProto) -> int:
-    """Output channels of a product with known weights."""
+    """Number of output channels of a product with constant weights."""
     node = read_node(proto, 0)
     channels = model.constants[proto.input[1]].shape[weight_axis(node)]
     return channels * node.integer("group", 1) if node.op_type == "ConvTranspose" else channels
 
 
 def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift: np.ndarray) -> None:
-    """product * factor + shift, both one value a channel, as new weights and bias of the product, rounded once."""
+    """Folds product * factor + shift (float64, one value per channel) into new weights and bias, rounded once."""
     node = read_node(proto, 0)
     weight = model.constants[proto.input[1]].astype(np.float64)
     if node.op_type == "ConvTranspose":
@@ -243,7 +243,7 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """The product computes what `last` computed."""
+    """Gives the product the output of `last`, and removes `last`."""
     del producers[product.output[0]]
     product.output[0] = last.output[0]
     producers[last.output[0]] = product
@@ -251,7 +251,7 @@ def _take_over(
 
 
 def _set_attributes(proto: onnx.NodeProto, **values: object) -> None:
-    """Replaces attributes; None takes them out."""
+    """Replaces attributes of a node; None removes one."""
     kept = [attribute for attribute in proto.attribute if attribute.name not in values]
     kept += [helper.make_attribute(name, value) for name, value in values.items() if value is not None]
     del proto.attribute[:]

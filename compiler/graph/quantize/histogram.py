@@ -1,9 +1,9 @@
-"""From the values of a tensor on calibration data to the range that is worth quantizing.
+"""Chooses the range of a tensor to quantize from its values on calibration data.
 
-minmax      all of it
-percentile  but for a fraction on either side
-mse         the range with the least mean square error of quantization: outliers are clipped where that makes the error
-            of the others smaller by more than it costs
+minmax      from the least to the greatest value
+percentile  without a fraction of the values on either side
+mse         the range with the least mean square error of quantization: outliers are clipped where that lowers the error
+            of the other values by more than it costs
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Range = tuple[float, float]
 
 BINS = 2048
 COARSE, FINE = 24, 12
-"""Candidates for an end of a range, in the whole range and then around the best of them."""
+"""Numbers of candidates for an end of a range: over the whole range, and then around the best coarse candidate."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Histogram:
-    """How often values lie in each of `BINS` bins of equal width between `low` and `high`."""
+    """Counts of values in `BINS` bins of equal width between `low` and `high`."""
 
     low: float
     high: float
@@ -35,11 +35,11 @@ class Histogram:
 
     @classmethod
     def empty(cls, low: float, high: float) -> Histogram:
-        """Of no values yet."""
+        """A histogram of a range without values."""
         return cls(low=low, high=high, counts=np.zeros(BINS, np.int64))
 
     def add(self, values: NDArray[np.float32]) -> None:
-        """Counts `values`; those outside of the range count in the bins at its ends."""
+        """Counts `values`; a value outside of the range counts in the bin at its end."""
         width = (self.high - self.low) / BINS
         if width <= 0.0:
             self.counts[0] += values.size
@@ -48,7 +48,7 @@ class Histogram:
         self.counts += np.bincount(np.clip(places, 0, BINS - 1).astype(np.int64), minlength=BINS)
 
     def values(self) -> NDArray[np.float64]:
-        """One value for each bin: its middle, and zero for the bin in which zero lies, as a ReLU leaves many of it."""
+        """One value for each bin: its middle, but 0 for the bin that contains 0, since a ReLU leaves many zeros."""
         edges = np.linspace(self.low, self.high, BINS + 1)
         middles = (edges[:-1] + edges[1:]) / 2
         if self.low <= 0.0 <= self.high:
@@ -59,7 +59,7 @@ class Histogram:
 def choose_range(
     histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
 ) -> Range:
-    """The range to quantize. `percentile` says which part of the values it holds, in percent, with that method."""
+    """The range to quantize. `percentile`: share of the values in the range, in percent, for method "percentile"."""
     full = (histogram.low, histogram.high)
     if histogram.high <= histogram.low:
         return full
@@ -73,7 +73,7 @@ def choose_range(
 
 
 def _percentile(histogram: Histogram, percentile: float) -> Range:
-    """Without the outer part of the values, half of it on either side."""
+    """The range of `percentile` percent of the values; half of the others lie below it, half above."""
     outside = histogram.counts.sum() * (1.0 - percentile / 100.0) / 2.0
     below, edges = np.cumsum(histogram.counts), np.linspace(histogram.low, histogram.high, BINS + 1)
     first = int(np.searchsorted(below, outside, "right"))
@@ -82,7 +82,7 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
-    """Shrinks one end after the other, twice; of equal errors the larger range wins."""
+    """The range of least square error, found by shrinking each end in turn, twice; of equal errors the larger range."""
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0
     values, weights = values[used], histogram.counts[used].astype(np.float64)
@@ -95,7 +95,7 @@ def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
         return float(np.dot(weights, (steps * scale - values) ** 2))
 
     if dtype == "int8":
-        # Only the larger magnitude counts.
+        # The range of int8 is symmetric: only the larger magnitude matters.
         reach = max(-low, high)
         reach *= _least(lambda part: error(-reach * part, reach * part))
         return max(low, -reach), min(high, reach)
@@ -108,7 +108,7 @@ def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
 
 
 def _least(error) -> float:
-    """The part of 1 with the least error, on a coarse grid and then a fine one."""
+    """The fraction in (0, 1] with the least `error(fraction)`, on a coarse grid and then on a fine one."""
     step = 1.0 / COARSE
     grid = [1.0 - step * number for number in range(COARSE)]
     best = min(grid, key=error)

@@ -1,9 +1,9 @@
-"""Normalizations that exporters write node by node: which nodes are one, and which tensor's rows it normalizes.
+"""Finds normalizations that exporters write node by node: their nodes, and the tensor whose rows they normalize.
 
-    rewrite: ReduceMean(Pow(y, 2)) + epsilon -> Sqrt -> Div or Reciprocal and Mul with y [-> Mul gain] [-> Add offset]
+    match: ReduceMean(Pow(y, 2)) + epsilon -> Sqrt -> Div or Reciprocal and Mul with y [-> Mul gain] [-> Add offset]
 
-where y is the tensor x itself or, centred, Sub(x, ReduceMean(x)). Quantization rounds x and the result, and nothing
-between: 8 bits of a mean of squares would say little.
+where y is the tensor x itself or, centred, Sub(x, ReduceMean(x)). Quantization rounds x and the result, and no tensor
+between: 8 bits are too few for a mean of squares.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .float_model import FloatModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm:
-    """`nodes` in their order, the last of which computes the result, from the rows of `data`."""
+    """A normalization of the rows of `data` by `nodes`, in the model's order; the last node computes the result."""
 
     data: str
     nodes: tuple[onnx.NodeProto, ...]
 
 
 def find_norms(model: FloatModel) -> dict[str, Norm]:
-    """The normalizations written node by node, by the name of their result."""
+    """Maps the name of its result to each normalization that the model writes node by node."""
     matcher = _Matcher(model)
     found = (matcher.norm(node) for node in model.nodes if node.op_type == "ReduceMean")
     return {norm.nodes[-1].output[0]: norm for norm in found if norm is not None}
@@ -46,7 +46,7 @@ class _Matcher:
         self.order = {node.output[0]: index for index, node in enumerate(model.nodes)}
 
     def norm(self, mean: onnx.NodeProto) -> Norm | None:
-        """The normalization around a mean of squares."""
+        """The normalization whose mean of squares is the node `mean`; None if `mean` belongs to none."""
         squares = self.producers.get(mean.input[0])
         if squares is None or not self._over_rows(mean) or not self._squared(squares):
             return None
@@ -76,7 +76,9 @@ class _Matcher:
         return node.op_type == "Pow" and self._number(node.input[1]) == 2
 
     def _root(self, name: str, nodes: list[onnx.NodeProto]) -> tuple[str, bool] | None:
-        """From a mean of squares to its root, or to one over that, which is the second of both; `nodes` get theirs."""
+        """The root of the mean of squares `name`: its name, and whether it is 1 / root; None if there is no root.
+
+        Appends the matched nodes to `nodes`."""
         power, inverse = 1.0, False
         while power != 0.5 or not inverse:
             node = self._only_reader(name)
@@ -103,7 +105,7 @@ class _Matcher:
         return name, True
 
     def _centred(self, rows: str, nodes: list[onnx.NodeProto]) -> str | None:
-        """The tensor whose rows are normalized: `rows`, or what a Sub takes its mean from, with its two nodes."""
+        """The tensor whose rows are normalized: `rows`, or x if `rows` is x - mean(x), whose nodes go to `nodes`."""
         sub = self.producers.get(rows)
         if sub is None or sub.op_type != "Sub":
             return rows
@@ -116,7 +118,7 @@ class _Matcher:
         return sub.input[0]
 
     def _gain_and_offset(self, nodes: list[onnx.NodeProto]) -> None:
-        """Adds the product with constants and the sum with constants that follow, one number a column or for all."""
+        """Appends the Mul and the Add that follow, with constants of one number per column or one for all."""
         for kind in ("Mul", "Add"):
             name = nodes[-1].output[0]
             node = self._only_reader(name)
@@ -128,7 +130,7 @@ class _Matcher:
                 nodes.append(node)
 
     def _over_rows(self, node: onnx.NodeProto) -> bool:
-        """Whether a ReduceMean takes the mean of each row, its last axis, and keeps that axis."""
+        """Whether a ReduceMean reduces the last axis only, and keeps it."""
         shape = self.model.static_shapes.get(node.input[0])
         found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         axes: Sequence[int] | np.ndarray | None = found.get("axes")
@@ -142,7 +144,7 @@ class _Matcher:
         return self.readers[name][0] if self.uses[name] == len(self.readers[name]) == 1 else None
 
     def _inside(self, name: str, nodes: Sequence[onnx.NodeProto]) -> bool:
-        """Whether nothing else reads a tensor."""
+        """Whether only `nodes` read a tensor."""
         within = sum(list(node.input).count(name) for node in nodes)
         return within == self.uses[name]
 

@@ -1,4 +1,4 @@
-"""Runs a float model on calibration data and keeps what choosing scales needs."""
+"""Calibration: runs a float model on samples, and chooses the range and scale of each tensor."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], Arrays]
 """Computes all outputs of a model by name from its inputs by name."""
 Prepare = Callable[[onnx.ModelProto], Run]
-"""Makes a float model ready to run. Whoever quantizes hands in the means: this package only reads and writes models."""
+"""Compiles a float model to a `Run`. The caller supplies it, since this package only reads and writes models."""
 
 
 def prepare_outputs(model: FloatModel, names: Sequence[str], prepare: Prepare) -> Run:
-    """Has the float `model` compute `names`; those that are its own inputs are handed through."""
+    """A `Run` that computes the tensors `names` of the float model; inputs among them are passed through."""
     given = {info.name for info in model.inputs}
     computed = [name for name in names if name not in given]
     if not computed:
@@ -48,9 +48,9 @@ def calibrate(
 ) -> dict[ActivationType, dict[str, Quantization]]:
     """The quantization of every tensor and constant of the plan, in each of `dtypes`.
 
-    `run` computes all of the plan's tensors; `advance` is called after each run. Tensors of one scale are observed
-    as one. The model's outputs, and constants, keep all of their range whatever the method: largest values are what
-    outputs are read for. Raises ModelError where the model computes NaN or infinities.
+    `run` computes all of the plan's tensors; `advance` is called after each run. Tensors that share a scale have one
+    range. Outputs of the model, and constants, keep their whole range with any method, since the largest values of an
+    output matter most. Raises ModelError if the model computes NaN or infinities.
     """
     names = [name for name in plan.scale_of if name not in model.constants]
     ranges: dict[str, Range] = {}

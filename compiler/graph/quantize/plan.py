@@ -1,20 +1,20 @@
-"""What of a float model is quantized: which nodes compute on integers, and which tensors share one scale.
+"""The plan of quantization: the nodes that compute on integers, and the tensors that share one scale.
 
-Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always do. Other operators of `POINTWISE`, `POOLS`
-and `SAME_SCALE` do where all that they read is quantized already, or is an input of the model. So what belongs to a
-float operator (a normalization written out as sums and powers, the product behind a sigmoid) stays float with it.
+Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always compute on integers. Operators of `POINTWISE`,
+`POOLS` and `SAME_SCALE` do if all their operands are quantized already, or are inputs of the model. So the nodes around
+a float operator (a normalization written as sums and powers, the product behind a sigmoid) stay float too.
 
-A Relu or Clip behind an operator that nothing else reads is fused with it: only what leaves it is quantized, as ONNX
-Runtime's static quantizer does.
+A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
+Runtime's static quantizer.
 
-Where the `whole` network shall compute on integers, as machines with the extensions of transformers can, functions of
-one tensor, `ROWS` and products of two activations do, too. A float tensor that a product reads is then quantized for
-all of its readers: what ids look up does not keep the sums of all layers float. Of a function that is written as
-several nodes, such as x times sigmoid, only the result is quantized; so of a normalization (`norms`). Scores to which
-a mask is added stay float.
+With `whole` (for machines with the extensions for transformers) functions of one tensor, `ROWS` and products of two
+activations compute on integers too. A float tensor that a product reads is then quantized for all its readers, so that
+embeddings, which are looked up by ids, do not keep the sums of all layers float. A function written as several nodes,
+such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to which a mask is
+added stay float.
 
-Layers may be kept float, with the clamps that are fused with them. What leaves them is like an input of the model:
-whoever computes on integers quantizes it.
+The caller may keep layers float, with the clamps that are fused with them. Their results are treated as inputs of the
+model: a reader on integers quantizes them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
 LOOK_UPS = frozenset(["Gather", "GatherElements"])
 HIDDEN = 1e4
-"""What is added to scores is a mask if it lowers any by so much: 8 bits hold no mask beside scores."""
+"""Least magnitude of a negative constant that makes an addend of scores a mask; 8 bits cannot hold scores and mask."""
 ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
     ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Expand"]
 )
-"""Operators that move values about: of a tensor that is not quantized they stay float, wherever it goes."""
+"""Operators that only move values: on a tensor that is not quantized they stay float, whatever reads the result."""
 SAME_SCALE = VIEWS | frozenset(
     ["MaxPool", "GlobalMaxPool", "Concat", "Pad", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth"]
 )
@@ -51,12 +51,13 @@ SAME_SCALE = VIEWS | frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`scale_of` leads from each quantized tensor or constant operand to the tensor whose scale it has.
+    """A plan of quantization. Nodes are identified by the name of their first output.
 
-    `nodes` are the names of outputs of nodes that compute on quantized tensors; `fused` leads from the outputs among
-    them that are never quantized, because a clamp or the rest of a function follows, to what follows; `layers` are the
-    nodes, but for those that only pass values on, with the tensor in which their result is quantized. `operands` are
-    the inputs of each node that are quantized as activations are, `weighted` the nodes that have weights.
+    `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
+    compute on quantized tensors. `fused` maps outputs that are never quantized, because a clamp or the rest of a
+    function follows, to the output of the node that follows. `layers`: the nodes without those of `SAME_SCALE`, each
+    with the tensor in which its result is quantized. `operands`: the inputs of each node that are quantized as
+    activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]
@@ -76,14 +77,14 @@ class Plan:
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
-        """The tensor in which a result is quantized: behind all clamps and functions that are fused with it."""
+        """The tensor in which a result is quantized: after all clamps and functions that are fused with its node."""
         while name in self.fused:
             name = self.fused[name]
         return name
 
 
 def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole: bool = False) -> Plan:
-    """Chooses nodes and groups of tensors. `floats` are names of nodes that stay float."""
+    """Chooses the nodes on integers and the groups of tensors with one scale; nodes with names `floats` stay float."""
     sources = {info.name for info in model.inputs if model.is_float(info.name)}
     uses, producers = model.uses(), model.producers()
     chosen: dict[str, onnx.NodeProto] = {}
@@ -93,7 +94,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
     fused: dict[str, str] = {}
     kept: set[str] = set()
     functions: set[str] = set()
-    alone: dict[str, str] = {}  # Functions of one tensor that one node reads, and that tensor.
+    alone: dict[str, str] = {}  # Maps results of functions with a single reader to their argument.
     norms = find_norms(model) if whole else {}
     steps = {id(node): result for result, norm in norms.items() for node in norm.nodes}
     masked = masked_sums(model) if whole else frozenset[str]()
@@ -133,7 +134,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
         if whole and node.op_type in ROWS:
             ready.update(set(activations) & looked_up)
         if node.op_type in VIEWS and not set(activations) <= ready:
-            # The host does it before it quantizes.
+            # The host moves the values before it quantizes.
             sources |= set(node.output) if set(activations) <= sources else set()
             continue
         if whole and node.op_type in POINTWISE and ready & set(activations):
@@ -146,7 +147,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
         chosen[output], data_of[output] = node, tuple(data)
         ready.update(name for name in node.output if name)
         if whole and node.op_type in PRODUCTS:
-            # It is quantized for the product: sums and normalizations behind it need not stay float for its sake.
+            # The product's operands are quantized anyway: sums and normalizations that read them need not stay float.
             ready.update(activations)
         if node.op_type in PRODUCTS and len(data) == 1:
             weighted.add(output)
@@ -190,15 +191,15 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
 
 
 def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[str, str]) -> bool:
-    """Whether a node is counted with another one: a clamp with what is before it, of a function all but the last."""
+    """Whether a node is part of another layer: a clamp fused with its producer, or not the last node of a function."""
     if node.output[0] in functions:
         return node.output[0] in fused
     return node.op_type in CLAMPS and node.input[0] in fused
 
 
 def computed_beside(model: FloatModel) -> frozenset[str]:
-    """The names of float tensors that are computed from integers alone, without any product: of positions, say, the
-    sines by which heads are turned. Only a sum or product with a quantized tensor quantizes them."""
+    """Names of the float tensors that are computed from integer inputs alone, without any product: for example the
+    sines of positions in a rotary embedding. Only an Add or Mul with a quantized tensor quantizes them."""
     integers = {info.name for info in model.inputs if not model.is_float(info.name)}
     for node in model.nodes:
         names = {name for name in node.input if name and name not in model.constants}
@@ -208,16 +209,16 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
 
 
 def masked_sums(model: FloatModel) -> frozenset[str]:
-    """The names of scores to which a mask is added: sums that only softmaxes read, of what products computed and of
-    something that no product did, or of constants that hide elements.
+    """Names of the masked scores: Adds that only Softmax reads, with an addend that depends on no product, or with a
+    constant of at most -`HIDDEN`.
 
-    They stay float with their softmax, which machines with statistics of rows compute as one.
+    They stay float with their Softmax, which machines with statistics of rows compute together with the mask.
     """
     producers, uses = model.producers(), model.uses()
     softmaxes: Counter[str] = Counter(
         node.input[0] for node in model.nodes if node.op_type == "Softmax" and node.input
     )
-    computed: set[str] = set()  # What products have a part in.
+    computed: set[str] = set()  # Tensors that depend on a product.
     for node in model.nodes:
         if node.op_type in PRODUCTS or computed & set(node.input):
             computed.update(node.output)
@@ -235,7 +236,7 @@ def masked_sums(model: FloatModel) -> frozenset[str]:
 
 
 def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
-    """The inputs of an operator that are quantized as activations are; weights and other parameters are not."""
+    """The inputs of a node that are quantized as activations, without weights and other parameters."""
     of_two = node.op_type == "MatMul" and not model.constants.keys() & set(node.input)
     if node.op_type in POINTWISE or of_two:
         return list(node.input[:2])
@@ -243,11 +244,10 @@ def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
 
 
 def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, str]) -> str | None:
-    """The tensor of which a node's result is a function, beside numbers: by itself, or behind other functions.
+    """The one tensor of which a node's result is an element-wise function, with scalar constants; None for other nodes.
 
-    `roots` leads from those that nothing else reads to the tensors that they are functions of.
-
-    None for what is no function of one tensor, and for operators that are nodes of their own unless behind another one.
+    `roots` maps results of earlier functions with a single reader to their tensors, so that functions compose. An
+    operator of `CHAINED` is a function only after another one.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | CHAINED:
         return None
@@ -263,7 +263,7 @@ def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, s
 
 
 def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole: bool) -> bool:
-    """Whether an operator can compute on integers: its data float32, its parameters constants."""
+    """Whether a node can compute on integers: its data are float32, and its parameters constants."""
     if proto.domain not in ("", "ai.onnx") or not data or any(proto.output[index] for index in _masks(proto)):
         return False
     if all(name in model.constants for name in data):
@@ -284,12 +284,12 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
 
 
 def _masks(proto: onnx.NodeProto) -> range:
-    """Positions of outputs that hold no values of the input: the indices of a MaxPool, the mask of a Dropout."""
+    """Indices of outputs without values of the input: the indices of a MaxPool, the mask of a Dropout."""
     return range(1, len(proto.output)) if proto.op_type in ("MaxPool", "Dropout") else range(0)
 
 
 def _has_weights(model: FloatModel, proto: onnx.NodeProto) -> bool:
-    """Whether a product has constant weights, no bias or a constant one a channel, and no factors."""
+    """Whether a product has constant weights, no bias or a constant bias per channel, and no factors alpha and beta."""
     node = read_node(proto, 0)
     weight = model.float_constant(proto.input[1])
     if weight is None or weight.size == 0:
@@ -310,7 +310,7 @@ def _has_weights(model: FloatModel, proto: onnx.NodeProto) -> bool:
 
 
 class _Groups:
-    """Disjoint sets of names; each set goes by the name that came first."""
+    """Disjoint sets of names (union-find); the representative of a set is the name that was added first."""
 
     def __init__(self) -> None:
         self.parents: dict[str, str] = {}

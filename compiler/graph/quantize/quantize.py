@@ -1,4 +1,4 @@
-"""quantize_model: a float32 model and calibration data in, the model in QDQ form and what it costs out."""
+"""Static quantization of a float32 model with calibration data: the model in QDQ form, and its errors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .write_qdq import QuantizedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to quantize: the type of activations, the method of calibration and its percentile, scales of weights.
+    """Options of quantization: dtype of activations, method of calibration and its percentile, scales of weights.
 
-    `whole`: also functions, softmax, normalizations and products of activations (`plan`).
+    `whole`: quantize functions, softmax, normalizations and products of two activations too (`plan`).
     """
 
     activations: ActivationType = "uint8"
@@ -37,7 +37,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedLayer:
-    """A node on integers: its result's `tensor` in the float model, that tensor's quantization and its error."""
+    """A node on integers: the `tensor` of the float model that it computes, the tensor's quantization and its error."""
 
     name: str
     operator: str
@@ -48,7 +48,7 @@ class QuantizedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Quantized:
-    """The model in QDQ form, its layers, the errors of its outputs, and how many nodes stay float by operator."""
+    """The model in QDQ form, its layers, the errors of its outputs, and the number of float nodes by operator."""
 
     proto: onnx.ModelProto
     layers: tuple[QuantizedLayer, ...]
@@ -59,7 +59,7 @@ class Quantized:
 def read_model(source: str | Path | bytes, *, batch: int | None = None, whole: bool = False) -> FloatModel:
     """Reads and folds a float32 model of opset 13 or later; a dynamic first dimension of inputs becomes `batch`.
 
-    Recurrent nodes of a model that shall be quantized `whole` are there step by step.
+    With `whole` a recurrent node becomes the nodes of all its steps.
 
     Raises ModelError, also for a model that is quantized already.
     """
@@ -77,7 +77,7 @@ def quantize_model(
     choices: Mapping[str, Collection[str]] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Quantized:
-    """Quantizes what `read_model` read, with scales from `samples`: the model's inputs by name, one mapping a run.
+    """Quantizes a model of `read_model`, with scales from `samples`: the model's inputs by name, one mapping per run.
 
     `prepare` makes a float model ready to run. `choices` are decisions for single layers (`decisions.fix`). `advance`
     is called after each of the `runs_needed` runs. Raises ModelError for a model in which there is no product to
@@ -121,8 +121,8 @@ def calibrate_model(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[Calibrated, Run]:
-    """The scales of a plan's tensors in both types, by the recipe's method; and what computes those tensors, and the
-    model's float outputs, in float."""
+    """The scales of a plan's tensors for both activation types, by the recipe's method; and the `Run` that computes
+    these tensors, and the model's float outputs, in float32."""
     observed = [name for name in plan.scale_of if name not in model.constants]
     run = prepare_outputs(model, list(dict.fromkeys([*observed, *_float_outputs(model)])), prepare)
     grids = calibrate(
@@ -143,7 +143,7 @@ def _float_outputs(model: FloatModel) -> list[str]:
 
 
 def runs_needed(recipe: Recipe, samples: int) -> int:
-    """How often `quantize_model` calls `advance` for so many samples."""
+    """Number of calls of `advance` by `quantize_model` for `samples` samples."""
     return (2 if recipe.method == "minmax" else 3) * samples
 
 
@@ -156,7 +156,7 @@ def _measure(
     prepare: Prepare,
     advance: Callable[[], None],
 ) -> None:
-    """Adds up the errors of tensors, by the float model's names, which `run` computes."""
+    """Adds the errors over all samples to `errors`, by the float model's tensors, which `run` computes."""
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
     given = {info.name for info in model.inputs}
     run_quantized = prepare(simulated(written.proto, [name for name in kept.values() if name not in given]))

@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM of a float model, step by step, so that they can be quantized as what they consist of."""
+"""Unrolls RNN, GRU and LSTM of a float model to the nodes of all steps, which can be quantized."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class _Shaped:
 
 @dataclass(slots=True, kw_only=True)
 class _Context(NodeErrors):
-    """What the steps ask of a model: shapes of what nodes read, and a place for their constants, whose names are not
-    among those `taken`."""
+    """The context of `recurrent_steps`: shapes of the inputs of nodes, and new initializers, whose names are not in
+    `taken`."""
 
     shapes: Mapping[str, tuple[int, ...]]
     taken: set[str]
@@ -43,7 +43,7 @@ class _Context(NodeErrors):
 
     def store(self, name: str, array: np.ndarray) -> str:
         """A new initializer; returns its name."""
-        # Steps have thousands, so their number is where the search begins.
+        # Steps have thousands of constants: the search for an unused name starts at their number.
         unique = unused(f"{name}_{len(self.initializers)}", self.taken)
         self.taken.add(unique)
         self.initializers.append(numpy_helper.from_array(array, unique))
@@ -51,9 +51,9 @@ class _Context(NodeErrors):
 
 
 def unrolled(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` with the nodes of all steps in place of each RNN, GRU and LSTM; `label` names the file.
+    """`model` with the nodes of all steps in place of each RNN, GRU and LSTM; `label` names the file in errors.
 
-    Raises NodeError for more steps than are sensible, and for variants that do not exist.
+    Raises NodeError for more than `onnx_recurrent_steps.MOST_STEPS` steps, and for unsupported variants.
     """
     graph = model.graph
     if not any(node.op_type in GATES for node in graph.node):

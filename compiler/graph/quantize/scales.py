@@ -1,7 +1,7 @@
-"""Scales, zero points and integers from ranges and weights: the rules of static quantization, for all who write models.
+"""Scales, zero points and integers from ranges and weights: the rules of static quantization.
 
-real = scale * (integer - zero point). Activations have one scale a tensor, uint8 with a zero point or int8 with zero
-point 0; weights are int8 with zero point 0 and one scale, or one an output channel; biases are int32 with the product
+real = scale * (integer - zero point). Activations have one scale per tensor, uint8 with a zero point or int8 with zero
+point 0; weights are int8 with zero point 0 and one scale, or one per output channel; biases are int32 with the product
 of both scales. After Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
 Inference" (2018), sections 2.1 to 2.4; ONNX Runtime's static quantizer has the same rules.
 """
@@ -18,26 +18,26 @@ from vdla.isa.arithmetic import checked_scales
 from ..quantization import ActivationType, Quantization
 
 RoundScale = Callable[[NDArray[np.float64]], NDArray[np.float32]]
-"""How an ideal scale becomes the one that is kept."""
+"""Rounds ideal scales to the float32 scales that are stored."""
 
 STEPS = {"uint8": 255, "int8": 127}
 """Steps between the ends of a range: all 256 integers, or the 127 on either side of zero."""
 WEIGHT_STEPS = 127
 LEAST_SCALE = 2.0**-60
-"""Products of two scales stay normal float32 numbers; what is smaller is nothing but rounding errors."""
+"""Least scale: products of two scales stay normal float32 numbers; smaller values are rounding errors only."""
 MOST_BIAS = 2**30
-"""Half of what an int32 accumulator holds; the other half is for the sum of products."""
+"""Largest bias: half of the range of an int32 accumulator; the other half is for the sum of products."""
 
 
 def nearest(scales: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The nearest float32 numbers."""
+    """Rounds to the nearest float32."""
     return scales.astype(np.float32)
 
 
 def activation_quantization(
     low: float, high: float, dtype: ActivationType, *, round_scale: RoundScale = nearest
 ) -> Quantization:
-    """The quantization that reaches from `low` to `high` and holds zero exactly; an empty range gets scale 1."""
+    """The quantization of the range from `low` to `high`, which represents 0 exactly; an empty range gets scale 1."""
     low, high = min(low, 0.0), max(high, 0.0)
     span = high - low if dtype == "uint8" else max(-low, high)
     ideal = np.array(max(span / STEPS[dtype], LEAST_SCALE) if span else 1.0)
@@ -54,10 +54,11 @@ def weight_scales(
     input_scale: float = 1.0,
     round_scale: RoundScale = nearest,
 ) -> NDArray[np.float32]:
-    """float32 scales of `weight` along `axis`, (channels,), or with None one of all of it, ().
+    """float32 scales of `weight` along `axis`, shape (channels,), or with None one scale for all of it, shape ().
 
-    The largest magnitude becomes 127. Channels of zeros get the largest scale of the others, so that their bias is as
-    fine as theirs; no scale is so small that the channel's bias in units of `input_scale` times it would leave int32.
+    The largest magnitude becomes 127. Channels of zeros get the largest scale of all channels, so that their bias has
+    the same resolution; a scale is large enough that the channel's bias in units of `input_scale` * scale is at most
+    `MOST_BIAS`.
     """
     magnitude = np.abs(weight.astype(np.float64))
     others = tuple(position for position in range(weight.ndim) if position != axis)
@@ -80,7 +81,7 @@ def quantize_weights(
 
 
 def bias_scales(input_scale: np.float32, weight_scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """input scale * weight scale in float32, what an accumulator counts. ScaleError where that is no number."""
+    """input scale * weight scale in float32: the unit of an accumulator. Raises ScaleError where it is not finite."""
     with np.errstate(over="ignore", under="ignore"):
         return checked_scales(np.float32(input_scale) * weight_scale)
 

@@ -1,8 +1,7 @@
-"""The float model that computes what a model in QDQ form computes, so that whatever runs float models can run it.
+"""Simulated quantization: a float model that computes the same values as a model in QDQ form.
 
-Known as simulated quantization (Jacob et al. 2018, section 3): a tensor takes the values of its integers, in float32.
-Sums of products are rounded in float32 instead of being exact, so an integer may differ by one where a sum lies in the
-middle between two.
+A tensor holds the values of its integers in float32 (Jacob et al. 2018, section 3). Sums of products are rounded in
+float32 instead of being exact, so an integer may differ by one where a sum is halfway between two integers.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from onnx import helper, numpy_helper
 from .float_model import assemble, constant_protos
 
 ROUNDER = np.float32(1.5 * 2**23)
-"""Adding and subtracting it rounds float32 of magnitudes below 2**22 to integers, half to even."""
+"""Addend whose addition and subtraction round float32 of magnitudes below 2**22 to integers, half to even."""
 
 
 def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
-    """`model`, which is in QDQ form, without integers; it computes `outputs`."""
+    """The float model of a `model` in QDQ form, with the float32 tensors `outputs` as outputs."""
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     constants = dict(arrays)
     header = onnx.ModelProto()
@@ -43,7 +42,7 @@ def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto
 def _rounding(
     node: onnx.NodeProto, arrays: dict[str, np.ndarray], constants: dict[str, np.ndarray]
 ) -> list[onnx.NodeProto]:
-    """Integers minus their zero point: bounds are integers, so clipping may come before rounding."""
+    """The nodes of a QuantizeLinear less its zero point: the bounds are integers, so Clip may precede rounding."""
     data, scale, zero_point = node.input
     limits, zero = np.iinfo(arrays[zero_point].dtype), int(arrays[zero_point])
     output = node.output[0]

@@ -1,8 +1,8 @@
-"""From a plan and its scales to a model in QDQ form.
+"""Writes a model in QDQ form from a plan and its scales.
 
 Weights and biases are integer initializers behind a DequantizeLinear; every quantized tensor passes one QuantizeLinear
-and one DequantizeLinear, which all its readers share. Float operators read a tensor that a float operator, or the
-caller, wrote as it is.
+and one DequantizeLinear, which all its readers share. Float operators read inputs of the model and results of float
+operators unquantized.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .scales import bias_scales, quantize_bias, quantize_weights, weight_scales
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedModel:
-    """The model in QDQ form; `dequantized` are the names in it of the plan's tensors behind their DequantizeLinear."""
+    """The model in QDQ form; `dequantized` maps the plan's tensors to the outputs of their DequantizeLinear nodes."""
 
     proto: onnx.ModelProto
     dequantized: Mapping[str, str]
@@ -40,9 +40,9 @@ def write_qdq(
     *,
     per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
-    """Returns the checked model; weights have one scale an output channel, those of the nodes `per_tensor` one in all.
+    """Returns the checked model; weights have one scale per output channel, or one in all for the nodes `per_tensor`.
 
-    Raises ScaleError where scales multiply to what float32 cannot hold.
+    Raises ScaleError if a product of scales is not finite in float32.
     """
     writer = _Writer(model, plan, quantizations, per_tensor)
     for node in model.nodes:
@@ -61,7 +61,7 @@ def write_qdq(
 
 
 class _Writer:
-    """Nodes in the order in which they are computed, pairs of QuantizeLinear and DequantizeLinear at first need."""
+    """Writes the nodes in order; a pair of QuantizeLinear and DequantizeLinear stands before its first reader."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class _Writer:
         self._weights: dict[tuple[object, ...], str] = {}
 
     def float_node(self, node: onnx.NodeProto) -> None:
-        """A node as it is, behind the DequantizeLinear of what quantized nodes computed."""
+        """Adds a float node, which reads results of quantized nodes behind their DequantizeLinear."""
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         for index, name in enumerate(copy.input):
@@ -88,7 +88,7 @@ class _Writer:
         self.graph.nodes.append(copy)
 
     def quantized_node(self, node: onnx.NodeProto) -> None:
-        """A node between dequantized operands and the quantization of its outputs."""
+        """Adds a quantized node: it reads dequantized operands, and its outputs are quantized."""
         data = self.plan.operands[node.output[0]]
         if node.op_type in CLAMPS and data[0] in self.plan.fused and self._clamps_nothing(node):
             self._rename(data[0], node.output[0])
@@ -107,7 +107,7 @@ class _Writer:
                 self._computed.add(name)
 
     def _operand(self, name: str) -> str:
-        """The name of a dequantized operand, which is quantized now if it was not yet."""
+        """Name of a dequantized operand; adds its QuantizeLinear and DequantizeLinear on first use."""
         if name in self.plan.fused:
             return name
         if name not in self.dequantized:
@@ -126,7 +126,7 @@ class _Writer:
         return self.dequantized[name]
 
     def _pair(self, name: str) -> None:
-        """The quantization of a result; an output of the model keeps its name behind it."""
+        """Quantizes a result; an output of the model keeps its name behind the DequantizeLinear."""
         if name in self.model.outputs:
             before = self._free(f"{name}_QuantizeLinear_Input")
             self._rename(name, before)
@@ -137,14 +137,14 @@ class _Writer:
             self._operand(name)
 
     def _rename(self, name: str, new: str) -> None:
-        """Has the node that computes `name`, the last or one of the last, compute `new` instead."""
+        """Renames the output `name` of the latest node that computes it to `new`."""
         for node in reversed(self.graph.nodes):
             if name in node.output:
                 node.output[list(node.output).index(name)] = new
                 return
 
     def _clamps_nothing(self, node: onnx.NodeProto) -> bool:
-        """Whether all integers of the quantization lie within the bounds of a clamp, as after a ReLU in uint8."""
+        """Whether a clamp's bounds contain all values of its quantization, as a ReLU's contain uint8 from 0 on."""
         bounds = [0.0, np.inf]
         if node.op_type == "Clip":
             given = [self.model.array(read_node(node, 0), index, "bound") for index in (1, 2)]
@@ -157,13 +157,13 @@ class _Writer:
         return ends.tolist() == [-128, 127]
 
     def _weigh(self, copy: onnx.NodeProto, input_scale: np.float32) -> None:
-        """Integer weights and bias in place of a product's float ones."""
+        """Replaces a product's weights and bias by dequantized integers."""
         node = read_node(copy, 0)
         weight_name, bias_name = copy.input[1], input_name(copy, 2)
         weight, bias = self.model.constants[weight_name], self.model.constants.get(bias_name)
         axis = None if copy.name in self.per_tensor else weight_axis(node)
         groups = node.integer("group", 1) if node.op_type == "ConvTranspose" else 1
-        # Groups of a transposed convolution share the scales of its channels.
+        # All groups of a transposed convolution share the scales, one for each channel of a group.
         most = None if bias is None else np.abs(bias).reshape(groups, -1).max(axis=0)
         scale = weight_scales(weight, axis, bias=most, input_scale=float(input_scale))
         key = (weight_name, axis, scale.tobytes())
@@ -187,7 +187,7 @@ class _Writer:
         copy.input[2] = self._weights[key]
 
     def _free(self, name: str) -> str:
-        """`name`, with a number behind it where names made from it are taken."""
+        """`name`, with a number appended if it, or a name that `OnnxGraph` derives from it, is taken."""
         suffixes = (
             "",
             "_scale",
