@@ -1,4 +1,4 @@
-"""Matrix products with the stages of `te.ops.product` whose right-hand matrices are gathered from a tensor."""
+"""Matrix products with the stages of `te.ops.product`, whose right-hand matrices are gathered from a tensor."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..rows import allocated
 from .sums import summed
 
 Place = tuple[Expr, ...]
-"""The indices of an element."""
+"""Indices of an element of a buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """The order of a sum over channels and taps: blocks of `block` channels, rows, columns, channels of a block.
+    """The order of a sum over channels and taps: channel blocks of `block`, tap rows, tap columns, channels of a block.
 
-    All channels of a step share one tap, whose position in the input is computed once for all of them. Blocks are
-    outermost, so that all taps of a block find the same input in a cache, and so that a step beyond the last one reads
-    channels outside of X.
+    A step is `block` products with one tap, whose input position is computed once for all of them. Channel blocks are
+    outermost, so that all taps of a block read the same input from a cache, and so that a step beyond the last one
+    reads channels outside of X.
     """
 
     channels: int
@@ -39,13 +39,13 @@ class Depth:
         return ceil_div(self.channels, self.block) * prod(self.taps) * self.block
 
     def place(self, k: Expr) -> tuple[Expr, Expr, Expr]:
-        """Channel, row and column of product k."""
+        """Channel, tap row and tap column of product k."""
         rows, columns = self.taps
         step = k // self.block
         return step // (rows * columns) * self.block + k % self.block, step // columns % rows, step % columns
 
     def pack(self, weights: np.ndarray) -> np.ndarray:
-        """Weights [..., filters, channels, rows, columns] as [..., size, filters], zero beyond the last channel."""
+        """Weights [..., filters, channels, rows, columns] as [..., size, filters], with zeros beyond the channels."""
         *outer, filters, channels, rows, columns = weights.shape
         blocks = ceil_div(channels, self.block)
         beyond = [(0, 0)] * (len(outer) + 1) + [(0, blocks * self.block - channels), (0, 0), (0, 0)]
@@ -58,9 +58,10 @@ class Depth:
 class GatheredProduct:
     """Y[target] = epilogue(sum over k of W[matrix, k, i] * X[source]) for all matrices, rows i and columns j.
 
-    `source` (of the matrix' indices, k and j) and `target` (of these, i and j) say which elements those are; sources
-    outside X are zero. `bias` says which of B's elements belongs to a row of a matrix. With `plain`, X at the source is
-    X[..., k, j], all other indices 0. Names of all buffers, statements and loops end with `tag`.
+    `matrices`: number of matrices along each index of a matrix. `source` maps (matrix indices, k, j) to indices of X;
+    an element outside X is zero. `target` maps (matrix indices, i, j) to indices of Y, and `bias` (matrix indices, i)
+    to indices of B. With `plain` the source is X[..., k, j], all other indices 0, and X is copied as a box. Names of
+    all buffers, statements and loops end with `tag`.
     """
 
     matrices: tuple[int, ...]
@@ -82,10 +83,11 @@ class GatheredProduct:
         y_out: Buffer,
         epilogue: Epilogue,
     ) -> Stmt:
-        """Copies `a` of W and `b` of X, `sum` (statement "gemm", loops gemm.b0, ..., gemm.i, gemm.j, gemm.k), "post".
+        """The statements of the product: copies of W to `a` and of X to `b`, the sum "gemm", and the epilogue "post".
 
-        Loops b0, ..., i, j are around "post", loops b.b0, ..., b.k, b.j around the copy of an element into `b`. With a
-        single matrix there are no loops over matrices and no dimensions for them.
+        "gemm" (loops gemm.b0, ..., gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j are around
+        "post", loops b.b0, ..., b.k, b.j around the copy of an element to `b` (none with `plain`). The loops b0, ...
+        and the buffers' first dimensions are over the indices of a matrix that take more than one value.
         """
         several = [d for d, size in enumerate(self.matrices) if size > 1]
         batch = tuple([self.matrices[d] for d in several])

@@ -1,8 +1,8 @@
-"""Convolutions as products of matrices, one of which is gathered from the input, as GPUs compute them.
+"""Convolutions for GPUs as matrix products whose right-hand matrix is gathered from the input (implicit GEMM).
 
-Nothing is stored as a matrix: a schedule gathers tile by tile. Indices outside the input read as zero, so that pads and
-what is beyond the last channel or image need no case of their own. A convolution is one product; of a transposed one
-the phases (`Convolution.axes`) with as many taps and outputs are the matrices of one product.
+The gathered matrix is never stored: a schedule gathers tile by tile. Indices outside the input read as zero, so that
+pads, and channels or images beyond the last one, need no special case. A convolution is one product. In a transposed
+convolution, phases (`Convolution.axes`) with equal numbers of taps and outputs are the matrices of one product.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .gathered_product import Depth, GatheredProduct, Place
 
 
 def is_pointwise(window: Window) -> bool:
-    """Whether every output is computed from one position of the input, the same as its own."""
+    """Whether every output reads one position of the input, its own: a 1x1 kernel, stride 1, no pads."""
     return window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
 
 
@@ -31,7 +31,7 @@ def is_pointwise(window: Window) -> bool:
 class PhaseGroup:
     """Consecutive phases of an axis with equal numbers of taps and outputs.
 
-    The base of the m-th phase is the first one's plus (m + `offset`) // `stride`.
+    The base of phase m of the group is `first.base` + (m + `offset`) // `stride`.
     """
 
     members: tuple[Phase, ...]
@@ -44,12 +44,12 @@ class PhaseGroup:
         return self.members[0]
 
     def base(self, m: Expr) -> Expr:
-        """`Phase.base` of the m-th phase."""
+        """`Phase.base` of phase m of the group."""
         return (m + self.offset) // self.stride + self.first.base
 
 
 def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
-    """The phases of an axis, in the order of `rest`, in groups as long as possible."""
+    """Splits the phases of an axis, in the order of `rest`, into groups as long as possible."""
     groups: list[PhaseGroup] = []
     for phase in axis:
         joined = _group((*groups[-1].members, phase)) if groups else None
@@ -61,7 +61,7 @@ def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
 
 
 def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
-    """The phases as one group; None if they cannot be grouped."""
+    """The phases as one group; None if their taps, outputs or bases do not fit a `PhaseGroup`."""
     first = members[0]
     if any((p.taps, p.outputs) != (first.taps, first.outputs) for p in members):
         return None
@@ -73,9 +73,9 @@ def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProduct:
-    """Phases whose sums are one matrix product: a group of rows' and one of columns'. Its names end with `tag`.
+    """One matrix product: all pairs of a phase of the group `rows` and a phase of the group `columns`.
 
-    `depth` is None if there are no taps: nothing is summed.
+    `depth` is None if the phases have no taps: their sums are zero. Names of the product's loops end with `tag`.
     """
 
     rows: PhaseGroup
@@ -85,7 +85,7 @@ class PhaseProduct:
 
     @property
     def outputs(self) -> Pair:
-        """Rows and columns of a phase's outputs."""
+        """Rows and columns of the outputs of one phase."""
         return self.rows.first.outputs, self.columns.first.outputs
 
     @property
@@ -94,8 +94,10 @@ class PhaseProduct:
         return len(self.rows.members), len(self.columns.members)
 
     def pack(self, weights: np.ndarray) -> np.ndarray:
-        """The weights of these phases, [groups, rows, columns, depth, filters], from all weights [groups, filters,
-        channels, KH, KW]. Dimensions of size 1 among the first three are dropped; ValueError without taps.
+        """The weights of the product's phases, [groups, row phases, column phases, depth, filters], from all weights
+        [groups, filters, channels, KH, KW]. The first three dimensions are dropped where their size is 1.
+
+        Raises ValueError without taps.
         """
         if self.depth is None:
             raise ValueError(f"phases{self.tag} have no taps")
@@ -112,9 +114,9 @@ class PhaseProduct:
 
 
 def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ...]:
-    """The matrix products of a convolution; ValueError if it has no outputs.
+    """The matrix products of a convolution. Raises ValueError if it has no outputs.
 
-    Sums run over blocks of `block` channels; a product of a single tap needs no blocks.
+    Sums are ordered in blocks of `block` channels (`Depth`); a product of a single tap needs no blocks.
     """
     rows, columns = map(_groups, shape.axes)
     products: list[PhaseProduct] = []
@@ -134,12 +136,16 @@ def gemm_convolution(
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; X reads 0 outside.
 
-    Parameters, with C and M a group's channels and filters: X [batch, groups, C, height, width] ([..., height * width]
-    where `is_pointwise`, if not transposed), for every one of `phase_products` with taps W{tag} as its `pack` makes it
-    of weights [groups, M, C, KH, KW], B [groups, M] with a bias, R like Y with an operand, Y [batch, groups, M, OH, OW]
-    (if not transposed [..., OH * OW]). Stages as of `GatheredProduct.stages`, matrices are (groups, phases of rows, of
-    columns), columns j = (n * OH + y) * OW + x; without taps loops b0{tag}, b1{tag}, b2{tag}, i{tag}, j{tag} around
-    "post{tag}". ValueError if the window does not fit, or where nothing is left between the pads.
+    Parameters, in this order, with C and M the channels and filters of a group:
+    X [batch, groups, C, height, width], or [batch, groups, C, height * width] if pointwise and not transposed;
+    W{tag} for each of `phase_products` that has taps: the result of its `pack` for weights [groups, M, C, KH, KW];
+    B [groups, M] if the epilogue has a bias; R, of Y's shape, if it has an operand;
+    Y [batch, groups, M, OH * OW], or [batch, groups, M, OH, OW] if transposed.
+
+    Each product has the stages of `GatheredProduct.stages`, with matrices (groups, row phases, column phases) and
+    columns j = (n * OH + y) * OW + x of a phase's outputs. A product without taps is a nest of loops b0{tag}, b1{tag},
+    b2{tag}, i{tag}, j{tag} around "post{tag}". Raises ValueError if the window does not fit, or if the pads of a
+    transposed convolution leave no outputs.
     """
     epilogue = epilogue or Epilogue()
     batch, groups, channels, filters = shape.batch, shape.groups, shape.group_channels, shape.group_filters
@@ -181,7 +187,7 @@ def gemm_convolution(
             source=_phase_source(part, part.depth) if shape.transposed else _source(shape, part.depth),
             target=target,
             bias=lambda matrix, i: (matrix[0], i),
-            # A box of one channel or position has no dimension to cut tiles of.
+            # A box of one channel or one position has no dimension to tile.
             plain=pointwise and batch == 1 and channels > 1 and oh * ow > 1,
             tag=part.tag,
         )
@@ -195,7 +201,7 @@ _Source = Callable[[Sequence[Expr], Expr, Expr], Place]
 
 
 def _source(shape: Convolution, depth: Depth) -> _Source:
-    """Indices in X of product k of output j; X of a pointwise convolution has rows and columns merged."""
+    """The map from (matrix indices, k, j) to indices of X; X of a pointwise convolution has merged rows and columns."""
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
     oh, ow = shape.outputs
 
@@ -211,7 +217,7 @@ def _source(shape: Convolution, depth: Depth) -> _Source:
 
 
 def _target(shape: Convolution) -> _Source:
-    """Indices in Y [batch, groups, filters, OH * OW] of output j of filter i."""
+    """The map from (matrix indices, i, j) to indices of Y [batch, groups, filters, OH * OW]."""
     oh, ow = shape.outputs
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
@@ -223,7 +229,7 @@ def _target(shape: Convolution) -> _Source:
 
 
 def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
-    """`_source` for a transposed convolution's phases."""
+    """The map from (matrix indices, k, j) to indices of X, for the phases `part` of a transposed convolution."""
 
     def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Place:
         g, p, q = matrix
@@ -237,7 +243,7 @@ def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
 
 
 def _phase_target(part: PhaseProduct) -> _Source:
-    """`_target` for a transposed convolution's phases: indices in Y [batch, groups, filters, OH, OW]."""
+    """The map from (matrix indices, i, j) to indices of Y [batch, groups, filters, OH, OW], for the phases `part`."""
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
         g, p, q = matrix
@@ -249,6 +255,6 @@ def _phase_target(part: PhaseProduct) -> _Source:
 
 
 def _position(part: PhaseProduct, j: Expr) -> tuple[Expr, Expr, Expr]:
-    """Image, and row and column within a phase, of output j."""
+    """Image of output j, and its row and column within the phase."""
     rows, columns = part.outputs
     return j // (rows * columns), j % (rows * columns) // columns, j % columns

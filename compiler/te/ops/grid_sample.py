@@ -1,4 +1,4 @@
-"""Images sampled at coordinates from another tensor: ONNX's GridSample, in two or three dimensions."""
+"""ONNX's GridSample, in two or three dimensions: images sampled at the coordinates in a second tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..scalars import absolute, divide, whole
 Sampling = Literal["nearest", "linear", "cubic"]
 Outside = Literal["zeros", "border", "reflection"]
 CUBIC = -0.75
-"""The coefficient of the cubic kernel (Keys, "Cubic Convolution Interpolation", 1981), as ONNX has it."""
+"""ONNX's coefficient of the cubic kernel (Keys, "Cubic Convolution Interpolation", 1981)."""
 FLOAT = DType.FLOAT32
 
 
@@ -28,10 +28,11 @@ def grid_sample(
     align_corners: bool,
     name: str = "grid_sample",
 ) -> Program:
-    """Y[n, c, p] = X[n, c, …] around the place G[n, p], whose coordinates go from -1 to 1, the last dimension's first.
+    """Y[n, c, p] = X[n, c] interpolated at the coordinates G[n, p], each from -1 to 1; last dimension of X first.
 
-    Parameters X of `shape` (N, C, *sizes), G [N, positions, number of sizes] and Y [N, C, positions] with the product
-    of `outputs`. With `align_corners` -1 and 1 are the centers of the first and last element, else their outer edges.
+    Float32 parameters: X of `shape` (N, C, *sizes), G [N, P, number of sizes] and Y [N, C, P], with P the product of
+    `outputs`. With `align_corners` -1 and 1 are the centers of the first and last element, else their outer edges.
+    Samples outside of X follow `outside`: zero, the border element, or X mirrored. Loops n, c, p around "sample".
     """
     batch, channels, *sizes = shape
     count = prod(outputs)
@@ -62,11 +63,11 @@ def grid_sample(
 
 
 def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool) -> Expr:
-    """The coordinate in elements, brought inside where pads do so.
+    """A coordinate from -1 to 1 converted to elements, and moved inside by "border" and "reflection".
 
-    A cubic sample beyond the border keeps its place, and each of its taps reads the border, as PyTorch and ONNX Runtime
-    have it. ONNX's reference implementation moves places beyond the outer edge to the border first; on the half element
-    between center and edge all three agree.
+    A cubic sample beyond the border is not moved; each of its taps reads the border element instead, as in PyTorch and
+    ONNX Runtime. ONNX's reference implementation moves coordinates beyond the outer edge to the border first; on the
+    half element between center and edge all three agree.
     """
     if align_corners:
         place = (coordinate + 1.0) * (0.5 * (size - 1))
@@ -78,7 +79,7 @@ def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_
 
 
 def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
-    """The coordinate mirrored at both ends as often as needed to be inside."""
+    """A coordinate in elements, mirrored at both ends as often as needed to be inside."""
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     if high == low:
         return place * 0.0
@@ -90,10 +91,10 @@ def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
 
 
 def _mirrored(at: Expr, size: int, align_corners: bool) -> Expr:
-    """A neighbour of a place inside, at most two elements beyond an end: mirrored there.
+    """The index of a tap, at most two elements beyond an end, mirrored at that end.
 
-    The neighbours that nearest and linear samples read beyond an end are mirrored to the last element, where all are
-    brought in any case.
+    Only cubic samples need it: taps of nearest and linear samples are at most one element beyond an end, and clamping
+    moves them to the same element as mirroring.
     """
     if size < 3:
         return _reflected(at, size, align_corners)
@@ -105,7 +106,7 @@ def _mirrored(at: Expr, size: int, align_corners: bool) -> Expr:
 def _taps(
     place: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool
 ) -> list[tuple[Expr, Expr | None]]:
-    """Elements along a dimension, as (index inside of it, weight)."""
+    """The taps along a dimension as (index inside the dimension, weight); weight None stands for 1."""
 
     def tap(at: Expr, weight: Expr | None) -> tuple[Expr, Expr | None]:
         if outside == "zeros":
@@ -127,7 +128,7 @@ def _taps(
 
 
 def _bounded(item: tuple[Expr, Expr | None], size: int) -> tuple[Expr, Expr | None]:
-    """The item with its index clamped to 0 .. size - 1, so that the verifier can prove it; the index of NaN is 0."""
+    """The tap with its index clamped to 0 .. size - 1, so that the verifier can prove it; for NaN the index is 0."""
     index, weight = item
     return minimum(maximum(index, 0), size - 1), weight
 

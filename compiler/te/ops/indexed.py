@@ -1,4 +1,4 @@
-"""Elements selected one by one by indices that are known at run time only."""
+"""ONNX's GatherElements with an index tensor: each output element is selected by one index."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from ..merge import Shape
 def gather_elements(
     shape: Shape, indices: Shape, axis: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_elements"
 ) -> Program:
-    """Y[..., k, ...] = X[..., I[..., k, ...], ...] with the index in place of `axis`; ONNX's GatherElements.
+    """Y[..., k, ...] = X[..., I[..., k, ...], ...], where the index replaces position k of `axis`.
 
-    Parameters X of `shape`, I int64 and Y of the shape `indices`, which is X's or less in every other dimension.
-    Negative indices count from the end; one outside the axis gives the element at the nearer end.
-    Loops d0, d1, … around "move".
-    ValueError for shapes that do not go together.
+    Parameters X of `shape`, I int64 and Y, both of shape `indices`, which is at most X's in every dimension but `axis`.
+    A negative index counts from the end; an index outside the axis reads the element at the nearer end. Loops d0, d1, …
+    around "move". Raises ValueError for shapes that do not match.
     """
     if len(shape) != len(indices) or not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no elements {indices} along axis {axis}")

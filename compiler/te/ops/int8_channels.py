@@ -1,4 +1,4 @@
-"""Moves of channels of quantized tensors, and functions of one tensor as tables."""
+"""Moves of channels of quantized tensors (Concat, Split, shuffles, phases), and functions of one tensor by table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..merge import Shape
 
 
 def int8_table(*, size: int, name: str = "int8_table") -> Program:
-    """Y = T[X]: parameters uint8 X [size], T [256], Y [size]; loop i around "map"."""
+    """Y[i] = T[X[i]]: parameters uint8 X [size], T [256], Y [size]; loop i around "map"."""
     x, t, y = (
         Buffer(name=n, shape=(s,), dtype=DType.UINT8) for n, s in (("X", size), ("T", 256), ("Y", size))
     )
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run: `blocks` blocks of the output from `first` on equal the blocks of part `part` from `source` on."""
+    """A move of whole blocks: output blocks `first` ... are blocks `source` ... of part `part`, `blocks` of them."""
 
     first: int
     blocks: int
@@ -45,10 +45,10 @@ class Run:
 def whole_runs(
     sources: Sequence[Pair], channels: Sequence[int], blocks: Sequence[int], block: int
 ) -> tuple[Run, ...] | None:
-    """The runs of whole blocks of an output in blocks of `block`, whose channel c is channel `sources`[c][1] of part
-    `sources`[c][0]; None if it is not made of whole blocks.
+    """The moves of whole blocks that make an output in blocks of `block`; None if blocks of the parts must be cut.
 
-    `channels` and `blocks`: those of the parts. Lanes beyond the channels of a last block are zero everywhere.
+    Output channel c is channel `sources`[c][1] of part `sources`[c][0]. `channels`, `blocks`: number of channels and
+    block size of each part. The lanes beyond the channels of a last block are zero in all tensors.
     """
     runs: list[Run] = []
     for start in range(0, len(sources), block):
@@ -74,9 +74,10 @@ def int8_blocks(
     runs: Sequence[Run],
     name: str = "int8_blocks",
 ) -> Program:
-    """Y = blocks of the parts: parameters uint8 X0, X1, … [batch, blocks, plane * block] and Y alike.
+    """Y = the blocks of the parts that `runs` name, for images of `plane` positions.
 
-    Loops n.i, o.i, d.i around "move.i" for each run.
+    Parameters uint8 X0, X1, … [batch, blocks of the part, plane * block] and Y [batch, blocks of all runs, plane *
+    block]. Loops n.i, o.i, d.i around "move.i" for run i.
     """
     width = plane * parts[0].block
     inputs = [
@@ -107,11 +108,11 @@ def int8_channels(
     block: int,
     name: str = "int8_channels",
 ) -> Program:
-    """Y takes `counts`[i] channels of part i, one by one.
+    """Y[n, I[0, c], p] = X[n, I[1, c], p] for the `counts`[i] channels c that part i gives, with X = Xi and I = Ii.
 
-    Parameters uint8 X0, X1, … [batch, blocks, plane, block], int64 I0, I1, … [2, count] (the places of channels in the
-    output and in the part), uint8 Y [batch, ceil(channels / block), plane, block], zero beyond the channels. Loops n.i,
-    c.i, p.i around "move.i" for each part, and n, p, j around "fill".
+    Parameters for each part i uint8 Xi [batch, blocks, plane, block] and int64 Ii [2, counts[i]] (`channel_places`),
+    then uint8 Y [batch, ceil(channels / block), plane, block], zero beyond the channels. Loops n.i, c.i, p.i around
+    "move.i" for each part, and n, p, j around "fill".
     """
     blocks = ceil_div(channels, block)
     y = Buffer(name="Y", shape=(batch, blocks, plane, block), dtype=DType.UINT8)
@@ -134,7 +135,7 @@ def int8_channels(
 
 
 def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
-    """Block and lane of a channel number from a table, clamped to the tensor."""
+    """Block and lane of a channel number, clamped to the tensor."""
     inside = minimum(maximum(channel, 0), blocks * block - 1)
     return inside // block, inside % block
 
@@ -144,8 +145,9 @@ def int8_interleave(
 ) -> Program:
     """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], see `graph.Interleave`.
 
-    Parameters uint8 X of shape `data` [batch, blocks, height, width, block] and Y of shape `result`, which has as many
-    dimensions. A nest of loops n, o, y, x, j with the phase behind their names around "move" for each phase.
+    (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters
+    uint8 X of shape `data` and Y of shape `result`, both [batch, blocks, height, width, block]. For each phase a nest
+    of loops n, o, y, x, j around "move", all with ".phase" appended to their names.
     """
     (sy, sx), (top, left) = factors, before
     x_in, y_out = (
@@ -155,7 +157,7 @@ def int8_interleave(
     held = data[-1]
     moves: list[Stmt] = []
     for phase in range(sy * sx):
-        # The first row and column of the phase.
+        # The first row and column of Y in this phase.
         y0, x0 = (phase // sx - top) % sy, (phase % sx - left) % sx
         rows, columns = ceil_div(oh - y0, sy), ceil_div(ow - x0, sx)
         if rows < 1 or columns < 1:
@@ -178,7 +180,9 @@ def int8_interleave(
 
 
 def channel_places(sources: Sequence[Pair], parts: int) -> list[np.ndarray]:
-    """For each part int64 [2, count]: the places of its channels in the output, and in the part."""
+    """The tables of `int8_channels`: for each part int64 [2, count], channel numbers in the output and in the part.
+
+    Output channel c is channel `sources`[c][1] of part `sources`[c][0]."""
     return [
         np.array([(to, channel) for to, (of, channel) in enumerate(sources) if of == part], np.int64)
         .reshape(-1, 2)

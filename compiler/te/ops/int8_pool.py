@@ -11,15 +11,15 @@ from .float_pool import pooled
 from .unsigned import held
 
 Storage = tuple[int, int, int, int]
-"""[outer, height, width, lanes]: outer is of images and blocks of channels."""
+"""Shape [outer, height, width, lanes], where outer is images * blocks of channels."""
 
 
 def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -> Program:
-    """Y = the greatest value of each window of X [outer, height, width, lanes]; positions outside X never win.
+    """Y = the greatest value of each window of X; positions outside X are ignored.
 
-    Parameters uint8, each the stored value plus 128: X of this shape, Y [outer, OH, OW, lanes]. Intermediates: `padded`
-    (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j, pool.kh,
-    pool.kw); loops n, y, x, j around "post" follow. ValueError if the window does not fit.
+    Parameters uint8, each the int8 value plus 128: X [outer, height, width, lanes] and Y [outer, OH, OW, lanes].
+    Statements: "pad" fills `padded` if there are pads; "pool" (loops pool.n, pool.y, pool.x, pool.j, pool.kh, pool.kw)
+    computes `window`; loops n, y, x, j around "post" store Y. Raises ValueError if the window does not fit.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
     return pooled(name, x_in, window, "max", DType.UINT8, lambda value, *_: value, outside=0)
@@ -28,10 +28,10 @@ def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -
 def int8_average_pool(
     shape: Storage, window: Window, *, pad_value: int, bias: int, post: Post, name: str = "int8_average_pool"
 ) -> Program:
-    """Y = requantize(bias + sum over the window, S): a scale for each position. X reads `pad_value` outside.
+    """Y = requantize(bias + sum over the window, S[y, x]), with a scale for each output position.
 
-    Parameters X and Y as of `int8_max_pool`, S float32[OH, OW]; `pad_value` is an activation (0 to 255), `bias` int32,
-    `post` has the zero point and limits of stage A.
+    Parameters X, S float32 [OH, OW], Y; X, Y and the statements are as in `int8_max_pool`. X reads `pad_value`, a uint8
+    activation, outside. `bias` is int32; `post` has the zero point and limits of stage A.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
     scales = Buffer(name="S", shape=window.outputs(*shape[1:3]), dtype=DType.FLOAT32)

@@ -1,4 +1,4 @@
-"""Moves of positions of quantized tensors on processors, and interpolation between neighbours with fixed weights."""
+"""Moves of positions of quantized tensors on processors, and interpolation along an axis with constant weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Shape = tuple[int, ...]
 def int8_positions(
     parts: Sequence[Shape], result: Shape, *, fill: int, name: str = "int8_positions"
 ) -> Program:
-    """Y at position p is position I[p] of the parts, or `fill` (an activation), see `graph.Positions`.
+    """Y[n, o, p] = position I[n * positions + p] of the parts, or `fill`, a uint8 activation, see `graph.Positions`.
 
-    Parameters uint8 X0, X1, ... of the shapes of `parts` [batch, blocks, height, width, block], int64 I [positions of
-    Y], those of all images, and uint8 Y of shape `result`, which has as many dimensions.
-    Loops n, o, p, j around "move".
+    `parts` and `result` are shapes [batch, blocks, height, width, block]. Parameters uint8 X0, X1, ... and Y, all with
+    height and width merged, and before Y int64 I [batch * positions of Y]: an index into the positions of all images of
+    all parts, one part after the other, or -1 for `fill`. Loops n, o, p, j around "move".
     """
     batch, blocks, oh, ow, block = result
     places = oh * ow
@@ -44,15 +44,17 @@ def int8_positions(
 
 
 def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
-    """Y[n, p, c] = X[n, c, p], channels first: parameters uint8 X of shape `data` [batch, blocks, height, width, block]
-    and Y of shape `result`, which has as many dimensions. Loops n, o, c, j around "move"."""
+    """Y[n, p, c] = X[n, c, p]: exchanges channels and positions.
+
+    `data` and `result` are shapes [batch, blocks, height, width, block] of the parameters uint8 X and Y, which have
+    height and width merged. Loops n, o, c, j around "move"."""
     images, blocks, height, width, block = data
     batch, others, oh, ow, lanes = result
     plane, channels = height * width, oh * ow
     x_in = Buffer(name="X", shape=(images, blocks, plane, block), dtype=DType.UINT8)
     y_out = Buffer(name="Y", shape=(batch, others, channels, lanes), dtype=DType.UINT8)
     n, o, c, j = (Var(v) for v in ("n", "o", "c", "j"))
-    # Lanes beyond the positions hold the last one's values, which nothing reads.
+    # Lanes of Y beyond X's positions hold copies of the last position, which no kernel reads.
     value = x_in[n, c // block, minimum(o * lanes + j, plane - 1), c % block]
     move = Assign(name="move", buffer=y_out, indices=(n, o, c, j), value=value)
     loops = list(zip((n, o, c, j), y_out.shape, strict=True))
@@ -68,11 +70,11 @@ def int8_resample(
     post: Post,
     name: str = "int8_resample",
 ) -> Program:
-    """Y[i, p, j] = stage A of `post`, of bias + sum over t of W[p, t] * X[i, F[p] + t, j], with `scale`.
+    """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), stage A of `post`.
 
-    Parameters uint8 X of `shape` [outer, size, inner], whose places beyond the last are the last, int64 F [outputs],
-    int32 W of shape `weights` [outputs, taps], uint8 Y [outer, outputs, inner]. `bias` is for activations. Loops n, p,
-    j around "resample".
+    Parameters uint8 X of `shape` [outer, size, inner], int64 F [outputs], int32 W of shape `weights` [outputs, taps],
+    uint8 Y [outer, outputs, inner]. Indices of X are clamped to 0 .. size - 1. `bias` is int32, for uint8 activations.
+    Loops n, p, j around "resample".
     """
     (outer, size, inner), (outputs, taps) = shape, weights
     x_in = Buffer(name="X", shape=(outer, size, inner), dtype=DType.UINT8)

@@ -1,4 +1,4 @@
-"""Moves of float32 data with one loop nest for the whole output, so that a GPU needs one kernel."""
+"""Concatenations and remaps in one loop nest over the whole output, so that a GPU needs one kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .movement import Runs, concat, merge_runs
 def joined_concat(
     shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
 ) -> Program:
-    """`te.ops.movement.concat`, with its parameters, in loops o and d around one statement "move"."""
+    """Concatenation with the parameters of `te.ops.movement.concat`, in loops o and d around one statement "move"."""
     *inputs, y = concat(shapes, axis, dtype=dtype, name=name).parameters
     o, d = Var("o"), Var("d")
     value: Expr = wrap(0, dtype)
@@ -39,10 +39,10 @@ def joined_remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """`te.ops.movement.remap` in loops d0, d1, … of the output around one statement "move", and the tables it reads.
+    """The remap of `te.ops.movement.remap` in one nest: loops d0, d1, … of the output around "move"; and its tables.
 
-    Parameters X, tables, Y in the shapes of `remap`. The index of an axis with one run, perhaps between fills, is
-    computed; for other axes the table T0, T1, … int64 has the index in the input, -1 for the fill value.
+    Parameters X, tables, Y, with X and Y of the shapes in `remap`. The index of an axis with one run, perhaps between
+    fills, is computed. Any other axis d reads it from a table Td int64 [size of the output]; -1 stands for `fill`.
     """
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=dtype)

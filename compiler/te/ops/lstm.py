@@ -1,7 +1,7 @@
-"""Layers of long short-term memory, as ONNX's LSTM defines them.
+"""LSTM layers, as defined by ONNX.
 
-A layer is two programs: `dense` for the products of all steps' inputs with W at once, and `lstm_steps` for the
-sequential part, one step after the other.
+A layer is two programs: `dense` multiplies the inputs of all steps by W at once, and `lstm_steps` computes the
+sequential part, step by step.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ INPUT, OUTPUT, FORGET, CELL = range(4)
 
 
 def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """W and B of the `dense` that computes G, from ONNX's weights and biases.
+    """Weights and bias of the `dense` that computes G of `lstm_steps`, from ONNX's W and B.
 
-    ONNX's are W [directions, 4 * hidden, inputs] and B [directions, 8 * hidden]. W becomes [inputs, directions * 4 *
-    hidden], B [directions * 4 * hidden]: both of ONNX's biases added up.
+    ONNX's W [directions, 4 * hidden, inputs] becomes [inputs, directions * 4 * hidden]. ONNX's B [directions, 8 *
+    hidden], two biases for each gate, becomes their sum [directions * 4 * hidden]; zeros without a bias.
     """
     directions, gates, inputs = w.shape
     both = np.zeros((directions, 2, gates), w.dtype) if bias is None else bias.reshape(directions, 2, gates)
@@ -33,7 +33,7 @@ def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, n
 
 
 def recurrent_weights(r: np.ndarray) -> np.ndarray:
-    """R of `lstm_steps` from ONNX's R [directions, 4 * hidden, hidden]."""
+    """R [directions, hidden, 4, hidden] of `lstm_steps`, from ONNX's R [directions, 4 * hidden, hidden]."""
     directions, gates, hidden = r.shape
     return np.ascontiguousarray(r.transpose(0, 2, 1)).reshape(directions, hidden, 4, gates // 4)
 
@@ -41,17 +41,18 @@ def recurrent_weights(r: np.ndarray) -> np.ndarray:
 def lstm_steps(
     *, steps: int, batch: int, hidden: int, directions: Sequence[Direction] = ("forward",), name: str = "lstm"
 ) -> Program:
-    """The states of an LSTM layer, given each step's inputs times W, with ONNX's default activations.
+    """The states of an LSTM layer with ONNX's default activations, from the product G of all inputs and W.
 
         i, o, f, c' = G[t] + H[t - 1] @ R          C[t] = sigmoid(f) * C[t - 1] + sigmoid(i) * tanh(c')
                                                    H[t] = sigmoid(o) * tanh(C[t])
 
-    Parameters, with D directions: G [steps, batch, D, 4, hidden], which is X [steps * batch, inputs] times W plus B of
-    `input_weights`; R [D, hidden, 4, hidden] of `recurrent_weights`; H0 and C0 [D, batch, hidden];
-    Y [steps, D, batch, hidden], YH and YC [D, batch, hidden] as ONNX's outputs Y, Y_h and Y_c.
-    For each direction d: intermediates h.d and c.d [batch, hidden] (statements "start.h.d", "start.c.d"), in loop t.d
-    `sum.d` [batch, 4, hidden] (statement "product.d", loops product.d.n, q, j, k), loops n.d, j.d around "cell.d" and
-    "state.d", "carry.d", and at the end "end.h.d", "end.c.d".
+    Float32 parameters, with D directions: G [steps, batch, D, 4, hidden], which is X [steps * batch, inputs] times W
+    plus B of `input_weights`; R [D, hidden, 4, hidden] of `recurrent_weights`; H0 and C0 [D, batch, hidden];
+    Y [steps, D, batch, hidden], YH and YC [D, batch, hidden], which are ONNX's outputs Y, Y_h and Y_c.
+
+    Statements for each direction d: "start.h.d" and "start.c.d" copy H0 and C0 to h.d and c.d [batch, hidden]. Loop t.d
+    contains "product.d" (loops product.d.n, q, j, k), which computes sum.d [batch, 4, hidden]; loops n.d, j.d around
+    "cell.d" and "state.d"; and "carry.d", which copies the new state to h.d. "end.h.d" and "end.c.d" store YH and YC.
     """
     count = len(directions)
     f32 = DType.FLOAT32
@@ -79,7 +80,7 @@ def lstm_steps(
 
 
 def _step(d: int, time: Expr, buffers: tuple[Buffer, ...]) -> Stmt:
-    """One step of direction `d`: all gates' sums, then the cells."""
+    """One step of direction `d`: the sums of all gates, then the cells and states."""
     gates, weight, h, c, y = buffers
     batch, hidden = h.shape
     total = Buffer(name=f"sum.{d}", shape=(batch, 4, hidden), dtype=DType.FLOAT32)
@@ -117,7 +118,7 @@ def _step(d: int, time: Expr, buffers: tuple[Buffer, ...]) -> Stmt:
 def copied_state(
     name: str, to: Buffer, at: tuple[Expr | int, ...], source: Buffer, of: tuple[Expr | int, ...]
 ) -> Stmt:
-    """The copy of one state [batch, hidden] to another, in loops `name`.n, `name`.j around the statement `name`."""
+    """Copies a state [batch, hidden]: to[*at, n, j] = source[*of, n, j], in loops `name`.n, `name`.j around `name`."""
     n, j = Var(f"{name}.n"), Var(f"{name}.j")
     move = Assign(name=name, buffer=to, indices=to[(*at, n, j)].indices, value=source[(*of, n, j)])
     return nest([(n, to.shape[-2]), (j, to.shape[-1])], move)

@@ -47,12 +47,13 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patches:
-    """Buffers of a convolution on patches: `image` int8[N, H, W * C] of interleaved channels, the `weight`, `held`.
+    """Buffers of a convolution on patches.
 
-    `weight` is int8[OB, KB, co, ci] where outputs share no column of patches, else [OB, columns, KB, co, ci]; the KB
-    vectors are an output's products, patch by patch: weights of the patch's kernel rows by `layout`, and zeros.
-    `held` int8[NB, R, patches of a row, vectors of one, B, ci] @ inp has the patches. Patch row p lies in row p % R of
-    a `ring` of R, which serves one block of images after the other (NB is 1), or R are all of them.
+    `image` int8[N, H, W * C] has interleaved channels. `weight` is int8[OB, KB, co, ci], or int8[OB, columns, KB, co,
+    ci] if several outputs share a column of patches (`layout.columns` > 1). Its KB vectors are an output's products,
+    patch by patch: the weights of the patch's kernel rows in the order of `layout`, and zeros. `held` int8[NB, R,
+    patches of a row, vectors of a patch, B, ci] @ inp holds the patches. With a `ring` of R rows, patch row p is in row
+    p % R, and NB is 1: one block of images after the other uses the ring. Without, R is the number of all patch rows.
     """
 
     blocks: Blocks
@@ -72,9 +73,9 @@ class Patches:
         layout: PatchLayout | None = None,
         ring: int | None = None,
     ) -> Patches:
-        """The buffers; without a `layout` windows are patches.
+        """The buffers of a convolution; without a `layout` each window is a patch.
 
-        ValueError for dilations, or a window that does not fit.
+        Raises ValueError for dilations, or a window that does not fit.
         """
         window = convolution.window
         if window.dilations != (1, 1):
@@ -106,7 +107,7 @@ class Patches:
         )
 
     def images(self, n: Expr) -> ExprLike:
-        """Images of batch block n."""
+        """Number of images in batch block n."""
         batch, size = self.convolution.batch, self.blocks.batch
         return minimum(size, batch - n * size) if batch % size else size
 
@@ -115,7 +116,7 @@ class Patches:
         return n if self.ring is None else 0
 
     def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:
-        """The patch of column x of patch row `row`, of image b of batch block n."""
+        """The statement that gathers the patch in row `row` and column x, of image b of batch block n, into `held`."""
         layout, window, channels = self.layout, self.convolution.window, self.convolution.channels
         top, left, _, _ = window.pads
         vectors, step = layout.vectors, window.strides[1] * channels * layout.columns
@@ -144,7 +145,7 @@ class Patches:
         )
 
     def gather_rows(self, n: Expr, first: Expr, count: int, name: str = "patch") -> Stmt:
-        """Patch rows from `first` on of batch block n; loops b, y and x, behind the statement's `name`."""
+        """Gathers `count` patch rows from `first` on, of batch block n, in loops `name`.b, `name`.y, `name`.x."""
         b, y, x = (Var(f"{name}.{v}") for v in ("b", "y", "x"))
         loops = [(b, self.images(n)), (y, count), (x, self.held.shape[2])]
         return nest(loops, self.gather(n, b, first + y, x, name))

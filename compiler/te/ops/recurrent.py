@@ -1,7 +1,7 @@
-"""Layers of gated recurrent units and of plain recurrent ones, as ONNX's GRU and RNN define them.
+"""GRU and RNN layers, as defined by ONNX.
 
-Like an LSTM (`lstm`), a layer is two programs: `dense` for the products of all steps' inputs with W at once, and
-`recurrent_steps` for the sequential part, one step after the other.
+As for an LSTM (`lstm`), a layer is two programs: `dense` multiplies the inputs of all steps by W at once, and
+`recurrent_steps` computes the sequential part, step by step.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ UPDATE, RESET, NEW = range(3)
 FUNCTIONS = MappingProxyType(
     {"Relu": relu, "Tanh": tanh, "Sigmoid": sigmoid, "Softsign": softsign, "Softplus": softplus}
 )
-"""Activations without numbers of their own, by ONNX's names."""
+"""Activations without parameters, by ONNX's names."""
 _F32 = DType.FLOAT32
 
 
 def split_bias(cell: Cell, bias: np.ndarray | None, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Two parts of a bias: for the products of the inputs, and for the products of the states before the reset gate.
+    """Splits ONNX's bias B [directions, 2 * gates * hidden] in two; `shape` is (directions, hidden).
 
-    ONNX's bias B is [directions, 2 * gates * hidden]; `shape` is (directions, hidden). The first result is [directions,
-    gates, hidden], the second [directions, hidden], zeros for other cells than "GRU, reset after".
+    The first result [directions, gates, hidden] is added to the products of the inputs. The second [directions, hidden]
+    is BN of `recurrent_steps`, added to the products of the states before the reset gate: zeros for other cells than
+    "GRU, reset after".
     """
     directions, hidden = shape
     both = np.zeros((directions, 2, GATES[cell], hidden), np.float32)
@@ -48,8 +49,8 @@ def split_bias(cell: Cell, bias: np.ndarray | None, shape: tuple[int, int]) -> t
 
 
 def recurrent_parts(cell: Cell, r: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The weights of `recurrent_steps` from ONNX's R [directions, gates * hidden, hidden]: [directions, hidden, gates,
-    hidden], those of the gate NEW apart where the cell is "GRU"."""
+    """R [directions, hidden, gates, hidden] of `recurrent_steps`, from ONNX's R [directions, gates * hidden, hidden];
+    for the cell "GRU" R of the gates UPDATE and RESET, and RN of the gate NEW."""
     directions, _, hidden = r.shape
     gates = r.reshape(directions, GATES[cell], hidden, hidden).transpose(0, 3, 1, 2)
     parts = (gates[:, :, :NEW], gates[:, :, NEW:]) if cell == "GRU" else (gates,)
@@ -66,21 +67,23 @@ def recurrent_steps(
     activations: Sequence[tuple[str, ...]] = (),
     name: str = "recurrent",
 ) -> Program:
-    """The states of a GRU or RNN layer, given each step's inputs times W; `activations` of each direction are one (RNN)
-    or two (GRU) names of FUNCTIONS, ONNX's defaults unless given.
+    """The states of a GRU or RNN layer, from the product G of all inputs and W. `activations`: for each direction one
+    (RNN) or two (GRU) names of FUNCTIONS; ONNX's defaults if empty.
 
         RNN                H[t] = tanh(G[t] + H[t - 1] @ R)
         GRU                z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + (r * H[t - 1]) @ RN)
         GRU, reset after   z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + r * (H[t - 1] @ R + BN))
                            H[t] = (1 - z) * n + z * H[t - 1]
 
-    Parameters, with D directions and g gates: G [steps, batch, D, g, hidden], which is X [steps * batch, inputs] times
-    W plus the first result of `split_bias`; R, and RN of "GRU", of `recurrent_parts`; BN [D, hidden] of "GRU, reset
-    after"; H0 [D, batch, hidden]; Y [steps, D, batch, hidden] and YH [D, batch, hidden] as ONNX's outputs Y and Y_h.
-    For each direction d: intermediate h.d [batch, hidden] (statement "start.h.d"), in loop t.d the stages of a step,
-    "carry.d", and at the end "end.h.d". A stage s is called d or, of "GRU" the one that computes z and r * H,
-    reset.d: `sum.s` [batch, gates, hidden] (statement "product.s", loops product.s.n, q, j, k), then loops n.s, j.s
-    around the statements of a state.
+    Float32 parameters, with D directions and g gates: G [steps, batch, D, g, hidden], which is X [steps * batch,
+    inputs] times W plus the first result of `split_bias`; R, and for "GRU" RN, of `recurrent_parts`; for "GRU, reset
+    after" BN [D, hidden], the second result of `split_bias`; H0 [D, batch, hidden]; Y [steps, D, batch, hidden] and YH
+    [D, batch, hidden], which are ONNX's outputs Y and Y_h.
+
+    Statements for each direction d: "start.h.d" copies H0 to h.d [batch, hidden]; loop t.d contains the stages of a
+    step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH. A step is one stage named d; for "GRU" a
+    stage reset.d, which computes z and r * H, precedes it. Stage s is "product.s" (loops product.s.n, q, j, k), which
+    computes sum.s [batch, gates, hidden], and loops n.s, j.s around the statements that compute the state.
     """
     count, gates = len(directions), GATES[cell]
     activations = activations or (("Tanh",) if cell == "RNN" else ("Sigmoid", "Tanh"),) * count
@@ -141,19 +144,19 @@ class _Step:
         return self.functions[index](value)  # type: ignore[arg-type]
 
     def intermediate(self, name: str) -> Buffer:
-        """A buffer with one number for each cell, between stages or statements."""
+        """A buffer [batch, hidden] for a value that later statements of the step read."""
         return Buffer(name=f"{name}.{self.d}", shape=(self.batch, self.hidden), dtype=_F32)
 
     def loops(self, label: str) -> tuple[Var, Var]:
-        """The variables around a stage's cells."""
+        """The loop variables n and j of the stage `label`."""
         return Var(f"n.{label}"), Var(f"j.{label}")
 
     def total(self, label: str, gates: int) -> Buffer:
-        """The buffer of a stage's sums."""
+        """The buffer [batch, gates, hidden] of the sums of the stage `label`."""
         return Buffer(name=f"sum.{label}", shape=(self.batch, gates, self.hidden), dtype=_F32)
 
     def stage(self, label: str, total: Buffer, source: Buffer, weight: Buffer, *cells: Stmt) -> Stmt:
-        """Sums of `source` times a weight, then `cells` in the loops of `label`."""
+        """The stage `label`: the sums of `source` times `weight`, then the statements `cells` in its loops."""
         n, q, j, k = (Var(f"product.{label}.{v}") for v in ("n", "q", "j", "k"))
         product = Reduce(
             name=f"product.{label}",

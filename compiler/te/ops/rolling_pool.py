@@ -1,7 +1,7 @@
 """A first convolution fused with the max-pool behind it, with accumulator rows in a ring.
 
-Windows of a 3x3 pool with stride 2 overlap by a row. Computing each tile by itself would compute these rows twice; with
-a ring of rows that moves with the pool, every convolution result is computed once and never goes to DRAM.
+Windows of a 3x3 pool with stride 2 overlap by a row, which separate tiles would compute twice. With a ring of rows that
+moves with the pool, every convolution result is computed once and never goes to DRAM.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def rings_of(
     most_filters: int,
     acc_depth: int,
 ) -> tuple[Ring, ...]:
-    """The rings for a pool over (height, width) `outputs` in `acc_depth` accumulators, that of fewest rows first.
+    """Candidate rings for a pool over convolution `outputs` (height, width), in `acc_depth` accumulators, fewest rows
+    first; none if the pool does not fit.
 
-    Of `filter_blocks` blocks of filters a multiple of `together`, `most_filters` at most, share the ring.
-
-    It needs one row more than a window, so that the array can go on while a window is read, and goes on further with
-    more; the rows that a window shares with the one before must be as many as the pool's top pads, so that every step
-    computes `stride` rows. Windows wrap at the end of the accumulators, so whole rows must fill them.
+    A ring holds rows of several of the `filter_blocks` blocks of filters: a multiple of `together`, at most
+    `most_filters`. It has at least one row more than a window, so that the array can compute while a window is read;
+    more rows let it compute further ahead. Windows must overlap by as many rows as the pool has top pads, so that every
+    step computes `stride` rows. Windows wrap at the end of the accumulators, so whole rows must fill `acc_depth`.
     """
     width = (pool.outputs(*outputs)[1] - 1) * pool.strides[1] + pool.kernel[1]
     if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0]:

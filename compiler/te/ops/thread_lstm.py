@@ -1,4 +1,4 @@
-"""Steps of an LSTM for a GPU: one kernel a step, in which each block computes all gates of some cells."""
+"""Steps of an LSTM for a GPU: one kernel per step, in which each thread block computes all gates of some cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction, lstm_steps
 
 GATES = 4
 MOST_UNROLLED = 16
-"""Products of a thread up to which all are written out, so that their loads are under way at once."""
+"""Largest number of products of a thread that is unrolled completely, so that their loads overlap."""
 
 
 def thread_lstm_steps(
@@ -28,14 +28,16 @@ def thread_lstm_steps(
     slices: int,
     name: str = "lstm",
 ) -> Program:
-    """`te.ops.lstm.lstm_steps`, with its parameters.
+    """The states of an LSTM layer, with the parameters of `te.ops.lstm.lstm_steps`, in thread blocks of a GPU.
 
-    A block computes the states of `cells` cells of `rows` rows of the batch, in one direction, with `slices` x 4 x
-    `cells` threads: stage "product" multiplies, in each slice, every `slices`-th element of the last states by R; stage
-    "gates" adds the slices up; stage "cell" has all gates of a cell. As no block may overwrite states that others still
-    read, steps go from `h.0` to `h.1` (stages even.…), then back (odd.…), in loop t over pairs of steps; last.… is the
-    step without a partner. Nests "start" and "end" take states from and to the parameters. Blocks: axis x cells, y
-    directions, z rows.
+    A block computes `cells` cells for `rows` rows of the batch in one direction, with `slices` x 4 x `cells` threads
+    (axes z, y, x). Its stages: "product" multiplies, in slice s, the elements s, s + `slices`, ... of the last states
+    by R; "gates" adds the slices and G; "cell" computes the cells and states from all gates. Grid axes: x blocks of
+    cells, y directions, z blocks of rows.
+
+    No block may overwrite states that other blocks still read, so steps alternate between two buffers: loop t over
+    pairs of steps contains a step from `h.0` to `h.1` (names even.…) and a step back (odd.…); an odd number of steps
+    ends with last.…. The nests "start" and "end" copy states from and to the parameters.
     """
     parameters = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions).parameters
     _, _, h0, c0, _, yh, yc = parameters
@@ -91,7 +93,7 @@ def _step(
         return Const(most) if size % most == 0 else minimum(most, size - tiles * most)
 
     def threads(stage: str, axes: str) -> tuple[list[tuple[Var, ExprLike]], list[Var]]:
-        """The loops over threads of a stage, rows on axis z unless these are slices."""
+        """Thread loops of a stage, one for each letter of `axes`: slices s or rows n (z), gates q (y), cells j (x)."""
         extents: dict[str, ExprLike] = {
             "s": slices,
             "n": some(batch, rows, group),
@@ -197,7 +199,7 @@ def _step(
 
 
 def _moved(name: str, *pairs: tuple[Buffer, Buffer]) -> Stmt:
-    """Arrays of one shape as others: loops `name`.d, `name`.n, `name`.j."""
+    """Copies buffers of one shape, as (destination, source) pairs, in loops `name`.d, `name`.n, `name`.j."""
     to, _ = pairs[0]
     at = tuple([Var(f"{name}.{v}") for v in "dnj"])
     moves = [Assign(name=f"{name}.{b.name}", buffer=b, indices=at, value=source[at]) for b, source in pairs]
