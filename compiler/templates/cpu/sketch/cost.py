@@ -1,4 +1,4 @@
-"""The cost model of sketches: bounds and estimates of many points of a space at once, without scheduling them."""
+"""The cost model of sketches: bounds and features of many points of a space at once, without scheduling them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .stages import Read, Sum
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
 """Upper bounds on a thread's clock (Hz) and on its vector multiply-adds per cycle."""
 SLACK = 8.0
-"""Largest ratio of a point's bound to the least time of all points: it excludes scalar sums, not short vectors."""
+"""Largest ratio of a point's bound to the space's lower bound: it excludes scalar sums, not short vectors."""
 MOST_STATEMENTS = 1024
-"""Most copies of statements in the code of all sums' tiles: beyond, compiling takes longer than trying other points."""
+"""Largest number of unrolled statements in the tiles of all sums; beyond, compiling takes longer than other trials."""
 
 
 def sketch_space(given: Sketches) -> Space:
-    """The space of all settings of the knobs, see `sketch.sketches`; costs are seconds of one thread."""
+    """The space of all values of the knobs of `sketch.sketches`; costs are seconds of one thread."""
     moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in given.program.parameters)
     floor = moved / MEMORY_BYTES_CYCLE / CLOCK
     if given.main is not None:
@@ -53,7 +53,7 @@ def sketch_space(given: Sketches) -> Space:
 
 
 def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, int]:
-    """Canonical values of a point: knobs without effect are set to one representative, so equal programs are equal."""
+    """Canonical values of a point: a knob without effect gets a fixed value, so equal programs have equal values."""
     if given.main is None:
         return dict(values)
     columns = one_point(values)
@@ -63,9 +63,10 @@ def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """Results of `part_of` and `written_out`, by order, part and unroll: int64 [orders, parts, unrolls] each.
+    """Tables of `part_of` and `written_out` by the knobs terms, part and unroll: int64 [orders, parts, unrolls] each.
 
-    `part`, `unroll`: effective values. `steps`: unrolled terms.
+    `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
+    values along the second and third axis.
     """
 
     parts: tuple[int, ...]
@@ -93,7 +94,7 @@ class _Terms:
         return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
 
     def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Indices of points in the tables: order, part, unroll."""
+        """Indices of points in the tables: order, part, unroll, one array each; `zero` stands for absent knobs."""
         return (
             columns.get("terms", zero),
             np.searchsorted(self.parts, columns.get("part", zero)),
@@ -102,7 +103,7 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Elements of a tile, number of tiles, and tiles of a block (0: all), each by loop name."""
+    """Elements per tile, number of tiles, and tiles per block (0: all), each an array over points by loop name."""
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}
     wanted = {a.name: columns[f"block.{k}"] for k, a in enumerate(summed.axles)}
@@ -133,7 +134,7 @@ def _effective(given: Sketches, summed: Sum, columns: Columns, terms: _Terms) ->
 
 
 def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
-    """The first order in which the loops that repeat follow one another as in order `number`."""
+    """The first order (of all permutations) with the same order of the `active` loops as order `number`, by point."""
     orders = list(permutations(range(len(active))))
     table = np.zeros((1 << len(active), len(orders)), np.int64)
     for mask in range(1 << len(active)):
@@ -160,7 +161,7 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
         vectorized[candidate.inner] = mine = columns.get("vector", zero) == number
         length = tile[candidate.name]
         whole &= ~mine | (length % n == 0) | (length == candidate.size)
-    # What one step goes through of each loop: vectors of the one, elements of the others.
+    # Iterations of each loop in one step: vectors of the vectorized loop, elements of the others.
     units = {
         a.inner: np.where(vectorized.get(a.inner, False), -(-tile[a.name] // n), tile[a.name])
         for a in summed.axles
@@ -175,12 +176,12 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
         for name in vectorized.keys() & names:
             wide |= vectorized[name]
         vectors, elements = vectors + np.where(wide, loads, 0), elements + np.where(wide, 0, loads)
-    # A step needs its sums, the vectors of one side, and an element of the other.
+    # A step needs registers for its sums, the vectors of one operand, and an element of the other.
     registers = sums + np.minimum(np.maximum(vectors, 1), np.maximum(elements, 1)) + 1
     written = terms.steps[terms.at(columns, zero)]
     depth = prod(t.size for t in summed.terms)
     number = _product(tiles.values(), count)
-    # The last tile of a loop is a shorter one.
+    # Fractional, since the last tile of a loop may be shorter.
     steps = summed.work / _product((tile[a.name] for a in summed.axles), count)
     steps = steps / prod(t.size for t in summed.beside)
     quantities: dict[str, np.ndarray] = {
@@ -218,7 +219,7 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
 
 
 def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.ndarray:
-    """Bytes that tiles of these sizes read of all buffers, boxes taken for full."""
+    """Bytes of all buffers that a tile of these sizes reads, from the bounding boxes of the elements."""
     length = {a.inner: tile[a.name] for a in summed.axles}
     length |= {t.name: np.full(count, t.size) for t in (*summed.terms, *summed.beside)}
     total = np.zeros(count)

@@ -1,4 +1,4 @@
-"""The schedule of a point of a sketch's space, by schedule primitives alone."""
+"""The schedule of a point of a sketch's space, made of schedule primitives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .sketch import (
 from .stages import Axle, Nest, Read, Sum
 
 PARALLEL_WORK = 16384
-"""Iterations of a nest, or terms of a sum, from which on it is shared by threads."""
+"""Least number of iterations of a nest, or of terms of a sum, that threads share."""
 
 Values = Mapping[str, int]
 
@@ -39,7 +39,7 @@ Values = Mapping[str, int]
 def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     """The program scheduled with the `values` of a point of `sketch_space`.
 
-    LegalityError where a primitive refuses: such a point is a failed trial, and rare.
+    Raises LegalityError if a primitive refuses: the point is a failed trial, which is rare.
     """
     values = effective_values(given, values)
     s = with_consumers(given.program)
@@ -54,7 +54,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
         peel_ragged(s, *tiles.around)
     around = given.stages.around
     if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
-        # The outermost loop that has something for every thread, or the longest one.
+        # The outermost loop with an iteration for every thread, or the longest loop.
         shared = sorted(
             [loop for loop in around if loop.size > 1], key=lambda loop: -min(loop.size, TEAMS[-1])
         )
@@ -65,7 +65,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
-    """The values for one sum: tile and tiles of a block by loop, the vectorized one, and the other knobs by name."""
+    """Knob values for one sum: elements per tile and tiles per block by loop, the vectorized loop, and other knobs."""
 
     tile: dict[str, int]
     block: dict[str, int]
@@ -74,7 +74,7 @@ class _Knobs:
 
     @staticmethod
     def of(given: Sketches, summed: Sum, values: Values) -> _Knobs:
-        """Loops of other sums than the main one take the values of its loops, counted from the innermost one."""
+        """The values for a sum; its loops take the values of the main sum's loops, matched from the innermost one."""
         assert given.main is not None
         first = len(given.main.axles) - len(summed.axles)
         tile, block = {}, {}
@@ -93,7 +93,8 @@ class _Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tiles:
-    """The loops of a tiled sum: `around` a tile, outermost first; `of` maps an original loop to the loops made of it.
+    """The loops of a tiled sum: `around` are the loops around a tile, outermost first; `of` maps a loop of the consumer
+    to its loops over tiles and blocks.
 
     `shared`: loops that threads may share, best first.
     """
@@ -153,7 +154,7 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
 
 
 def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
-    """Packs the constants that a sum reads ahead of any call, or copies panels of its other operands."""
+    """Packs constants that a sum reads, or copies panels of its other operands, as the knobs pack.p and copy.p say."""
     for read in packable(given, summed):
         if tiles.knobs.get(f"pack.{given.number(read)}"):
             s.pack(read.buffer, *_packed(summed, read, tiles.knobs))
@@ -168,7 +169,7 @@ def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequ
     of_vector = knobs.vector.inner
     wide = {name for read in summed.reads if of_vector in read.loops() for name in read.loops()}
     spatial = [a.inner for a in summed.axles if a is not knobs.vector] + [t.name for t in summed.beside]
-    # Rows outside, vectors inside: an element of a row is loaded for all vectors at once.
+    # Rows outside, vectors inside: an element of a row is loaded once for all vectors.
     inner = [name for name in spatial if name not in wide] + [name for name in spatial if name in wide]
     unrolled = list(rows)
     if knobs.tile[knobs.vector.name] > n:
@@ -192,7 +193,7 @@ def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequ
 
 
 def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], int, list[str]]:
-    """The reduction loops, outermost first, iterations of the first in a part (0: no parts), and those to write out."""
+    """Reduction loops, outermost first; iterations of the first loop in a partial sum (0: none); loops to unroll."""
     sizes = {t.name: t.size for t in summed.terms}
     terms = order_of_terms(summed, knobs.get("terms"))
     part = part_of(summed, terms, knobs.get("part"))
@@ -218,7 +219,7 @@ def _inline(s: Schedule, name: str) -> None:
 
 
 def _written_by(s: Schedule, name: str) -> str:
-    """The name of the buffer that a producer fills."""
+    """Name of the buffer that a producer statement fills."""
     match find_statement(s.program, name):
         case Copy(destination=destination):
             return destination.buffer.name
@@ -228,7 +229,7 @@ def _written_by(s: Schedule, name: str) -> str:
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Tiles and order for `pack`: tile by tile, in each term by term as they are summed up, its vectors innermost."""
+    """Tiles and dimension order for `pack`: tile by tile, in it term by term in summation order, vectors innermost."""
     length = {a.inner: knobs.tile[a.name] for a in summed.axles}
     length |= {t.name: t.size for t in summed.beside}
     terms = {t.name: t.size for t in summed.terms}
@@ -272,8 +273,8 @@ def _copy_panels(
     own: Sequence[str],
     around: Sequence[str],
 ) -> None:
-    """Copies what tiles read of a buffer at the innermost of the loops `own`, on which it depends, of those `around`.
-
+    """Copies the elements of a buffer that a tile reads, in the innermost loop of `around` that is in `own`: the loops
+    on which the elements depend.
     The dimension that is read in vectors becomes the innermost one.
     """
     at = max((k for k, loop in enumerate(around) if loop in own), default=None)
@@ -292,7 +293,7 @@ def _copy_panels(
 
 
 def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None:
-    """A nest beside the sums: its vectorized loop cut into vectors and moved inside, steps of the next written out."""
+    """Schedules a nest of no sum: its vectorized loop is cut into vectors and moved inside, the next loop unrolled."""
     unroll = values.get("nest.unroll", 1)
     if not nest.vectors:
         return
@@ -316,17 +317,17 @@ def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None
         _share(s, [pieces if outermost == chosen and pieces else outermost])
     if pieces:
         peel_ragged(s, pieces)
-    # Pieces may have lost their last one, and the outermost loop is for threads.
+    # The loop `pieces` may have been peeled, and the outermost loop is for threads: neither is unrolled.
     if rest and rest[-1] not in (pieces, outermost) and sizes[rest[-1]] > unroll > 1:
         _write_out(s, rest[-1], unroll)
 
 
 def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
-    """A row in pieces, each of which is done at once: the last, shorter one becomes a nest of its own."""
+    """Schedules a nest of rows in pieces: each piece is vectorized whole, and the last, shorter one is peeled."""
     s.vectorize(nest.vectors[0])
     count = next((loop.size for loop in nest.loops if loop.name == nest.ragged), 0)
     if count == 0:
-        # The loop is around other nests too; it is peeled at the end.
+        # The ragged loop is around other nests too; `sketch_schedule` peels it at the end.
         return
     peel_ragged(s, nest.ragged)
     if count - 1 > unroll > 1 and has_loop(s, nest.ragged):
@@ -334,14 +335,14 @@ def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
 
 
 def _write_out(s: Schedule, loop: str, steps: int) -> None:
-    """Writes out some steps of a loop at a time, those that are left over apart."""
+    """Unrolls a loop by `steps`; the remaining iterations are peeled."""
     pieces, step = s.split(loop, steps)
     s.unroll(step)
     peel_ragged(s, pieces)
 
 
 def _share(s: Schedule, loops: Sequence[str]) -> None:
-    """Runs the first of these loops in parallel that may."""
+    """Makes the first of `loops` parallel for which that is legal."""
     for loop in loops:
         try:
             s.parallel(loop)

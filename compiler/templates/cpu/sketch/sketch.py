@@ -1,9 +1,9 @@
-"""Spaces for programs without a template: multi-level tiles of every sum, vectors of every nest, made by rules.
+"""Spaces for programs without a template, made by rules: multi-level tiles of every sum, vectors of every nest.
 
-A sum is tiled as its consumer is: loops over blocks, then over tiles, then over a tile's elements, which are summed up
-in registers, whole or in parts (S S R S R S in the letters of Ansor, where S are loops of the consumer and R those of
-the sum). What it reads may be packed, copied in panels, padded ahead or inline. This file says which choices there are;
-`sketch.cost` what is known of them without scheduling any, `sketch.schedule` what they do to a program.
+A sum is tiled together with its consumer: loops over blocks, then over tiles, then over a tile's elements, which are
+summed in registers, whole or in parts (S S R S R S in Ansor's notation: S spatial loops of the consumer, R reduction
+loops of the sum). Its operands may be packed, copied in panels, or computed by their producers ahead or inline. This
+file defines the knobs, `sketch.cost` their cost model, and `sketch.schedule` their schedule.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ...space import Axis
 from .stages import Axle, Read, Stages, Sum, stages
 
 TILE_VECTORS, TILE_ROWS = 8, 16
-"""The longest tile of the vectorized loop in vectors, and of any other in iterations."""
+"""Longest tile of the vectorized loop, in vectors, and of any other loop, in iterations."""
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
-"""Tiles of a block."""
+"""Candidate numbers of tiles per block."""
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Iterations of the outermost reduction loop in a partial sum, before they are evened out."""
+"""Candidate numbers of iterations of the outermost reduction loop in a partial sum, before `even`."""
 UNROLLED = (1, 2, 4, 8, 16)
 """Candidate numbers of unrolled terms of a sum."""
 PERMUTED = 3
-"""Loops whose order is open; 3 have 6 orders."""
+"""Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Places at which a sum's producers are computed: before all loops, in one of the loops around the sum, or inline."""
+"""Where a sum's producers are computed: before all loops, in one of three loops around the sum, or inline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketches:
     """A program to be scheduled without a template, with the analysis that sketch rules need.
 
-    `constants` are the parameters that never change and may be packed before any call (weights); `parallel`: loops run
-    on the threads of the kernel's pool; which ones is no knob, as candidates are timed on one. `stages` are those of
-    the program as `with_consumers` leaves it, `main` the sum with the most work (None: there is no sum), `axes` the
-    knobs.
+    `constants`: parameters that never change and may be packed before any call (weights). `parallel`: loops run on the
+    threads of the kernel's pool; the choice of these loops is no knob, as candidates are timed on one thread. `stages`:
+    sums and nests of the program after `with_consumers`. `main`: the sum with the most work; None without sums.
+    `axes`: the knobs.
     """
 
     program: Program
@@ -54,15 +54,15 @@ class Sketches:
 
     @property
     def key(self) -> str:
-        """The workload: equal for programs that differ in names only."""
+        """The workload's key: equal for programs that differ in names only."""
         return structural_hash(self.program, alpha=True)
 
     def number(self, read: Read) -> int:
-        """The position of the parameter that is read: names are no part of a workload."""
+        """Index of the parameter that is read: knobs use it, since names are no part of a workload."""
         return [p.name for p in self.program.parameters].index(read.buffer)
 
     def lanes(self, bits: int) -> int:
-        """Elements of that size in one vector register; no fewer than 32 bits are computed with."""
+        """Elements of `bits` bits in one vector register; less than 32 bits count as 32, as arithmetic widens them."""
         return max(1, self.target.vector_bits // max(32, bits))
 
 
@@ -73,15 +73,20 @@ def sketches(
     constants: frozenset[str] = frozenset(),
     parallel: bool = False,
 ) -> Sketches:
-    """The sketches of any tensor expression; arguments as of `Sketches`.
+    """The sketches of any tensor expression; arguments as of `Sketches`. Knobs:
 
-    For loop k of the main sum's consumer, counted from the outermost one that repeats, there are axes `tile.k`,
-    elements of a register tile, and `block.k`, tiles of a block (0: all). `vector`: which of these loops runs in
-    vectors (`candidates`); `order` and `outer`: the order of the loops over tiles and over blocks; `terms`: that of the
-    reduction (`term_orders`); `part`: iterations of its outermost loop after which a partial sum joins the others
-    (0: never); `unroll`: terms written out at most; `producer`: one of WHOLE … INLINE; `pack.p`, `copy.p`: whether
-    parameter number p is packed, or copied in panels. For all other nests `nest.loop`, the loop that runs in vectors,
-    `nest.vectors` of them at once, and `nest.unroll`, steps written out.
+    tile.k, block.k         for loop k of the main sum's consumer, counted from the outermost loop that repeats:
+                            elements of a register tile, and tiles of a block (0: all)
+    vector                  index in `candidates` of the loop that is vectorized
+    order, outer            order of the loops over tiles, and over blocks
+    terms                   order of the reduction loops (`term_orders`)
+    part                    iterations of the outermost reduction loop in a partial sum (0: no partial sums)
+    unroll                  largest number of unrolled terms
+    producer                one of WHOLE … INLINE
+    pack.p, copy.p          whether parameter number p is packed, or copied in panels
+    nest.loop               for nests of no sum: index of the vectorized loop in `Nest.vectors`
+    nest.vectors            vectors per iteration, and
+    nest.unroll             unrolled iterations of the next loop, for these nests
     """
     found = stages(with_consumers(program).program)
     main = max(found.sums, key=lambda s: s.work, default=None)
@@ -101,7 +106,7 @@ def sketches(
     if any(not nest.ragged for nest in nests):
         axes.append(Axis(name="nest.vectors", values=(1, 2, 4, 8)))
     if nests or not axes:
-        # Where there is nothing to choose, there is one point.
+        # A program without choices has a space of one point.
         axes.append(Axis(name="nest.unroll", values=(1, 2, 4, 8) if nests else (1,)))
     return Sketches(
         program=program,
@@ -115,7 +120,7 @@ def sketches(
 
 
 def with_consumers(program: Program) -> Schedule:
-    """A schedule in which no sum goes straight to a parameter: where it may, it gets a buffer, and a copy behind it."""
+    """A schedule of the program in which each sum into a parameter, where legal, goes to a new buffer, then copied."""
     s = Schedule(program)
     parameters = {p.name for p in program.parameters}
     for node in walk(program):
@@ -129,27 +134,27 @@ def with_consumers(program: Program) -> Schedule:
 
 
 def candidates(summed: Sum) -> tuple[Axle, ...]:
-    """The loops that may be vectorized: along contiguous stores, and the longest one along contiguous loads."""
+    """Loops that may be vectorized: the innermost of the consumer, and the longest other one with contiguous loads."""
     last = summed.axles[-1]
     reading = [a for a in summed.axles[:-1] if any(read.stride(a.inner) == 1 for read in summed.reads)]
     return (last, *sorted(reading, key=lambda a: -a.size)[:1])
 
 
 def permuted(summed: Sum) -> tuple[str, ...]:
-    """The consumer's loops whose order is open: those with the most iterations."""
+    """The `PERMUTED` loops of the consumer with the most iterations: their order is a knob."""
     found = sorted(summed.axles, key=lambda a: -a.size)[:PERMUTED]
     return tuple([a.name for a in summed.axles if a in found])
 
 
 def ordered(names: tuple[str, ...], chosen: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """`names` with those `chosen` among themselves in their order number `number`; the others keep their places."""
+    """`names` with the names `chosen` permuted among themselves, by permutation `number`; the others stay in place."""
     orders = tuple(permutations(chosen))
     order = iter(orders[number % len(orders)])
     return tuple([next(order) if name in chosen else name for name in names])
 
 
 def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
-    """The orders of the reduction loops that may pay, outermost first: each loop as the innermost and outermost one.
+    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost.
 
     Loops of one iteration come last.
     """
@@ -162,15 +167,14 @@ def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
 
 
 def order_of_terms(summed: Sum, number: int) -> tuple[str, ...]:
-    """One of `term_orders`, the last one for a greater number."""
+    """Order `number` of `term_orders`; the last order for a greater number."""
     orders = term_orders(summed)
     return orders[min(number, len(orders) - 1)]
 
 
 def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
-    """Iterations of the outermost reduction loop in a partial sum; 0 where there are no parts.
-
-    A part of a single term is none.
+    """Effective value of the knob part: iterations of the outermost reduction loop in a partial sum, or 0 without.
+    A partial sum needs at least two terms, and the loop more iterations than one partial sum.
     """
     sizes = {t.name: t.size for t in summed.terms}
     least = 1 if any(sizes[name] > 1 for name in order[1:]) else 2
@@ -179,9 +183,8 @@ def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
 
 
 def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
-    """The reduction loops that are written out, innermost first, with the steps of each: at most `most` in all.
-
-    The last of them may be a piece of its loop, one that divides it (and the part of it that is summed up apart).
+    """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
+    The last of these loops may be unrolled partially, by a divisor of its iterations (and of `part` if it is cut).
     """
     sizes = {t.name: t.size for t in summed.terms}
     found: list[tuple[str, int]] = []
@@ -201,7 +204,8 @@ def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tu
 
 
 def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """Reads that may be packed, or copied in panels: of parameters read once, in vectors, with affine indices."""
+    """Reads that may be packed, or copied in panels: of parameters read once, with affine indices, along a loop of
+    `candidates` and a reduction loop, which share no dimension. With several sums only constants of the main one."""
     inner = {a.inner for a in candidates(summed)}
     terms = {t.name for t in summed.terms}
     seen = [read.buffer for read in summed.reads]
@@ -218,7 +222,7 @@ def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
 
     if len(given.stages.sums) == 1:
         return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
-    # Each of several sums would copy other panels; constants packed ahead have the order of the main sum.
+    # Several sums would each copy different panels; packed constants have the order of the main sum.
     return tuple(
         [
             read
@@ -262,5 +266,5 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """The piece that cuts `size` into as many parts as `piece` does, as evenly as can be."""
+    """The least piece that cuts `size` into as many parts as `piece` does: the most even cut."""
     return ceil(size / ceil(size / piece))

@@ -1,7 +1,8 @@
 """Analysis of programs for sketch rules: sums, their consumers, and other nests.
 
-A sum is a Reduce into an allocation that one later nest reads, element by element: it can be summed in registers, tile
-by tile of that consumer. Everything else is a nest of loops, one of which may be vectorized.
+A sum is a Reduce into an allocation that a single later nest, its consumer, reads element by element: it can be summed
+in registers, one tile of the consumer at a time. Any other statement is in a nest of loops, one of which may be
+vectorized.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ....schedule.legality import starting_loops, touches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axle:
-    """A loop of a consumer and the loop of the sum that runs through the same dimension of it; their iterations."""
+    """A loop `name` of a consumer, and the loop `inner` of the sum along the same dimension; `size`: iterations."""
 
     name: str
     inner: str
@@ -29,7 +30,7 @@ class Axle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A loop of a sum: over its terms, or through a dimension that the consumer reads at constant positions."""
+    """A loop and its iterations (0: not constant), such as a reduction loop of a sum."""
 
     name: str
     size: int
@@ -50,11 +51,11 @@ class Read:
     plain: bool
 
     def loops(self) -> set[str]:
-        """The loops on which the element depends."""
+        """Names of the loops on which the element depends."""
         return {name for steps in self.steps for name, _ in steps}
 
     def stride(self, loop: str) -> int:
-        """Elements from one iteration of a loop to the next."""
+        """Distance, in elements of the buffer, between successive iterations of a loop."""
         stride, step = 0, 1
         for steps, length in zip(reversed(self.steps), reversed(self.shape), strict=True):
             stride += step * dict(steps).get(loop, 0)
@@ -64,10 +65,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """The Reduce `name` into `buffer`, whose consumer has loops `axles`, outermost first, and `others` beside them.
+    """The Reduce `name` into `buffer`; its consumer has the loops `axles`, outermost first, and `others`.
 
-    `terms` are its reduction loops, `beside` the other loops of it that are no axles; `reads` what it reads;
-    `producers` the statements that fill allocations it reads, each alone, and that may move to where they are needed.
+    `terms`: reduction loops of the sum. `beside`: its other loops that belong to no axle. `reads`: its loads.
+    `producers`: statements that are the only writers of allocations it reads, and may be computed in its loops.
     """
 
     name: str
@@ -82,16 +83,16 @@ class Sum:
 
     @property
     def work(self) -> int:
-        """Terms of all sums."""
+        """Number of terms of all elements of the sum."""
         loops = (*self.axles, *self.terms, *self.beside)
         return prod(loop.size for loop in loops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
-    """A nest that is part of no sum: its loops, outermost first, and those that may run in vectors, best first.
+    """A nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
-    `ragged`: the loop whose last iteration makes the first of `vectors` shorter ("": none).
+    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none).
     """
 
     name: str
@@ -103,7 +104,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """All sums and nests of a program, in its order, and the loops around more than one statement."""
+    """All sums and nests of a program, in program order, and the loops around several of them."""
 
     sums: tuple[Sum, ...]
     nests: tuple[Nest, ...]
@@ -111,7 +112,7 @@ class Stages:
 
 
 def stages(program: Program) -> Stages:
-    """The sums and nests of any program. Copies are none of them: targets know how to move boxes."""
+    """The sums and nests of a program, without Copy statements: targets know how to move boxes."""
     finder = _Finder(program)
     finder.visit(program.body)
     return Stages(sums=tuple(finder.sums), nests=tuple(finder.nests), around=tuple(finder.around))
@@ -150,7 +151,7 @@ class _Finder:
                 self.nest(node, loops)
 
     def nest(self, node: For, around: tuple[For, ...]) -> None:
-        """A perfect nest, or a loop around several of them."""
+        """Adds a perfect nest, or visits the nests inside of a loop around several."""
         chain, leaf = chain_of(node)
         if any(isinstance(s, For) for s in walk(leaf)):
             self.around += [Term(name=n.name, size=_size(n)) for n in chain]
@@ -164,7 +165,7 @@ class _Finder:
         if isinstance(last.extent, Const):
             vectors = self.vector_loops(chain, writer)
         else:
-            # The tail of rows in pieces: all of it at once.
+            # A row in pieces, the last one shorter: each piece is vectorized whole.
             outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
             ragged = outer[0] if len(outer) == 1 else ""
             vectors = (last.name,) if ragged and self.may(last.name) else ()
@@ -179,7 +180,7 @@ class _Finder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """Loops that may be the innermost one, in vectors: the one of neighbours written, then of neighbours read."""
+        """At most two loops that may be vectorized as the innermost: of contiguous stores first, then of loads."""
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
@@ -195,7 +196,7 @@ class _Finder:
         return tuple([name for name in found if self.may(name, chain)][:2])
 
     def may(self, name: str, chain: Sequence[For] = ()) -> bool:
-        """Whether a loop may be the innermost one of its nest and run in vectors."""
+        """Whether it is legal to make a loop the innermost one of its nest and vectorize it."""
         s = Schedule(self.program)
         try:
             if chain and chain[-1].name != name:
@@ -206,7 +207,7 @@ class _Finder:
         return True
 
     def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
-        """The sum that statement k is, with the position of its consumer; None if it is none."""
+        """The sum that statement k computes, and the index of its consumer; None if the statement is no sum."""
         chain, leaf = chain_of(statements[k])
         if not isinstance(leaf, Reduce) or leaf.first is None or leaf.buffer.name in self.parameters:
             return None
@@ -288,7 +289,7 @@ class _Finder:
 
 
 def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
-    """The chain of perfectly nested loops, and the body of the innermost one."""
+    """The perfectly nested loops from `node` on, outermost first, and the body of the innermost one."""
     chain: list[For] = []
     while isinstance(node, For):
         chain.append(node)
@@ -303,7 +304,7 @@ def _size(loop: For) -> int:
 def _pairs(
     leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
 ) -> dict[str, str] | None:
-    """The sum's loop for each of the consumer's that reads along it; None where the consumer reads otherwise."""
+    """Maps each consumer's loop to the sum's loop along the same dimension; None if other indices read the sum."""
     if not all(isinstance(i, Var | Const) for i in leaf.indices):
         return None
     pairs: dict[str, str] = {}
