@@ -15,10 +15,10 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
 def fold_scale_shift(graph: Graph) -> Graph:
-    """Folds x * scale + shift, both constants per channel, into float64 weights, rounded once, if nothing else reads x.
+    """Folds x * scale + shift, constants per channel, in float64 and rounded once, if nothing else reads x.
 
     Behind a convolution or product: W * scale and bias * scale + shift. Before one: W * scale, only without a shift
-    (padding has no shift, and a large shift would lose precision). A fold to weights that are not finite is left out.
+    (padding has no shift, and a shift in the bias would be rounded). A fold to weights that are not finite is left out.
     """
     return _fold_before(_fold_behind(graph))
 

@@ -74,7 +74,8 @@ class FloatContext(NodeErrors):
     def _parameters(self, name: str) -> tuple[str, ...]:
         """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
 
-        It may with at most `MOST_PARAMETERS` integers or booleans, with one float, or if it is the tensor itself."""
+        An input may if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the input is the
+        tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
         makers = {output: node for node in self.nodes for output in (node.output, *node.more_outputs)}
         found: dict[str, None] = {}
         waiting, seen = [name], {name}

@@ -55,9 +55,9 @@ class Plan:
 
     `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
     compute on quantized tensors. `fused` maps outputs that are never quantized, because a clamp or the rest of a
-    function follows, to the output of the node that follows. `layers`: the nodes without those of `SAME_SCALE`, each
-    with the tensor in which its result is quantized. `operands`: the inputs of each node that are quantized as
-    activations. `weighted`: the nodes with constant weights.
+    function follows, to the output of the node that follows. `layers`: the nodes, except those of `SAME_SCALE` and
+    parts of other layers, with the tensor in which their result is quantized. `operands`: the inputs of each node that
+    are quantized as activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]
@@ -100,7 +100,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
     masked = masked_sums(model) if whole else frozenset[str]()
     looked_up: set[str] = (
         set()
-    )  # Rows of tables and their sums: nothing quantizes them but what is not float itself.
+    )  # Embeddings and their sums, which are quantized only if another operator on integers reads them.
     beside = computed_beside(model) if whole else frozenset[str]()
     for node in model.nodes:
         if node.op_type in LOOK_UPS and node.input[0] in model.constants:
@@ -209,8 +209,8 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
 
 
 def masked_sums(model: FloatModel) -> frozenset[str]:
-    """Names of the masked scores: Adds that only Softmax reads, with an addend that depends on no product, or with a
-    constant of at most -`HIDDEN`.
+    """Names of the masked scores: Adds that only Softmax reads, with a computed addend that depends on no product, or
+    with a constant tensor whose least element is at most -`HIDDEN`.
 
     They stay float with their Softmax, which machines with statistics of rows compute together with the mask.
     """

@@ -1,4 +1,4 @@
-"""Patches of an image on the chip: the statements that gather them, and the factors of an output's sum."""
+"""Patches of an image in the input scratchpad: the statements that gather them, and the factors of an output's sum."""
 
 from __future__ import annotations
 
@@ -151,9 +151,8 @@ class Patches:
         return nest(loops, self.gather(n, b, first + y, x, name))
 
     def reduction(self) -> Reduction:
-        """Loops conv.kb over all products and conv.k; in a ring conv.t over patches, conv.kb over vectors of one.
-
-        In a ring the distance between patches is not constant, so that it needs two loops.
+        """The reduction loops: conv.kb over all products, conv.k over lanes. In a ring: conv.t over patches, conv.kb
+        over vectors of a patch, conv.k; patches in a ring have no constant distance, so one loop cannot cover them.
         """
         layout, kb, k = self.layout, Var("conv.kb"), Var("conv.k")
         each, products, inner = layout.each, layout.products, (k, self.blocks.block_in)

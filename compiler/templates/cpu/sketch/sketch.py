@@ -31,7 +31,7 @@ UNROLLED = (1, 2, 4, 8, 16)
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Where a sum's producers are computed: before all loops, in one of three loops around the sum, or inline."""
+"""Positions of a sum's producers: before all loops, in one of three loops around the sum, or inline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
