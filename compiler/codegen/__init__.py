@@ -1,1 +1,1 @@
-"""What can be compiled for: each target is a value with its memories, intrinsics and pipeline."""
+"""Code generators for the accelerator, processors, CUDA and OpenCL: each has its memories and intrinsics."""

@@ -1,0 +1,70 @@
+"""Docstrings name the thing that they describe, and every file says its purpose (CONTRIBUTING.md, "Words")."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (
+    "util",
+    "isa",
+    "sim",
+    "hw",
+    "compiler",
+    "verify",
+    "codesign",
+    "benchmarks",
+    "examples",
+    "notebooks",
+)
+STANDS_FOR_A_NOUN = ("What", "Those", "Of", "In the", "That", "These", "Such")
+"""First words that send a reader elsewhere for the noun."""
+Node = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """The line and the text of each docstring of a file, those behind assignments among them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, Node):
+            continue
+        for number, statement in enumerate(node.body):
+            text = statement.value if isinstance(statement, ast.Expr) else None
+            first_or_behind_a_name = number == 0 or isinstance(
+                node.body[number - 1], ast.Assign | ast.AnnAssign
+            )
+            if isinstance(text, ast.Constant) and isinstance(text.value, str) and first_or_behind_a_name:
+                yield statement.lineno, text.value
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def offenders(paths: list[Path]) -> list[str]:
+    """Files and lines of docstrings that begin otherwise; a question may begin with "What"."""
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for path in paths
+        for line, text in docstrings(path)
+        if text.startswith(tuple(f"{words} " for words in STANDS_FOR_A_NOUN))
+        and not text.splitlines()[0].endswith("?")
+    ]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_begin_with_the_thing(folder: str) -> None:
+    assert not offenders(sources(folder))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_says_its_purpose(folder: str) -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in sources(folder)
+        if path.name != "__init__.py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not silent
