@@ -13,7 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import vdla
+from vdla.compiler.graph.budgets import MOST_TENSOR_BYTES
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.floating.onnx_import import import_float_model
 
 RNG = np.random.default_rng(0)
 
@@ -295,3 +297,28 @@ def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], want
     model = built(nodes, feeds, {name: np.asarray(value) for name, value in constants.items()}, ["y"])
     got = vdla.compile(model, target="llvm", cache=False).run(feeds)["y"]
     np.testing.assert_array_equal(got, runtime(model, feeds)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype: Any) -> None:
+    """Three quarters of the largest tensor's elements in float32: twice as many bytes are too many."""
+    elements = MOST_TENSOR_BYTES * 3 // 16
+    nodes = [
+        helper.make_node("ReduceSum", ["parts", "axes"], ["shape"], keepdims=0),
+        node("Expand", "x shape", "wide"),
+        helper.make_node("ArgMax", ["wide"], ["y"], keepdims=0),
+    ]
+    constants = {"parts": np.array([[elements - 5], [5]]), "axes": np.array([0])}
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    if np.dtype(dtype).itemsize == 4:
+        import_float_model(model.SerializeToString())
+        return
+    with pytest.raises(ModelError, match=r"the_node.*'wide' has the shape"):
+        import_float_model(model.SerializeToString())

@@ -195,7 +195,7 @@ class FloatContext(NodeErrors):
         if output is None:
             output = node.outputs[0]
             self._check_shape(node, output, shape)
-        self._check_size(node, output, shape)
+        self._check_size(node, output, shape, dtype)
         if 0 in shape:
             # An empty tensor is a constant.
             self.constants[output] = np.zeros(shape, dtype.numpy)
@@ -230,7 +230,7 @@ class FloatContext(NodeErrors):
         for number, (name, shape) in enumerate(zip(given, shapes, strict=True)):
             names.append(name or self.temporary(node, f"output{number}"))
             self._check_shape(node, names[-1], shape)
-            self._check_size(node, names[-1], shape)
+            self._check_size(node, names[-1], shape, dtypes[number])
             self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape, dtype=dtypes[number])
         self.add(node, operator, inputs, shapes[0], output=names[0], dtype=dtypes[0])
         self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
@@ -243,9 +243,9 @@ class FloatContext(NodeErrors):
                 node, f"its output '{output}' is declared {expected} but computes {shape}", "export it again"
             )
 
-    def _check_size(self, node: OnnxNode, output: str, shape: Shape) -> None:
+    def _check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:
         """Fails for a tensor that is too large; ONNX's inference may not have known its shape."""
-        if problem := too_large(shape, DType.FLOAT32.bits // 8):
+        if problem := too_large(shape, dtype.numpy.itemsize):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
