@@ -206,12 +206,25 @@ def refuse_weights(steps: _Steps) -> None:
 
 @_written
 def softmax_steps(steps: _Steps) -> None:
-    """Steps of QLinearSoftmax."""
-    if steps.node.integer("opset", steps.context.opset) < SOFTMAX_HAS_ONE_AXIS:
-        steps.context.fail(
-            steps.node, "is a softmax along several axes at once", "export the model for opset 13 or later"
+    """Steps of QLinearSoftmax. The attribute `opset` says whether the softmax is along one axis; a Softmax node of an
+    older model is along all axes from one on, so the axis becomes the last one there."""
+    node, context = steps.node, steps.context
+    rank = context.rank(node, 0)
+    axis = node.integer("axis", -1) % rank
+    order = [*range(rank)]
+    order[axis], order[-1] = order[-1], order[axis]
+    is_last = axis == rank - 1
+    if node.integer("opset", context.opset) < SOFTMAX_HAS_ONE_AXIS and not is_last:
+        context.fail(
+            node, "is a softmax along several axes at once", "export the model for opset 13 or later"
         )
-    steps.round(steps.compute("Softmax", [steps.real(0)], **steps.attributes("opset")), 3)
+    if is_last or context.opset >= SOFTMAX_HAS_ONE_AXIS:
+        result = steps.compute("Softmax", [steps.real(0)], axis=axis)
+    else:
+        moved = steps.compute("Transpose", [steps.real(0)], perm=order)
+        shares = steps.compute("Softmax", [moved], axis=rank - 1)
+        result = steps.compute("Transpose", [shares], perm=order)
+    steps.round(result, 3)
 
 
 @_written

@@ -322,3 +322,17 @@ def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype:
         return
     with pytest.raises(ModelError, match=r"the_node.*'wide' has the shape"):
         import_float_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize("opset", [12, 13])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int, opset: int) -> None:
+    """In models of opset 12 it was taken along all axes from one on, whatever its attribute `opset` says."""
+    constants = {"sx": np.float32(0.03), "zx": np.uint8(120), "sy": np.float32(1 / 256), "zy": np.uint8(0)}
+    made = node("QLinearSoftmax", "x sx zx sy zy", axis=axis, opset=13)
+    made.domain = "com.microsoft"
+    feeds = {"x": RNG.integers(0, 256, (2, 3, 8)).astype(np.uint8)}
+    model = built([made], feeds, {name: np.asarray(value) for name, value in constants.items()}, ["y"], opset)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.UINT8, (2, 3, 8)))
+    got = vdla.compile(model, target="llvm", cache=False).run(feeds)["y"]
+    assert np.abs(got.astype(int) - runtime(model, feeds)[0]).max() <= 1
