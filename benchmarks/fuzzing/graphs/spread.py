@@ -65,6 +65,8 @@ def spread_of(
     results: Sequence[np.ndarray],
 ) -> list[Spread]:
     """The spreads of a node's `results` from its inputs and theirs. Raises UnstableError."""
+    if node.op_type == "QuantizeLinear":
+        feeds = _near_ties(node, feeds)
     rng = np.random.default_rng(len(feeds) + 7 * len(node.output))
     moved = all(_moved(array, [given for given, _ in feeds.values()]) for array in results)
     spread = any(s.any for _, s in feeds.values())
@@ -102,6 +104,22 @@ def spread_of(
             raise UnstableError("its integers depend on roundings")
         spreads.append(Spread(change))
     return spreads
+
+
+NEAR_TIE = 0.01
+"""Part of a step by which a value that is rounded may be another: integer sums have their bias in whole steps of the
+product of both scales, half of which is up to so much of an output's step here."""
+
+
+def _near_ties(
+    node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
+) -> dict[str, tuple[np.ndarray, Spread]]:
+    """The inputs of a QuantizeLinear, the first one with a spread of at least NEAR_TIE of the largest step."""
+    if not {*node.input[:2]} <= feeds.keys():
+        return dict(feeds)
+    (data, spread), (scale, _) = feeds[node.input[0]], feeds[node.input[1]]
+    least = NEAR_TIE * float(np.abs(scale.astype(np.float64)).max(initial=0.0))
+    return {**feeds, node.input[0]: (data, Spread(np.maximum(spread.array, least)))}
 
 
 ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuantizeMatMul": 0.01}
