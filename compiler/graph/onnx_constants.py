@@ -38,9 +38,10 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
     LRN sums over as many channels as there are samples; pools place windows, and ConvTranspose groups, wrongly;
-    GridSample has another cubic border. Ignored are: lengths, activations and clips of recurrent layers, signs in
-    LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, one meaning
-    of scales with aligned corners in Resize, and all axes but one in softmaxes before opset 13.
+    GridSample has another cubic border; DepthToSpace takes an unknown mode for CRD. Ignored are: lengths, activations
+    and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points,
+    the type in ReduceSumSquare, one meaning of scales with aligned corners in Resize, and all axes but one in softmaxes
+    before opset 13.
     """
     if node.domain not in STANDARD:
         return False
@@ -56,6 +57,8 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
             return node.text("coordinate_transformation_mode", "half_pixel") == "align_corners"
         case "ReduceSumSquare":
             return True
+        case "DepthToSpace":
+            return node.text("mode", "DCR") not in ("DCR", "CRD")
     return node.op_type in _ALWAYS or (node.op_type in _ALONG_ONE_AXIS and opset < _ONE_AXIS_SINCE)
 
 

@@ -336,3 +336,30 @@ def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.UINT8, (2, 3, 8)))
     got = vdla.compile(model, target="llvm", cache=False).run(feeds)["y"]
     assert np.abs(got.astype(int) - runtime(model, feeds)[0]).max() <= 1
+
+
+def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
+    """Its reciprocal was infinity of the other sign."""
+    feeds = {
+        "x": np.array([-3, 3, -0.0, 0.0, -6, -5.5, 5.5], np.float32),
+        "y": np.array([-3, 3, 2, -2, 4, 5.5, -5.5], np.float32),
+    }
+    nodes = [
+        helper.make_node("Mod", ["x", "y"], ["rest"], fmod=1),
+        helper.make_node("Reciprocal", ["rest"], ["y1"]),
+    ]
+    model = built(nodes, feeds, {}, ["y1"], 13)
+    got, wanted = ours(model, feeds)["y1"], runtime(model, feeds)[0]
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
+    """DepthToSpace of a constant was folded by a reference that takes any unknown mode for CRD."""
+    feeds = {"z": floats(1)} if constant else {"x": floats(1, 4, 2, 2)}
+    constants = {"x": floats(1, 4, 2, 2)} if constant else {}
+    nodes = [node("DepthToSpace", "x", mode="cubic ", blocksize=2)]
+    nodes += [helper.make_node("Neg", ["z"], ["w"])] if constant else []
+    model = built(nodes, feeds, constants, ["y"], 13)
+    with pytest.raises(ModelError, match=r"the_node.*mode 'cubic '"):
+        vdla.compile(model, target="llvm", cache=False)

@@ -68,7 +68,8 @@ def _float_remainder(context: FloatContext, node: OnnxNode, x: Expr, y: Expr, dt
     inside = select(quotient * quotient < 2.0**58, cast(rest, DType.FLOAT32), math.nan)
     rest = select(equal(absolute(y), math.inf), select(equal(x - x, 0.0), x, math.nan), inside)
     if node.integer("fmod", 0):
-        return rest
+        # A remainder of 0 has the dividend's sign.
+        return select(equal(rest, 0.0), x * scalars.number(0.0), rest)
     opposite = not_equal(rest < 0.0, y < 0.0)
     # A remainder of 0 has the divisor's sign.
     return select(

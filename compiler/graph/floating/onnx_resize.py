@@ -64,8 +64,10 @@ def read_resize(
     if mode not in ("nearest", "linear") or coordinates is None or rounding is None:
         context.fail(
             node,
-            f"has mode {mode} with coordinates {node.text('coordinate_transformation_mode', 'half_pixel')}",
-            f"use nearest or linear with {', '.join(COORDINATES)}",
+            f"has mode {mode!r}, coordinate_transformation_mode "
+            f"{node.text('coordinate_transformation_mode', 'half_pixel')!r} and nearest_mode "
+            f"{node.text('nearest_mode', 'round_prefer_floor')!r}",
+            f"use nearest or linear with {', '.join(COORDINATES)}; {', '.join(ROUNDINGS)}",
         )
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")

@@ -70,7 +70,9 @@ def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
         or (smooth and mode == "nearest")
     ):
         context.refuse(
-            node, f"has mode {mode} with coordinates {coordinates} and {rounding}", "export the model again"
+            node,
+            f"has mode {mode!r}, coordinate_transformation_mode {coordinates!r} and nearest_mode {rounding!r}",
+            "export the model again",
         )
     if (coordinates, mode) in DISPUTED:
         context.fail(
