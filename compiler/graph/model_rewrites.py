@@ -20,6 +20,11 @@ below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack
 
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
+NEEDS_A_SHAPE = frozenset(("EyeLike",))
+"""Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, as one behind an operator
+of another domain has none."""
+_HIDDEN = "hidden from shape inference"
+"""Domain of nodes that inference must not see."""
 RESIZE = 10
 """The opset that introduced Resize, in place of Upsample."""
 RESIZE_HAS_COORDINATES = 11
@@ -127,6 +132,12 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
     for node in named:
         node.domain = ""
     _write_defaults(model)
+    foreign = any(node.domain not in STANDARD for node in model.graph.node)
+    hidden = [node for node in model.graph.node if foreign and _needs_a_shape(node)]
+    for node in hidden:
+        node.domain = _HIDDEN
+    if hidden:
+        model.opset_import.add(domain=_HIDDEN, version=1)
     try:
         # Types are not checked: ONNX's own operators of these names lack some of the types.
         inferred = shape_inference.infer_shapes(
@@ -135,12 +146,25 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
     finally:
         for node in named:
             node.domain = CONTRIBUTED
+        for node in hidden:
+            node.domain = ""
+        if hidden:
+            del model.opset_import[-1]
+    if hidden:
+        del inferred.opset_import[-1]
+        for node in inferred.graph.node:
+            if node.domain == _HIDDEN:
+                node.domain = ""
     if named:
         outputs = {node.output[0] for node in named}
         for node in inferred.graph.node:
             if node.op_type in CONTRIBUTED_STANDARD and node.output[0] in outputs:
                 node.domain = CONTRIBUTED
     return inferred
+
+
+def _needs_a_shape(node: onnx.NodeProto) -> bool:
+    return node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
 
 
 def _write_defaults(model: onnx.ModelProto) -> None:
