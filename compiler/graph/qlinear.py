@@ -208,22 +208,26 @@ def refuse_weights(steps: _Steps) -> None:
 def softmax_steps(steps: _Steps) -> None:
     """Steps of QLinearSoftmax. The attribute `opset` says whether the softmax is along one axis; a Softmax node of an
     older model is along all axes from one on, so the axis becomes the last one there."""
-    node, context = steps.node, steps.context
+    node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
+    along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS
+    if along_one_axis and context.opset >= SOFTMAX_HAS_ONE_AXIS:
+        steps.round(steps.compute("Softmax", [steps.real(0)], axis=axis), 3)
+        return
     rank = context.rank(node, 0)
-    axis = node.integer("axis", -1) % rank
+    if not -rank <= axis < rank:
+        context.fail(node, f"has axis {axis} for a tensor of {rank} dimensions", "export the model again")
     order = [*range(rank)]
     order[axis], order[-1] = order[-1], order[axis]
-    is_last = axis == rank - 1
-    if node.integer("opset", context.opset) < SOFTMAX_HAS_ONE_AXIS and not is_last:
-        context.fail(
-            node, "is a softmax along several axes at once", "export the model for opset 13 or later"
-        )
-    if is_last or context.opset >= SOFTMAX_HAS_ONE_AXIS:
-        result = steps.compute("Softmax", [steps.real(0)], axis=axis)
-    else:
+    if order == sorted(order):
+        result = steps.compute("Softmax", [steps.real(0)], axis=rank - 1)
+    elif along_one_axis:
         moved = steps.compute("Transpose", [steps.real(0)], perm=order)
         shares = steps.compute("Softmax", [moved], axis=rank - 1)
         result = steps.compute("Transpose", [shares], perm=order)
+    else:
+        context.fail(
+            node, "is a softmax along several axes at once", "export the model for opset 13 or later"
+        )
     steps.round(result, 3)
 
 
@@ -275,7 +279,7 @@ class _Writing(NodeErrors):
             if info.name == name and info.type.tensor_type.HasField("shape"):
                 return len(info.type.tensor_type.shape.dim)
         return self.fail(
-            node, "has channels last, and data whose dimensions are not known", BEFORE_OPTIMIZATION
+            node, f"reads '{name}', whose number of dimensions is not known", BEFORE_OPTIMIZATION
         )
 
 

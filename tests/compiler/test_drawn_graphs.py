@@ -375,3 +375,17 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
     model.graph.node.append(nodes[1])
     model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 2)))
     np.testing.assert_array_equal(ours(model, feeds)["y"], np.eye(3, 2))
+
+
+def test_a_quantized_softmax_along_an_axis_that_is_not_there_is_refused() -> None:
+    constants = {"sx": np.float32(0.03), "zx": np.uint8(120), "sy": np.float32(1 / 256), "zy": np.uint8(0)}
+    made = node("QLinearSoftmax", "x sx zx sy zy", axis=5, opset=13)
+    made.domain = "com.microsoft"
+    feeds = {"x": RNG.integers(0, 256, (2, 3, 8)).astype(np.uint8)}
+    for opset in (12, 13):
+        model = built(
+            [made], feeds, {name: np.asarray(value) for name, value in constants.items()}, [], opset
+        )
+        model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.UINT8, (2, 3, 8)))
+        with pytest.raises(ModelError, match=r"the_node.*axis"):
+            vdla.compile(model, target="llvm", cache=False)
