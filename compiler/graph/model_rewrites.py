@@ -3,7 +3,7 @@ inferred."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
@@ -124,47 +124,46 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
 
     Raises InferenceError and ValueError.
     """
-    named = [
-        node
-        for node in model.graph.node
-        if node.domain == CONTRIBUTED and node.op_type in CONTRIBUTED_STANDARD
-    ]
-    for node in named:
-        node.domain = ""
+    nodes = model.graph.node
+    named = [place for place, node in enumerate(nodes) if _is_named_as_standard(node)]
+    domains = dict.fromkeys(named, "") | dict.fromkeys(_without_shape(nodes), _HIDDEN)
+    before = {place: nodes[place].domain for place in domains}
+    _set_domains(model, domains)
     _write_defaults(model)
-    foreign = any(node.domain not in STANDARD for node in model.graph.node)
-    hidden = [node for node in model.graph.node if foreign and _needs_a_shape(node)]
-    for node in hidden:
-        node.domain = _HIDDEN
-    if hidden:
-        model.opset_import.add(domain=_HIDDEN, version=1)
     try:
         # Types are not checked: ONNX's own operators of these names lack some of the types.
         inferred = shape_inference.infer_shapes(
             model, check_type=not named, strict_mode=True, data_prop=follow
         )
     finally:
-        for node in named:
-            node.domain = CONTRIBUTED
-        for node in hidden:
-            node.domain = ""
-        if hidden:
-            del model.opset_import[-1]
-    if hidden:
-        del inferred.opset_import[-1]
-        for node in inferred.graph.node:
-            if node.domain == _HIDDEN:
-                node.domain = ""
-    if named:
-        outputs = {node.output[0] for node in named}
-        for node in inferred.graph.node:
-            if node.op_type in CONTRIBUTED_STANDARD and node.output[0] in outputs:
-                node.domain = CONTRIBUTED
+        _set_domains(model, before)
+    _set_domains(inferred, before)
     return inferred
 
 
-def _needs_a_shape(node: onnx.NodeProto) -> bool:
-    return node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
+def _is_named_as_standard(node: onnx.NodeProto) -> bool:
+    return node.domain == CONTRIBUTED and node.op_type in CONTRIBUTED_STANDARD
+
+
+def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
+    """Places of the nodes that need the shape of an input which may come from an operator of another domain."""
+    found = [
+        place for place, node in enumerate(nodes) if node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
+    ]
+    if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
+        return []
+    return found
+
+
+def _set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
+    """Sets the domains of nodes, by place. The model imports `_HIDDEN` while a node is of it."""
+    for place, domain in domains.items():
+        model.graph.node[place].domain = domain
+    imports = [entry for entry in model.opset_import if entry.domain == _HIDDEN]
+    for entry in imports:
+        model.opset_import.remove(entry)
+    if _HIDDEN in domains.values():
+        model.opset_import.add(domain=_HIDDEN, version=1)
 
 
 def _write_defaults(model: onnx.ModelProto) -> None:
