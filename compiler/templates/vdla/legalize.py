@@ -67,9 +67,8 @@ class Machine:
 
     @property
     def transposes(self) -> bool:
-        """Whether the array can exchange weights and activations: tiles of both are square, of one image."""
-        blocks = Blocks.of(self.config)
-        return self.config.batch == 1 and blocks.inputs == blocks.outputs == 1
+        """Whether the array can exchange weights and activations, as for products of two activations."""
+        return Abilities.of(self.config).products
 
 
 def legalize(graph: Graph, config: Config) -> Legalized:

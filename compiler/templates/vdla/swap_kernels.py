@@ -12,6 +12,7 @@ import numpy as np
 
 from vdla.isa.config import Config
 
+from ...graph.abilities import Abilities
 from ...graph.constants import Constant, unpacked
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
@@ -27,8 +28,8 @@ from .workload import windowed
 def swap_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> list[Kernel]:
     """One kernel for each block of channels of each image; channels begin at a block. NodeError for machines without
     square tiles of one image."""
-    lanes, blocks = Blocks.of(config).block, Blocks.of(config)
-    if config.batch > 1 or blocks.inputs > 1 or blocks.outputs > 1:
+    lanes = Blocks.of(config).block
+    if not Abilities.of(config).products:
         raise node_error(
             f"configuration {config.name}",
             node.members[0],
