@@ -48,7 +48,7 @@ class KeptCycles:
 
 
 def kept_cycles() -> Iterator[KeptCycles]:
-    """All of them."""
+    """All figures that this script can compare."""
     for file in ("grid", "grid_mobilenets"):
         yield from _of_grid(file)
     for file in ("outside", "vision_transformers"):

@@ -56,8 +56,8 @@ def cached_network(
     records: RecordBook | None = None,
     told: Told | None = None,
 ) -> CacheEntry:
-    """The archive of `model` (a file's path or bytes) that `compiler` saves with knobs of `records`, now or earlier;
-    `told` is passed to `compiler.save`.
+    """The cached archive of `model` (a file's path or bytes); compiled by `compiler` with knobs of `records` if it is
+    not in the cache. `told` is passed to `compiler.save`.
 
     Raises UserError, for a model that cannot be read or compiled, and CacheError if the cache cannot be used.
     """

@@ -65,7 +65,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetched", "instructions", "fetch beats", "cycles"),
     "control": ("instructions", "cycles", "beats"),
 }  # fmt: skip
-"""Features of the energy of data, by part of the machine."""
+"""Names of the features from which the energy of data is predicted, by part of the machine."""
 
 
 def part_of_path(path: str) -> str:

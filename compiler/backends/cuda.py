@@ -382,7 +382,7 @@ def _on_gpu(network: KernelNetwork) -> CudaNetwork:
 
 @contextmanager
 def _owned(device: CudaDevice) -> Iterator[None]:
-    """Closes a device if making the network that would own it fails."""
+    """Context in which a network takes over a device: closes the device if the block raises."""
     try:
         yield
     except BaseException:

@@ -139,7 +139,7 @@ class OpenClDevice:
         return _Pinned(np.zeros(size, np.uint8))
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Compiles `cubin`, OpenCL C text; DeviceError with the log where that fails."""
+        """Compiles the OpenCL C text in `cubin`. Raises DeviceError with the compiler's log."""
         cl = self._cl
         with self._calling("compiling kernels"):
             try:

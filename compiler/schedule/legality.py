@@ -125,7 +125,7 @@ def starting_loops(first: Expr) -> set[str] | None:
 
 
 def asynchronous(node: Node) -> str | None:
-    """Why nothing in a tree may move: it holds asynchronous copies. None if it holds none."""
+    """The reason not to reorder a tree that holds asynchronous copies; None for a tree without such copies."""
     for s in walk(node):
         kind = type(s)
         if kind is Commit or kind is Wait or (type(s) is Copy and s.asynchronous):

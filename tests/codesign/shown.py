@@ -1,4 +1,4 @@
-"""What commands print and what pictures hold, as texts.
+"""The output of commands and the contents of pictures, as texts.
 
     PYTHONPATH=tests/helpers python -m tests.codesign.shown      # from the clone: writes the texts anew
 
@@ -87,7 +87,7 @@ def folder() -> Path:
 
 
 def printed(*arguments: str) -> Iterator[str]:
-    """What a command of this process prints, without times of clocks."""
+    """The output of a command run in this process, without measured times."""
     yield f"$ vdla {' '.join(arguments)}"
     out, err = StringIO(), StringIO()
     given = [word.replace("FOLDER", str(folder())) for word in arguments]
@@ -113,7 +113,7 @@ def options_text() -> Iterator[str]:
 
 
 def machines_text() -> Iterator[str]:
-    """What follows from a configuration."""
+    """The output of commands that describe a configuration."""
     for name in MACHINES:
         yield from printed("config", name)
         config = load_config(name)
@@ -185,13 +185,13 @@ def number(value: float) -> str:
 
 
 def numbers(values: Any) -> str:
-    """How many numbers there are, and the sum of those that are finite."""
+    """The count of numbers, and the sum of the finite ones."""
     found = np.asarray(values, np.float64).ravel()
     return f"{len(found)} numbers, sum {number(found[np.isfinite(found)].sum())}"
 
 
 def axes_lines(axes: Axes) -> Iterator[str]:
-    """What stands in axes, in the units of the data."""
+    """The labels, limits, lines and texts of axes, in units of the data."""
     labels = (axes.get_title(), axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale(), axes.get_yscale())
     yield f"  axes {labels}"
     yield f"    from {', '.join(map(number, (*axes.get_xlim(), *axes.get_ylim())))}"
@@ -220,7 +220,7 @@ def figure_lines(name: str, figure: Figure) -> Iterator[str]:
 
 
 def drawn(module: ModuleType, writer: str, draw: Callable[[], object]) -> Figure:
-    """The figure that a function of a module hands to its `writer` of files."""
+    """The figure that a function of a module passes to its `writer` of files."""
     figures: list[Figure] = []
 
     def keep(figure: Figure) -> bytes:

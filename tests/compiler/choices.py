@@ -1,4 +1,4 @@
-"""What the compiler chooses for a handful of small networks, as texts.
+"""The compiler's choices for a handful of small networks, as texts.
 
     PYTHONPATH=tests/helpers python -m tests.compiler.choices      # from the clone: writes the texts anew
 
@@ -308,12 +308,12 @@ def pairs(values: Mapping[str, Any]) -> str:
 
 
 def in_words(config: Config, workload: Workload, values: Values) -> str:
-    """A point, with loops in words where the template has tiles."""
+    """A point of a space as text, with loops in words if the template has tiles."""
     return pairs(settings_of(config, workload, values) if "order" in values else values)
 
 
 def account_lines(space: Space) -> Iterator[str]:
-    """What a space's cost model says of POINTS points drawn from it, as sums over the points."""
+    """Sums of a cost model's results over POINTS points drawn from its space."""
     points = space.draw(np.random.default_rng(0), POINTS)
     account = space.account(space.columns(points))
     axes = {axis.name: f"{axis.values[0]}..{axis.values[-1]} ({len(axis.values)})" for axis in space.axes}
@@ -327,13 +327,13 @@ def account_lines(space: Space) -> Iterator[str]:
 
 
 def schedule_line(schedule: Any) -> str:
-    """How often each primitive is applied, and a digest of the scheduled program."""
+    """The number of uses of each primitive in a schedule, and a digest of the scheduled program."""
     counts = Counter(step.primitive for step in schedule.trace)
     return f"    schedule {structural_hash(schedule.program, alpha=True)[:6]}: {pairs(counts)}"
 
 
 def code_line(program: Program, target: Any) -> str:
-    """Of the code of a scheduled kernel: its lines, the commonest words that tell what it does, and a digest."""
+    """The number of lines of a kernel's code, the counts of its operations' names, and a digest."""
     if isinstance(target, CpuTarget):
         code = lower_cpu(program, target).text
     else:
@@ -389,7 +389,7 @@ def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = T
 
 
 def layer_text(config: Config) -> Iterator[str]:
-    """Layers on a machine: the default point, and what the cost model says of others."""
+    """Layers on a machine: the default point, and the cost model's results for other points."""
     for name in LAYERS:
         workload = accelerator_workload(name, config)
         yield name
@@ -428,7 +428,7 @@ def network_text(graph: Graph, config: Config) -> Iterator[str]:
 
 
 def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
-    """Every kept text: its name, and what makes its lines."""
+    """The function that makes the lines of each kept text, by the text's name."""
     for network, make in FLOAT_NETWORKS.items():
         for name, target in PROCESSORS.items():
             yield (

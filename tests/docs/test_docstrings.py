@@ -27,7 +27,7 @@ Node = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """The line and the text of each docstring of a file, those behind assignments among them."""
+    """The line and the text of each docstring in a file, of modules, classes, functions and assigned names."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, Node):
             continue

@@ -1,4 +1,4 @@
-"""Texts that tests keep beside them: what a maker of lines gives must be what its file holds."""
+"""Kept texts: files beside the tests, which must equal the lines that a function makes today."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class KeptTexts:
-    """Texts by name in the files NAME.txt of a folder, and what makes the lines of each."""
+    """Texts by name: the files NAME.txt of a folder, and the function that makes the lines of each."""
 
     folder: Path
     makers: Mapping[str, Callable[[], Iterable[str]]]
 
     def lines(self, name: str) -> list[str]:
-        """A text as it is made now."""
+        """The lines of a text as its function makes them today."""
         return "\n".join(self.makers[name]()).split("\n")
 
     def kept(self, name: str) -> list[str]:
-        """A text as its file has it."""
+        """The lines of a text in its file."""
         return (self.folder / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
     def names_of_files(self) -> set[str]:
@@ -27,7 +27,7 @@ class KeptTexts:
         return {path.stem for path in self.folder.glob("*.txt")}
 
     def write(self) -> None:
-        """All texts anew; files of other names go."""
+        """Writes all texts anew, and removes files of other names."""
         self.folder.mkdir(exist_ok=True)
         for name in self.names_of_files() - set(self.makers):
             (self.folder / f"{name}.txt").unlink()

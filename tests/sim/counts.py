@@ -1,4 +1,4 @@
-"""What the simulator counts for a few programs, as texts.
+"""The simulator's counts for a few programs, as texts.
 
     PYTHONPATH=tests/helpers python -m tests.sim.counts      # from the clone: writes the texts anew
 
@@ -24,7 +24,7 @@ SEEDS = (1, 2, 5, 8, 11, 13)
 
 
 def program_lines(program: Program) -> Iterator[str]:
-    """Everything that is counted of a program."""
+    """All counts of a program's simulation."""
     config, instructions, image = program.config, program.instructions, program.image
     found = simulate(config, instructions, image)
     assert found.memory is not None and found.scratchpads is not None

@@ -1,4 +1,4 @@
-"""What the generators of verify/ draw, as texts.
+"""The draws of the generators of verify/, as texts.
 
     PYTHONPATH=tests/helpers python -m tests.verify.draws      # from the clone: writes the texts anew
 
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def machine_line(config: Config) -> str:
-    """A machine by what is not a field's default."""
+    """A machine as text: the fields that differ from their defaults."""
     differing: list[str] = []
     for kind, values in ((Config, config), (Memory, config.memory)):
         usual = Config() if kind is Config else Memory()
@@ -55,7 +55,7 @@ def machine_line(config: Config) -> str:
 
 
 def field_lines(programs: list[Program]) -> Iterator[str]:
-    """Of each kind of instruction: how many there are, and of each field the least value, the greatest and the sum."""
+    """For each kind of instruction its count, and the least value, the greatest value and the sum of each field."""
     kinds: Counter[str] = Counter()
     values: dict[str, dict[str, list[int]]] = {}
     for program in programs:

@@ -30,8 +30,8 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A tensor. Another right value of it may be `spread` away, element by element. `held`: it is only for whoever
-    names it."""
+    """A tensor of a graph. `spread`: allowed distance of another right value, element by element. `held`: drawings
+    use the tensor by its name alone, and do not draw it at random."""
 
     name: str
     array: np.ndarray
@@ -190,7 +190,7 @@ class Builder:
         return self.add(node)
 
     def add(self, node: onnx.NodeProto) -> list[str]:
-        """The node itself. Raises UnfitError."""
+        """Adds a node and the values of its outputs, whose names it returns. Raises UnfitError for an invalid node."""
         read = [name for name in dict.fromkeys((*node.input, *outer_names(node))) if name]
         if any(name not in self.values for name in read):
             raise UnfitError("reads what is not there")
@@ -231,7 +231,7 @@ class Builder:
         return outputs
 
     def drawn(self, attempt: Callable[[], object]) -> bool:
-        """Whether a drawing made valid nodes; of one that did not nothing is left."""
+        """Whether a drawing made valid nodes; a failed drawing leaves the graph unchanged."""
         nodes, inputs, grids = len(self.nodes), len(self.inputs), len(self.grids)
         values, reads, scales = dict(self.values), set(self.reads), dict(self.scales)
         try:
@@ -277,7 +277,7 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 
 
 def outer_names(node: onnx.NodeProto) -> list[str]:
-    """The tensors around a node that the bodies in it read."""
+    """Names of the tensors outside of a node that its bodies read."""
     found: list[str] = []
     for entry in node.attribute:
         for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):

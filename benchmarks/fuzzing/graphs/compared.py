@@ -18,7 +18,7 @@ from .spread import distance
 
 
 def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **options: object) -> Outcome:
-    """A graph's `model` compiled for a target, and its outputs held against the graph's values."""
+    """Compiles a graph's `model` for a target, and compares its outputs with the graph's values."""
     operators = tuple(dict.fromkeys(operator_text(node) for node in builder.nodes))
     try:
         network = vdla.compile(model.SerializeToString(), target=target, cache=False, **options)  # pyright: ignore
@@ -40,7 +40,7 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 
 
 def operator_text(node: onnx.NodeProto) -> str:
-    """An operator as counts have it."""
+    """An operator as text: DOMAIN:NAME, or NAME for ONNX's own."""
     return f"{node.domain}:{node.op_type}" if node.domain else node.op_type
 
 

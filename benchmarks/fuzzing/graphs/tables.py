@@ -65,4 +65,4 @@ def _with_oracle(operators: Iterable[Operator]) -> tuple[Operator, ...]:
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {str(operator): operator for kinds in (FLOATING, QUANTIZED) for operator in _operators(kinds)}
 )
-"""All of them by their texts, `WITHOUT_ORACLE` included."""
+"""All operators by their texts, operators without an oracle included."""

@@ -103,7 +103,8 @@ def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[fl
 def choose(
     target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()
 ) -> tuple[int, Tile] | None:
-    """The m and the products' tile of least estimated seconds; None if another method is better.
+    """The size m of output tiles with the least estimated seconds, and the tile of its matrix products; None if another
+    method is faster.
 
     Other methods: the gathered product (`conv2d`), and methods with the estimated seconds `others`. The choice must be
     as accurate as a model's tolerance requires, or as the gathered sums, and within `MOST_BYTES`. None if tensor cores

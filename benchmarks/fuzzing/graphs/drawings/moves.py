@@ -57,7 +57,7 @@ def squeeze(b: Builder, operator: Operator) -> None:
 
 
 def transpose(b: Builder, operator: Operator) -> None:
-    """In any order, or in the reverse one."""
+    """A Transpose in a random or the reversed order of axes."""
     data = _any(b, operator)
     order = [int(i) for i in b.draw.rng.permutation(b.array(data).ndim)]
     b.apply(operator, {"data": data}, perm=order if b.draw.chance(0.85) else None)
@@ -79,7 +79,7 @@ def concat(b: Builder, operator: Operator) -> None:
 
 
 def split(b: Builder, operator: Operator) -> None:
-    """Into equal and other parts."""
+    """A Split into equal parts, or into parts of given sizes."""
     data = _any(b, operator)
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -207,14 +207,14 @@ def expand(b: Builder, operator: Operator) -> None:
 
 
 def tile(b: Builder, operator: Operator) -> None:
-    """Once, twice, three times."""
+    """A Tile that repeats axes one to three times."""
     data = _any(b, operator)
     repeats = np.array([b.draw.of((1, 1, 2, 3)) for _ in b.array(data).shape], np.int64)
     b.apply(operator, {"input": data, "repeats": repeats})
 
 
 def pad(b: Builder, operator: Operator) -> None:
-    """In all modes; negative pads crop."""
+    """A Pad in any mode; negative pads crop."""
     data = _any(b, operator) if b.opset >= 11 else b.tensor(["float32"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     modes = ["constant", "constant", "reflect", "edge"] + (["wrap"] if b.opset >= 19 else [])
@@ -270,7 +270,7 @@ def blocks(b: Builder, operator: Operator) -> None:
 
 
 def trilu(b: Builder, operator: Operator) -> None:
-    """The upper or lower part, from any diagonal on."""
+    """A Trilu: the upper or lower part, from any diagonal on."""
     data = _any(b, operator, (2, 3, 4))
     k = np.asarray(b.draw.below(9) - 4, np.int64) if b.draw.chance(0.6) else None
     b.apply(operator, {"input": data, "k": k}, **random_attributes(b, operator, 2))
@@ -292,12 +292,12 @@ def reverse_sequence(b: Builder, operator: Operator) -> None:
 
 
 def shape(b: Builder, operator: Operator) -> None:
-    """The shape of a tensor, or a part of it."""
+    """A Shape: all sizes of a tensor, or a part of them."""
     b.apply(operator, {"data": _any(b, operator, (0, 1, 2, 3, 4))}, **random_attributes(b, operator, 3))
 
 
 def eye(b: Builder, operator: Operator) -> None:
-    """A diagonal of ones, shaped like a tensor."""
+    """An EyeLike: ones on a diagonal, in the shape of a tensor."""
     data = _any(b, operator, (2,))
     attributes = random_attributes(b, operator, 2)
     if b.draw.chance(0.5):

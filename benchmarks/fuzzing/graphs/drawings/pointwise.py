@@ -97,7 +97,7 @@ def with_operands(*more: str):
 
 
 def cast(b: Builder, operator: Operator) -> None:
-    """Cast, CastLike and BitCast: from a type to another one that the schema allows."""
+    """A Cast, CastLike or BitCast between two types that the schema allows."""
     held = 0.15
     exact = [name for name in b.types(operator.name, 0) if name in np.sctypeDict or b.draw.chance(held)]
     data = b.tensor([weighted(b.draw, exact)], ranks=range(5), constant=0.1)
@@ -155,7 +155,7 @@ def dropout(b: Builder, operator: Operator) -> None:
 
 
 def power(b: Builder, operator: Operator) -> None:
-    """A Pow of all pairs of types, with exponents that networks have and any others."""
+    """A Pow of any two types that the schema allows; the exponent is one that networks use, or a random tensor."""
     base = b.tensor([weighted(b.draw, b.types("Pow", 0))], ranks=range(5))
     array = b.array(base)
     types = b.types("Pow", 1) if b.opset >= 12 else [array.dtype.name]

@@ -53,7 +53,7 @@ def matmul(b: Builder, operator: Operator) -> None:
 
 
 def gemm(b: Builder, operator: Operator) -> None:
-    """In all directions, with a bias of any shape that broadcasts."""
+    """A Gemm with either factor transposed or not, and a bias of any shape that broadcasts."""
     dtype = b.draw.of(FLOATS[:6])
     a = b.tensor([dtype], ranks=(2,))
     transposed, turned = b.draw.below(2), b.draw.below(2)
@@ -89,7 +89,7 @@ def integer_product(b: Builder, operator: Operator) -> None:
 
 
 def einsum(b: Builder, operator: Operator) -> None:
-    """Contractions, diagonals, sums and permutations."""
+    """An Einsum: a contraction, diagonal, sum or permutation."""
     equation, shapes = b.draw.of(EQUATIONS)
     names = [b.tensor(["float32"], shape=shape, constant=0.3) for shape in shapes]
     b.apply(operator, {"Inputs": names}, equation=equation)
@@ -169,7 +169,7 @@ def narrow_product(b: Builder, operator: Operator) -> None:
 
 
 def mel_weights(b: Builder, operator: Operator) -> None:
-    """MelWeightMatrix, added to something."""
+    """A MelWeightMatrix, added to another tensor."""
     if b.draw.chance(0.5):
         raise UnfitError("of constants alone")
     formals = {

@@ -23,12 +23,12 @@ class Grid(NamedTuple):
     zero: str
 
     def __call__(self) -> list[str]:
-        """All three."""
+        """The names in the order of an operator's inputs."""
         return list(self)
 
 
 def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 0.1) -> Grid:
-    """Integers of a shape with a scale: those that a node made, or new ones."""
+    """A quantized tensor of a shape: one of the graph's, or a new one."""
     types = [kind] if kind else ["uint8", "int8"]
     known = [
         g
@@ -42,7 +42,7 @@ def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 
 
 
 def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
-    """A grid of any shape of the given ranks."""
+    """A quantized tensor of any shape of the given ranks: one of the graph's, or a new one."""
     known = [g for g in grids(b) if b.array(g.tensor).ndim in ranks]
     if known and b.draw.chance(0.75):
         return known[-1] if b.draw.chance(0.4) else b.draw.of(known)
@@ -56,14 +56,14 @@ def grids(b: Builder) -> list[Grid]:
 
 
 def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
-    """Remembers the scale of a tensor."""
+    """Adds a tensor with its scale and zero point to the graph's quantized tensors."""
     found = Grid(name, scale, zero)
     b.grids.append(found)
     return found
 
 
 def scale_of(b: Builder, kind: str, largest: float = 0.0) -> tuple[str, str]:
-    """A new scale and zero point: of values up to `largest`, or any."""
+    """A new scale and zero point, for values up to `largest` or of random size."""
     scale = (largest / 110 if largest else 0.02) * b.draw.rng.uniform(0.7, 1.4)
     zero = 0
     if b.draw.chance(0.6):
@@ -123,7 +123,7 @@ def _zero_points(b: Builder, shape: Sequence[int], kind: str) -> np.ndarray:
 
 
 def dequantize(b: Builder, operator: Operator) -> None:
-    """DequantizeLinear of every type that is there."""
+    """A DequantizeLinear of any integer type of the opset."""
     kinds = ["uint8", "int8", "int32"] + (["int16", "uint16", "int4", "uint4"] if b.opset >= 21 else [])
     data = b.tensor([b.draw.of(kinds)], ranks=(1, 2, 3, 4), constant=0.2)
     array = b.array(data)
@@ -224,7 +224,7 @@ def qlinear_pair(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_single(b: Builder, operator: Operator) -> None:
-    """Functions, softmax, means and pools of one tensor."""
+    """An operator on one quantized tensor: a function, a softmax, a mean or a pool."""
     name = operator.name
     a = any_grid(b, (4, 3) if "Pool" in name else (1, 2, 3, 4))
     array = b.array(a.tensor)

@@ -13,7 +13,7 @@ from ..values import weighted
 
 
 def reduction(b: Builder, operator: Operator) -> None:
-    """Over some axes, all or none."""
+    """A reduction over some axes, all axes or none."""
     data = b.tensor(
         [weighted(b.draw, b.types(operator.name, 0))], ranks=range(5) if b.draw.chance(0.3) else (2, 3, 4)
     )
@@ -25,7 +25,7 @@ def reduction(b: Builder, operator: Operator) -> None:
 
 
 def top_k(b: Builder, operator: Operator) -> None:
-    """Values and indices, of which one may be left out."""
+    """A TopK, with values and indices or one of them."""
     data = b.tensor([weighted(b.draw, b.types("TopK", 0))], ranks=(1, 2, 3))
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -105,7 +105,7 @@ def local_response(b: Builder, operator: Operator) -> None:
 
 
 def group_normalization(b: Builder, operator: Operator) -> None:
-    """In groups of any size, of run time or constant scale and bias."""
+    """A GroupNormalization with groups of any size; scale and bias are constants or inputs."""
     data = b.tensor(["float32"] if b.draw.chance(0.85) else ["float16"], ranks=(3, 4), constant=0.05)
     array = b.array(data)
     channels = array.shape[1]
@@ -117,7 +117,7 @@ def group_normalization(b: Builder, operator: Operator) -> None:
 
 
 def mean_variance(b: Builder, operator: Operator) -> None:
-    """Over the axes of planes, or others."""
+    """A MeanVarianceNormalization over the axes of planes, or over other axes."""
     data = b.tensor(["float32"], ranks=(4,) if b.draw.chance(0.7) else (2, 3), constant=0.05)
     rank = b.array(data).ndim
     given = sorted({a % rank for a in axes(b.draw, rank)}) if rank != 4 or b.draw.chance(0.6) else None

@@ -49,7 +49,7 @@ def _kernel(b: Builder, array: np.ndarray) -> tuple[int, ...]:
 
 
 def convolution(b: Builder, operator: Operator) -> None:
-    """Conv and ConvTranspose: whole, in groups, of each channel alone."""
+    """A Conv or ConvTranspose of one group, several groups, or a group for each channel."""
     transposed = operator.name == "ConvTranspose"
     data = image(b, ("float32",) if b.draw.chance(0.9) else ("float16", "float64"))
     array = b.array(data)
@@ -152,7 +152,7 @@ def column_to_image(b: Builder, operator: Operator) -> None:
 
 
 def resize(b: Builder, operator: Operator) -> None:
-    """In all modes."""
+    """A Resize in any mode."""
     known = b.schema("Resize").attributes
     data = b.tensor(
         ["float32"] if b.draw.chance(0.85) else ["uint8", "int8", "float16"], ranks=(2, 3, 4, 4, 4, 5)
@@ -206,7 +206,7 @@ def resize(b: Builder, operator: Operator) -> None:
 
 
 def grid_sample(b: Builder, operator: Operator) -> None:
-    """In all modes, inside and outside of the image."""
+    """A GridSample in any mode, at places inside and outside of the image."""
     data = b.tensor(["float32"], ranks=(4,))
     batch = b.array(data).shape[0]
     grid = b.draw.rng.uniform(-1.3, 1.3, (batch, 1 + b.draw.below(4), 1 + b.draw.below(4), 2)).astype(
