@@ -33,10 +33,7 @@ def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
     if any(node.outputs[1:]):
         half = context.half_type(node)
         data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
-        axes = s.axes(*range(axis, len(shape)))
-        mean = s.add("ReduceMean", data, axes, keepdims=1)
-        distance = s.add("Sub", data, mean)
-        variance = s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
+        mean, distance, variance = _moments(s, data, s.axes(*range(axis, len(shape))))
         inverse = s.add("Reciprocal", s.add("Sqrt", s.add("Add", variance, s.constant(epsilon, np.float32))))
         made = s.add("Mul", distance, inverse)
         made = s.add("CastLike", made, s.input(0)) if half else made
@@ -73,9 +70,14 @@ def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
 def mean_variance_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given axes."""
     s = Steps(context=context, node=node)
-    axes = s.axes(*node.integers("axes", (0, 2, 3)))
-    distance = s.add("Sub", s.input(0), s.add("ReduceMean", s.input(0), axes, keepdims=1))
-    variance = s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
+    _, distance, variance = _moments(s, s.input(0), s.axes(*node.integers("axes", (0, 2, 3))))
     return s.done(
         s.add("Div", distance, s.add("Add", s.add("Sqrt", variance), s.like(MEAN_VARIANCE_EPSILON)))
     )
+
+
+def _moments(s: Steps, data: str, axes: str) -> tuple[str, str, str]:
+    """Names of the mean over `axes`, the distances from the mean, and their mean square."""
+    mean = s.add("ReduceMean", data, axes, keepdims=1)
+    distance = s.add("Sub", data, mean)
+    return mean, distance, s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
