@@ -16,13 +16,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import kept_texts
 import numpy as np
 import typer
 from kept_texts import KeptTexts
@@ -179,9 +180,7 @@ def synthesis_text() -> Iterator[str]:
 # --- pictures -------------------------------------------------------------------------------------------
 
 
-def number(value: float) -> str:
-    """Four digits."""
-    return f"{float(value):.4g}"
+number = partial(kept_texts.number, digits=4)
 
 
 def numbers(values: Any) -> str:

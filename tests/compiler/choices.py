@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from float_networks import FloatNetwork
-from kept_texts import KeptTexts
+from kept_texts import KeptTexts, number
 from mixed_networks import MixedNetwork
 
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
@@ -296,11 +296,6 @@ LAYERS = (
 
 
 # --- texts ----------------------------------------------------------------------------------------------
-
-
-def number(value: float) -> str:
-    """Six digits."""
-    return f"{value:.6g}"
 
 
 def pairs(values: Mapping[str, Any]) -> str:

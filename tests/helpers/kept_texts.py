@@ -34,3 +34,8 @@ class KeptTexts:
         for name in self.makers:
             text = "\n".join(self.lines(name)) + "\n"
             (self.folder / f"{name}.txt").write_text(text, encoding="utf-8")
+
+
+def number(value: float, digits: int = 6) -> str:
+    """A number with so many significant digits: rounding differs between processors in the last ones."""
+    return f"{float(value):.{digits}g}"

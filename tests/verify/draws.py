@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kept_texts import KeptTexts
+from kept_texts import KeptTexts, number
 
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import decode_one
@@ -35,11 +35,6 @@ from vdla.verify.random_programs import random_config, random_program
 
 NUMBERS = (3, 4, 5, 6, 7, 8)
 """Of cases that need no network: each timing, with and without random state, here and at other places."""
-
-
-def number(value: float) -> str:
-    """Six digits."""
-    return f"{float(value):.6g}"
 
 
 def machine_line(config: Config) -> str:
