@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,15 @@ import numpy as np
 
 from ..drawing import Draw
 from .builder import Builder, Fit, UnfitError
+from .spread import Spread
 from .tables import Operator
 from .values import SHAPES
 
 PAIRED = 0.92
 """Share of results that are quantized; the others are islands of floats."""
+TWO_ROUNDINGS: Mapping[str, float] = {"Resize": 1.0, "Upsample": 1.0}
+"""Operators that the accelerator computes in integers with a rounding in the middle, and the steps by which a result may
+differ: a linear Resize rounds its columns, then its rows."""
 QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
 
 
@@ -85,11 +89,14 @@ class QuantizedBuilder(Builder):
         name = self.new(self.draw.rng.normal(size=tuple(shape)).astype(np.float32), constant=False, held=True)
         return self.pair(name)
 
-    def pair(self, name: str) -> str:
-        """QuantizeLinear and DequantizeLinear of a tensor."""
+    def pair(self, name: str, *, steps: float = 0.0) -> str:
+        """QuantizeLinear and DequantizeLinear of a tensor, whose integers may be `steps` beside the oracle's."""
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)
         (integers,) = super().node(QUANTIZE, [name, scale, zero])
+        quantized = self.values[integers]
+        spread = Spread(np.maximum(quantized.spread.array, steps))
+        self.values[integers] = replace(quantized, spread=spread)
         (made,) = super().node(DEQUANTIZE, [integers, scale, zero])
         self.values[integers] = replace(self.values[integers], held=True)
         self.scales[made] = scale
@@ -161,6 +168,6 @@ class QuantizedBuilder(Builder):
             array = self.values[name].array
             usable = array.dtype == np.float32 and bool(array.size) and bool(np.isfinite(array).all())
             if usable and self.draw.chance(PAIRED):
-                self.pair(name)
+                self.pair(name, steps=TWO_ROUNDINGS.get(operator.name, 0.0))
                 self.values[name] = replace(self.values[name], held=True)
         return names

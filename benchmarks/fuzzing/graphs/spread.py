@@ -91,6 +91,7 @@ def spread_of(
             if node.op_type in ROUNDED_INSIDE:
                 change = np.maximum(change, ROUNDED_INSIDE[node.op_type] * _largest(array))
             if not moved:
+                change = np.maximum(change, POSITIONS.get(node.op_type, 0.0) * _largest(array))
                 with np.errstate(all="ignore"):
                     size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
                 change = 2 * change + UNITS[name] * (size + 0.25 * _largest(array))
@@ -124,6 +125,9 @@ def _near_ties(
 
 ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuantizeMatMul": 0.01}
 """Operators that round their inputs to 256 steps, and how far one such step of a few moves the largest result."""
+POSITIONS: Mapping[str, float] = dict.fromkeys(("Resize", "Upsample", "GridSample", "RoiAlign"), 2.0**-20)
+"""Operators that compute positions between elements in float32, and how far four roundings of a position move a result
+between neighbours, over the largest element."""
 FIXED_POINT = frozenset(("QLinearSoftmax",))
 """Operators that ONNX Runtime computes by tables of integers, one step beside their definition."""
 ROUNDED = frozenset(("QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"))
@@ -200,7 +204,8 @@ def _largest(array: np.ndarray) -> float:
 
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
     """The difference of a result from the wanted one as text, if there is one: shape, type, or values beyond the
-    spread. Integers may differ by `steps` everywhere."""
+    spread. Integers may differ by `steps` everywhere, floats by the smallest normal number: processors may compute with
+    smaller ones as 0."""
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, not {wanted.shape}"
     if got.dtype != wanted.dtype:
@@ -210,6 +215,7 @@ def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float =
         allowed = 4 * spread.array
         if is_real(wanted.dtype):
             allowed = allowed + UNITS[wanted.dtype.name] * 0.25 * np.nan_to_num(np.abs(theirs), posinf=0.0)
+            allowed = allowed + float(ml_dtypes.finfo(wanted.dtype).smallest_normal)
         else:
             allowed = np.where(allowed > 0, np.maximum(spread.array, 1.0), 0.0) + steps
         near = (np.abs(ours - theirs) <= allowed) | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
