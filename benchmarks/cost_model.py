@@ -33,7 +33,7 @@ from vdla.compiler.schedule import LegalityError
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure

@@ -27,7 +27,7 @@ from vdla.codesign.explore.evaluate import evaluate
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.technology.components import default_components
 from vdla.compiler.driver import compile_graph
-from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.isa.config import Config, Memory, load_config
 from vdla.sim import simulate
 
@@ -64,11 +64,11 @@ def machines() -> list[Config]:
 def one_round(network: Network, *, keep: bool) -> dict[str, float]:
     """Mean seconds of each step over all machines, and designs a second."""
     compiling, simulating, evaluating = [], [], []
-    both = (LoweredKernels(), LoweredKernels())
+    both = (ScheduleCache(), ScheduleCache())
     components = default_components()
     for config in machines():
         if not keep:
-            both = (LoweredKernels(), LoweredKernels())
+            both = (ScheduleCache(), ScheduleCache())
         start = time.thread_time()
         program = compile_graph(network.graph, config, data=False, kept=both[0]).program
         compiled = time.thread_time()

@@ -38,7 +38,7 @@ from vdla.codesign.explore.places import Place
 from vdla.codesign.explore.space import space_of
 from vdla.codesign.explore.study import BATCH, Study, explore
 from vdla.codesign.technology.components import shipped_components
-from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.isa.config import Config
 
 SPACE = {
@@ -137,7 +137,7 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
         for number in range(-1, rounds):
             for name in list(everywhere)[:: 1 if number % 2 else -1]:
                 # This process would keep kernels from round to round, which new processes do not have.
-                fresh = tuple(replace(network, kept=LoweredKernels()) for network in networks)
+                fresh = tuple(replace(network, kept=ScheduleCache()) for network in networks)
                 if number < 0:
                     explore(study(fresh, BATCH, WARMING_SEED, everywhere[name]))
                     continue

@@ -34,7 +34,7 @@ from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
 from vdla.compiler.tune.program_features.reading import read_points

@@ -17,7 +17,7 @@ from . import models
 from .evaluate import sample_arrays
 from .network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
 from .report.account_run import account_total, run_account
-from .report.accounts import RunAccount
+from .report.cycle_breakdown import RunAccount
 from .report.plots import layers_png, roofline_png
 from .report.table import Variant
 from .report.timeline import timeline

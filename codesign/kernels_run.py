@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Saved, Told
+from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Progress, Saved
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.util.files import open_file
 from vdla.util.user_cache import CacheError
@@ -47,7 +47,7 @@ def compile_on(
     options: NetworkOptions,
     *,
     remark: Callable[[str], None],
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> CompiledNetwork:
     """The model in file `model`, compiled or from the cache, loaded on a device.
 
@@ -78,7 +78,7 @@ def write_network(
     options: NetworkOptions,
     *,
     remark: Callable[[str], None],
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> SavedNetwork:
     """Compiles a model into files (`KernelCompiler.files`); an archive comes from the cache, if it has it.
 

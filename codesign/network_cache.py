@@ -27,7 +27,7 @@ from vdla.util.user_cache import cached, discard_least_used
 from vdla.util.user_files import read_whole
 
 if TYPE_CHECKING:
-    from vdla.compiler.backends.kernels import KernelCompiler, Told
+    from vdla.compiler.backends.kernels import KernelCompiler, Progress
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
     from vdla.compiler.tune.records.book import RecordBook
 
@@ -54,7 +54,7 @@ def cached_network(
     *,
     batch: int = 1,
     records: RecordBook | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> CacheEntry:
     """The cached archive of `model` (a file's path or bytes); compiled by `compiler` with knobs of `records` if it is
     not in the cache. `told` is passed to `compiler.save`.

@@ -40,7 +40,7 @@ from .evaluate import (
     symmetric,
     top1_agrees,
 )
-from .report.accounts import CheckAccount
+from .report.cycle_breakdown import CheckAccount
 from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, why_widened, widened
 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"

@@ -13,7 +13,7 @@ from vdla.util.errors import UserError
 
 if TYPE_CHECKING:
     from vdla.compiler.codegen.cpu.machine import CpuTarget
-    from vdla.compiler.codegen.cuda.machine import CudaTarget
+    from vdla.compiler.codegen.cuda.machine import GpuTarget
     from vdla.compiler.tune.measure.backends import Backend
     from vdla.compiler.tune.records.record import Record
 
@@ -27,7 +27,7 @@ MOST_COMPILERS = 16
 class Gpu:
     """A GPU by its number, and the target of its code."""
 
-    target: CudaTarget
+    target: GpuTarget
     ordinal: int
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, runs_here
 from vdla.compiler.cpu_driver import CpuLowering, compile_cpu
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.cuda_driver import compile_cuda
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
@@ -17,7 +17,7 @@ from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.runtime.gpus import gpu_kind
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure.descriptions import describe_cuda
 from vdla.compiler.tune.program_features.reading import read_points
@@ -39,7 +39,7 @@ TENSOR_FLOAT_TOLERANCE = 4e-3
 """Tolerance where factors are rounded to tf32, which another order of earlier sums may change."""
 
 
-def card_target(text: str, ordinal: int) -> CudaTarget:
+def card_target(text: str, ordinal: int) -> GpuTarget:
     """The target `text` ("cuda ...", or another kind of GPU) on the device of this number, which is opened and left.
 
     Raises UserError.
@@ -51,7 +51,7 @@ def card_target(text: str, ordinal: int) -> CudaTarget:
         return target
 
 
-def subjects_of(path: Path, target: CudaTarget) -> list[Subject[CudaWorkload]]:
+def subjects_of(path: Path, target: GpuTarget) -> list[Subject[CudaWorkload]]:
     """The distinct workloads of a network, in its order, each with its nodes; a node has one for each way to compute
     it. UserError where there are none."""
     subjects = subjects_of_nodes(network_workloads(GpuLowering(target), path))
@@ -63,7 +63,7 @@ def subjects_of(path: Path, target: CudaTarget) -> list[Subject[CudaWorkload]]:
     return subjects
 
 
-def timed_on(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
+def timed_on(target: GpuTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
     """A target in the form that tuning takes; cost models learn from the records `transfer`, too."""
     return Timed(
         described=describe_target(target),
@@ -83,7 +83,7 @@ def timed_on(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorklo
 
 
 def compare_network(
-    path: Path, target: CudaTarget, device: Device, records: Sequence[Record]
+    path: Path, target: GpuTarget, device: Device, records: Sequence[Record]
 ) -> dict[str, Any]:
     """A network with the template's own choices and with the records: milliseconds of one inference, and its outputs.
 

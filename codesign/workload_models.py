@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.te.blocks import Window
@@ -34,7 +34,7 @@ MOST_ELEMENTS = 1 << 28
 """Most elements of a tensor: 1 GiB of float32, of which a process that measures has several."""
 
 
-def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
+def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
     """The float32 workloads that `text` names (`workload_names.FORMS`), batch 1, SAME padding: one for each way to
     compute it, first the one that networks use without records.
 
@@ -48,7 +48,7 @@ def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
     return found
 
 
-def _of_model(text: str, target: CudaTarget) -> list[CudaWorkload]:
+def _of_model(text: str, target: GpuTarget) -> list[CudaWorkload]:
     operator, sizes = parse_sizes(text)
     match operator:
         case "conv2d":

@@ -35,7 +35,7 @@ from .kernel_driver import (
     Imported,
     LoweredNetwork,
     Maker,
-    Told,
+    Progress,
     float_graph,
     lower_graph,
     lower_model,
@@ -48,7 +48,7 @@ from .templates.chosen_knobs import ChosenKnobs
 from .templates.cpu import winograd_choice
 from .templates.cpu.lower import lower_node
 from .templates.cpu.lowered import LoweredCpuNode
-from .templates.cpu.tasks import CPU
+from .templates.cpu.table import CPU
 from .templates.cpu.workload import CpuWorkload
 from .templates.registry import Registry
 from .templates.space import Values
@@ -82,7 +82,7 @@ def compile_cpu(
     fusion: bool = True,
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CpuWorkload] | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
     kernels: SharedKernels | None = None,
 ) -> CpuNetwork:
     """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
@@ -113,7 +113,7 @@ def _network(
     work: LoweredNetwork[CpuTarget],
     started: float,
     dump_passes: Path | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
     kernels: SharedKernels | None = None,
 ) -> CpuNetwork:
     target = work.lowering.target
@@ -153,7 +153,7 @@ def compile_cpu_ahead(
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CpuWorkload] | None = None,
     library: str | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> NetworkCode:
     """Compile an ONNX model for any processor; see `compile_cpu`.
 

@@ -19,7 +19,7 @@ from .codegen.cuda.background import background
 from .codegen.cuda.cubin_cache import cached_cubin
 from .codegen.cuda.emulate import emulate
 from .codegen.cuda.errors import LoweringError
-from .codegen.cuda.machine import CudaTarget
+from .codegen.cuda.machine import GpuTarget
 from .codegen.cuda.module import CudaModule, lower
 from .codegen.cuda.prepare import prepare
 from .gpu_lowering import GpuLowering
@@ -27,7 +27,7 @@ from .graph.errors import ModelError
 from .graph.onnx_read import Source, model_label
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .kernel_driver import Dump, Maker, Told, lower_model, make_launches
+from .kernel_driver import Dump, Maker, Progress, lower_model, make_launches
 from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_alone import network_alone
 from .runtime.cuda_code import CompiledModule, CudaNetworkCode
@@ -52,13 +52,13 @@ class _Compiling:
 
 def compile_cuda(
     model: Source,
-    target: CudaTarget,
+    target: GpuTarget,
     *,
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CudaWorkload] | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
@@ -91,7 +91,7 @@ def compile_cuda(
                 f"{error}; run it on a processor"
             )
 
-        maker: Maker[CudaTarget, _Compiling, str] = Maker(
+        maker: Maker[GpuTarget, _Compiling, str] = Maker(
             make=make,
             refused=refused,
             parameters=lambda made: made.module.parameters,
@@ -114,7 +114,7 @@ def compile_cuda(
     )
 
 
-def _assembler(target: CudaTarget) -> Callable[[str], bytes]:
+def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
     """The function that compiles a module's text to code: NVRTC, or plain encoding for kinds that load text."""
     kind = kind_of(target)
     if kind.compile is None:
@@ -126,13 +126,13 @@ def _assembler(target: CudaTarget) -> Callable[[str], bytes]:
 
 def compile_cuda_emulated(
     model: Source,
-    target: CudaTarget,
+    target: GpuTarget,
     *,
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CudaWorkload] | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> CpuNetwork:
     """The kernels of `compile_cuda` as this processor's code: the same loops, blocks and threads one after the other.
 
@@ -153,7 +153,7 @@ def compile_cuda_emulated(
         # Without `sum_in_blocks`: sums keep the GPU kernel's order, and so its rounding errors.
         return build(emulate(program), host, blocks=False)
 
-    maker: Maker[CudaTarget, Kernel, Kernel] = Maker(
+    maker: Maker[GpuTarget, Kernel, Kernel] = Maker(
         make=make,
         parameters=lambda kernel: kernel.program.parameters,
         kernel=lambda kernel, node: kernel,
@@ -171,7 +171,7 @@ def compile_cuda_emulated(
     return network
 
 
-def _texts(prepared: Sequence[tuple[str, Program]], target: CudaTarget) -> Texts:
+def _texts(prepared: Sequence[tuple[str, Program]], target: GpuTarget) -> Texts:
     """The text of emulated kernels in the language of their GPU, made on demand."""
     kind = target.described["kind"]
 
@@ -183,12 +183,12 @@ def _texts(prepared: Sequence[tuple[str, Program]], target: CudaTarget) -> Texts
 
 def compile_cuda_emulated_ahead(
     model: Source,
-    target: CudaTarget,
+    target: GpuTarget,
     host: CpuTarget,
     *,
     batch: int = 1,
     knobs: ChosenKnobs[CudaWorkload] | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> NetworkCode:
     """`compile_cuda_emulated` as code for the processor `host`, to be saved. Raises UserError."""
     work = lower_model(GpuLowering(target), model, batch=batch, knobs=knobs)
@@ -198,7 +198,7 @@ def compile_cuda_emulated_ahead(
         program = emulate(prepare(schedule.program, target))
         return lower_for_cpu(program, host, function=f"vdla_kernel{number}", blocks=False)
 
-    maker: Maker[CudaTarget, Module, str] = Maker(
+    maker: Maker[GpuTarget, Module, str] = Maker(
         make=make,
         parameters=lambda module: module.parameters,
         kernel=lambda module, node: modules.setdefault(module.function, module).function,
@@ -214,7 +214,7 @@ def compile_cuda_emulated_ahead(
 
 
 def compile_cuda_schedule(
-    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+    schedule: Schedule, target: GpuTarget, *, operator: str, operations: int
 ) -> CudaNetworkCode:
     """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
     started = time.perf_counter()
@@ -230,7 +230,7 @@ def compile_cuda_schedule(
 
 
 def emulate_cuda_schedule(
-    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+    schedule: Schedule, target: GpuTarget, *, operator: str, operations: int
 ) -> CpuNetwork:
     """A scheduled program alone as a network, emulated on this processor."""
     started = time.perf_counter()

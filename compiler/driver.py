@@ -29,7 +29,7 @@ from .runtime.artifact import Compiled
 from .templates.vdla.chains import chain_layers
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
-from .templates.vdla.lowered_kernels import LoweredKernels
+from .templates.vdla.schedule_cache import ScheduleCache
 from .tune.measure.node_points import Points, measured_points
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def compile_graph(
     records: RecordBook | None = None,
     started: float | None = None,
     data: bool = True,
-    kept: LoweredKernels | None = None,
+    kept: ScheduleCache | None = None,
 ) -> Compiled:
     """`compile_model` for a fused graph.
 
@@ -118,7 +118,7 @@ def compile_graph(
         from .tune.records.apply_vdla import recorded_settings
 
         settings = recorded_settings(records, config, legalized, workloads_of(kernels))
-    known = LoweredKernels() if kept is None else kept
+    known = ScheduleCache() if kept is None else kept
 
     def linked_with(points: Points, data: bool, dump_passes: Path | None = None) -> Linked:
         lowered = []

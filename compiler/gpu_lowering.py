@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .codegen.cuda.machine import CudaTarget
+from .codegen.cuda.machine import GpuTarget
 from .graph.errors import ModelError, NodeError
 from .graph.graph import Graph, Node
 from .graph.onnx_read import Source, model_label
 from .kernel_driver import Dump, Imported, float_graph
 from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
 from .templates.gpu.lowered import LoweredCudaNode
-from .templates.gpu.tasks import GPU
+from .templates.gpu.table import GPU
 from .templates.gpu.workload import CudaWorkload
 from .templates.registry import Registry
 from .templates.space import Values
@@ -22,10 +22,10 @@ class GpuLowering:
     """Lowering for GPUs, see `kernel_driver.Lowering`. All arithmetic is float32; quantized models (QDQ) keep the
     roundings of their pairs."""
 
-    target: CudaTarget
+    target: GpuTarget
 
     @property
-    def templates(self) -> Registry[CudaTarget, CudaWorkload]:
+    def templates(self) -> Registry[GpuTarget, CudaWorkload]:
         """The templates of GPUs."""
         return GPU
 

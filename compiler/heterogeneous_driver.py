@@ -26,7 +26,7 @@ from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.executable import Port
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
-from .templates.cpu.tasks import CPU
+from .templates.cpu.table import CPU
 from .tune.records.apply import knobs_from
 from .tune.records.book import RecordBook
 

@@ -35,7 +35,7 @@ from .templates.registry import Registry
 from .templates.space import Values
 
 Dump = Callable[[str, str], None]
-Told = Callable[[int, int], object]
+Progress = Callable[[int, int], object]
 """Progress callback: called with the number of finished kernels, and of all kernels."""
 Target = TypeVar("Target")
 KernelT = TypeVar("KernelT")
@@ -209,7 +209,7 @@ def make_launches(
     maker: Maker[Target, Made, KernelT],
     *,
     dump_passes: Path | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
     kernels: dict[str, Compiled[Target, Made]] | None = None,
 ) -> tuple[Launch[KernelT], ...]:
     """The kernels of a network as launches, in order; equal programs become one kernel.

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.cuda_driver import (
     compile_cuda,
     compile_cuda_emulated,
@@ -40,7 +40,7 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 class Place:
     """The place where our kernels run: a device with its target, or (None) emulation for a target."""
 
-    target: CudaTarget
+    target: GpuTarget
     device: Device | None
 
 

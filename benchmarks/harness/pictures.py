@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from vdla.codesign.report.accounts import run_account
 from vdla.codesign.report.canvas import png
+from vdla.codesign.report.cycle_breakdown import run_account
 from vdla.codesign.report.diagrams import compiler_figure, machine_figure
 from vdla.codesign.report.plots import layers_png, roofline_png
 from vdla.isa.config import load_config

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vdla.codesign.report.accounts import run_account
 from vdla.codesign.report.console import PlainConsole
+from vdla.codesign.report.cycle_breakdown import run_account
 from vdla.codesign.report.table import Variant, comparison_table, layer_table, summary
 
 from .page import Document, Row, Table, Where, at

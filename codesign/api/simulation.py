@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from ..report.accounts import RunAccount
+    from ..report.cycle_breakdown import RunAccount
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

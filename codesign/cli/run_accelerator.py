@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..evaluate import Arrays
     from ..network_run import Simulated
-    from ..report.accounts import CheckAccount
+    from ..report.cycle_breakdown import CheckAccount
 
 
 def run_on_accelerator(

@@ -12,7 +12,7 @@ from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import Source, read_model
-from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.util.errors import UserError
 
 MOST_WEIGHT = 1e9
@@ -31,7 +31,7 @@ class Network:
     content: bytes
     weight: float = 1.0
     file: str = ""
-    kept: LoweredKernels = field(default_factory=LoweredKernels)
+    kept: ScheduleCache = field(default_factory=ScheduleCache)
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:

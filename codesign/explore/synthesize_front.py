@@ -27,7 +27,7 @@ from .report.details import spread
 from .study import Design, Exploration
 from .syntheses import Syntheses, Synthesis, append_synthesis
 
-Told = Callable[[int, str], None]
+Progress = Callable[[int, str], None]
 
 
 def check_synthesis(components: Components) -> str | None:
@@ -66,7 +66,7 @@ def _certainty(design: Design) -> tuple[float, int]:
 
 
 def synthesize_designs(
-    designs: Sequence[Design], folder: Path, known: Syntheses, told: Told
+    designs: Sequence[Design], folder: Path, known: Syntheses, told: Progress
 ) -> dict[str, Synthesis]:
     """Synthesizes designs; results by digest of the machine, each added to the folder's file at once. `told` is called
     with each design's number and step.

@@ -25,11 +25,11 @@ from .report.verified import read_verified, write_verified
 from .schedules.apply import compile_with
 from .study import Design, Study
 
-Told = Callable[[int, str], object]
+Progress = Callable[[int, str], object]
 
 
 def verify_designs(
-    study: Study, designs: Sequence[Design], folder: Path, told: Told = lambda number, step: None
+    study: Study, designs: Sequence[Design], folder: Path, told: Progress = lambda number, step: None
 ) -> dict[int, Verified]:
     """Co-simulates designs on one seeded input of each network; results by number. Designs co-simulated before (same
     machine, network, compiler and Verilog) are not repeated. `told` is called with each design's number and step.
@@ -48,7 +48,7 @@ def verify_designs(
     return found
 
 
-def _verify(study: Study, design: Design, place: Path, told: Told) -> Verified:
+def _verify(study: Study, design: Design, place: Path, told: Progress) -> Verified:
     machine = design.machine
     assert machine is not None
     told(design.number, "Verilog")

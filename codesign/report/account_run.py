@@ -26,7 +26,7 @@ from ..technology.components import Components, default_components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
 from ..technology.rungs import rungs_of_machine
-from .accounts import CheckAccount, LayerAccount, RunAccount, TotalAccount
+from .cycle_breakdown import CheckAccount, LayerAccount, RunAccount, TotalAccount
 from .split import layer_boundaries, layer_starts
 from .traffic import Unread, explain_excess, group_traffic
 

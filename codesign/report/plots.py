@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from vdla.isa.config import Config
 
-from .accounts import LayerAccount, RunAccount
 from .canvas import GRID, INK, MUTED, new_figure, png, style, words
+from .cycle_breakdown import LayerAccount, RunAccount
 from .palette import BLUE, PARTS, VERMILLION, YELLOW
 
 COMPUTE, MEMORY = BLUE, VERMILLION

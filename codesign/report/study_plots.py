@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from .accounts import RunAccount
 from .canvas import GRID, INK, MUTED, new_figure, small_png, style, words
+from .cycle_breakdown import RunAccount
 from .palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from .study import Run, Study, StudyError, spread
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from vdla.util.printable import printable
 
 from ..technology.clock import Clock
-from .accounts import CheckAccount, RunAccount
 from .console import PlainConsole
+from .cycle_breakdown import CheckAccount, RunAccount
 from .hardware import warning_lines
 from .numbers import figure
 

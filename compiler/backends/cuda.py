@@ -12,7 +12,7 @@ from typing import Any
 from vdla.util.errors import UserError
 
 from ..codegen.cpu.machine import host_target
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.nvrtc import nvrtc_version
 from ..codegen.cuda.options import parse_target
 from ..graph.onnx_read import Source, is_quantized
@@ -33,7 +33,7 @@ from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from ..tune.records.book import RecordBook
 from .backend import CompileOptions
-from .kernels import KernelDevice, KernelNetwork, Peaks, Saved, Told, saved_code, saved_of
+from .kernels import KernelDevice, KernelNetwork, Peaks, Progress, Saved, saved_code, saved_of
 
 EMULATED = "emulated"
 """The device name for emulation on this processor: results are the GPU's, times are not."""
@@ -47,7 +47,7 @@ class CudaCompiler:
     text: str
 
     @cached_property
-    def target(self) -> CudaTarget:
+    def target(self) -> GpuTarget:
         """The GPU."""
         return parse_target(self.text)
 
@@ -68,7 +68,7 @@ class CudaCompiler:
         """The GPU."""
         return self.describe_target(self.target)
 
-    def describe_target(self, target: CudaTarget) -> dict[str, Any]:
+    def describe_target(self, target: GpuTarget) -> dict[str, Any]:
         """Architecture, and whether products may round their inputs to tf32."""
         return {"arch": target.arch, "tf32": target.tensor_float}
 
@@ -84,7 +84,7 @@ class CudaCompiler:
         """The knobs that records choose."""
         if records is None:
             return None
-        from ..templates.gpu.tasks import GPU
+        from ..templates.gpu.table import GPU
         from ..tune.records.apply import knobs_from
 
         return knobs_from(records, GPU, self.target)
@@ -96,7 +96,7 @@ class CudaCompiler:
         batch: int,
         knobs: ChosenKnobs[CudaWorkload] | None,
         dump_passes: Path | None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> CudaNetworkCode:
         """A compiled model, not loaded on a device."""
         from ..cuda_driver import compile_cuda
@@ -118,7 +118,7 @@ class CudaCompiler:
         batch: int,
         knobs: ChosenKnobs[CudaWorkload] | None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> Saved:
         """Compiles a model into an archive of cubins."""
         code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
@@ -144,7 +144,7 @@ class CudaDevice(CudaCompiler):
     device: str
 
     @cached_property
-    def target(self) -> CudaTarget:
+    def target(self) -> GpuTarget:
         """The GPU, with the properties of the open device. UserError where code for `text` does not run on it."""
         target = device_target(self.text, self.gpu.properties)
         check_device(self.gpu, target)
@@ -166,7 +166,7 @@ class CudaDevice(CudaCompiler):
         batch: int,
         knobs: ChosenKnobs[CudaWorkload] | None = None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> CudaNetwork:
         """Compiles a model and copies it to the device."""
         code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
@@ -229,7 +229,7 @@ class EmulatedCudaDevice(CudaCompiler):
         batch: int,
         knobs: ChosenKnobs[CudaWorkload] | None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> Saved:
         """Compiles the emulated kernels into an archive of this processor."""
         from ..cuda_driver import compile_cuda_emulated_ahead
@@ -247,7 +247,7 @@ class EmulatedCudaDevice(CudaCompiler):
         batch: int,
         knobs: ChosenKnobs[CudaWorkload] | None = None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> CpuNetwork:
         """Compiles the emulated kernels in this process."""
         from ..cuda_driver import compile_cuda_emulated

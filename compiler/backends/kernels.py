@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..templates.chosen_knobs import ChosenKnobs
     from ..tune.records.book import RecordBook
 
-Told = Callable[[int, int], object]
+Progress = Callable[[int, int], object]
 """Progress callback: gets the number of kernels done, and of all kernels."""
 
 
@@ -159,7 +159,7 @@ class KernelCompiler(Protocol):
         batch: int,
         knobs: ChosenKnobs[Any] | None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> Saved:
         """Compiles a model into the files of `files(path)`. Raises UserError."""
         ...
@@ -204,7 +204,7 @@ class KernelDevice(KernelCompiler, Protocol):
         batch: int,
         knobs: ChosenKnobs[Any] | None = None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> KernelNetwork:
         """Compiles a model and loads it. Raises UserError."""
         ...

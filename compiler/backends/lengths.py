@@ -31,7 +31,7 @@ from .table import backend_of
 FLOAT_DIFFERENCE = 1e-5
 """Tolerance of float outputs, relative to the greatest value: kernels of different lengths round differently."""
 SEED = 0
-Told = Callable[[int], object]
+Progress = Callable[[int], object]
 """Called with each length that is compiled."""
 
 
@@ -65,7 +65,7 @@ class _Work:
     backend: LengthsBackend
     options: CompileOptions
     symbol: str
-    told: Told | None
+    told: Progress | None
     shared: SharedArrays = field(default_factory=SharedArrays)
     compiled: dict[int, Rung] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ def compile_lengths(
     *,
     tolerance: float | None = None,
     pads: Mapping[str, float] | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
 ) -> LengthsExecutable:
     """Compile an ONNX model whose dimension `lengths.symbol` is a symbol, for all these lengths.
 

@@ -17,7 +17,7 @@ from ..runtime.lengths import Rung
 from ..runtime.shared_arrays import SharedArrays, ends_of, share_launches
 from .backend import CompileOptions
 from .c_code import CODE, code_files
-from .kernels import KernelDevice, KernelNetwork, Saved, Told, saved_code, saved_of
+from .kernels import KernelDevice, KernelNetwork, Progress, Saved, saved_code, saved_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +70,7 @@ class LlvmCompiler:
         """The knobs that records choose."""
         if records is None:
             return None
-        from ..templates.cpu.tasks import CPU
+        from ..templates.cpu.table import CPU
         from ..tune.records.apply import knobs_from
 
         return knobs_from(records, CPU, self.target)
@@ -83,7 +83,7 @@ class LlvmCompiler:
         batch: int,
         knobs: ChosenKnobs[CpuWorkload] | None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> Saved:
         """Compiles a model into an archive, whose kernels are also a static library for C; or into code for C."""
         # Half a second of imports, for which a network that is in the cache need not wait.
@@ -144,7 +144,7 @@ class LlvmDevice(LlvmCompiler):
         batch: int,
         knobs: ChosenKnobs[CpuWorkload] | None = None,
         dump_passes: Path | None = None,
-        told: Told | None = None,
+        told: Progress | None = None,
     ) -> CpuNetwork:
         """Compiles a model in this process."""
         from ..cpu_driver import compile_cpu

@@ -9,7 +9,7 @@ from typing import Any
 
 from vdla.util.errors import UserError
 
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from ..codegen.opencl.machine import NAME
 from ..runtime.cuda_network import check_device
 from ..runtime.opencl_device import ORDINAL
@@ -26,11 +26,11 @@ class OpenClCompiler(CudaCompiler):
     archive = KIND.archive
 
     @cached_property
-    def target(self) -> CudaTarget:
+    def target(self) -> GpuTarget:
         """The devices."""
         return KIND.parse(self.text)
 
-    def describe_target(self, target: CudaTarget) -> dict[str, Any]:
+    def describe_target(self, target: GpuTarget) -> dict[str, Any]:
         """The limits for kernels: threads of a group and bytes of local memory."""
         return {"threads": target.threads_per_block, "local_bytes": target.shared_bytes_per_block}
 
@@ -44,7 +44,7 @@ class OpenClDevice(OpenClCompiler, CudaDevice):
     """An OpenCL device of this machine. See `kernels.KernelDevice`."""
 
     @cached_property
-    def target(self) -> CudaTarget:
+    def target(self) -> GpuTarget:
         """The target, with the device's limits where `text` sets none. UserError if its code does not run here."""
         target = KIND.on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)

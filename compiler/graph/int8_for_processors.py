@@ -16,7 +16,7 @@ from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, pl
 from .host import load_output
 from .int8_operators import Dequantize, Quantize
 from .names import unused
-from .onnx_views import permutation_of
+from .onnx_strided_views import permutation_of
 from .operators import Permute
 
 BLOCKS = (4, 8, 16)

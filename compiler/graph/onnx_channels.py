@@ -15,8 +15,8 @@ from ..te.ops.movement import PAD_MODES
 from .onnx_axes import blocks_of_space, one_axis, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
+from .onnx_strided_views import check_size, elements_of, is_line, rows_of, seen_as, settled
 from .onnx_values import Integer, Joined, Pending, Real
-from .onnx_views import check_size, elements_of, is_line, rows_of, seen_as, settled
 
 
 def _bind_channels(

@@ -16,8 +16,8 @@ from .onnx_append import Rounding, rescale
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import with_bias
+from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
-from .onnx_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
 from .quantization import Quantization
 
 BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"

@@ -12,6 +12,7 @@ from vdla.isa.arithmetic import ScaleError, quantize
 from .accumulators import AccumulatorError
 from .onnx_append import Rounding, RoundingError
 from .onnx_context import ImportContext, OnnxNode
+from .onnx_strided_views import settled
 from .onnx_values import (
     Average,
     Centred,
@@ -32,7 +33,6 @@ from .onnx_values import (
     Squared,
     Transposed,
 )
-from .onnx_views import settled
 from .operator_rows import Located
 from .quantization import Quantization
 

@@ -26,9 +26,9 @@ from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_read import ReadModel, Source
+from .onnx_strided_views import readable
 from .onnx_table import Rows, operators, rows_of
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic
-from .onnx_views import readable
 from .operator_rows import Row, refuse_unread
 from .quantization import Quantization
 from .refused_nodes import RefusedNodes
@@ -186,7 +186,7 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
     if row.images:
         data = context.value(node, 0)
         if isinstance(data, Real | Integer | Pending) and len(data.shape) == 3:
-            from .onnx_lines import import_on_line
+            from .onnx_conv1d import import_on_line
 
             return import_on_line(context, node, row)
     return row(context, node)

@@ -15,8 +15,8 @@ from ..ir.types import DType
 from .errors import ModelError
 from .graph import GraphInput
 from .onnx_context import ImportContext, OnnxNode
+from .onnx_strided_views import natural_of
 from .onnx_values import FloatInput, Integer
-from .onnx_views import natural_of
 from .quantization import Quantization
 
 WINDOWS = frozenset(

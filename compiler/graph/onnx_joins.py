@@ -11,8 +11,8 @@ from .onnx_append import Rounding, rescale_all
 from .onnx_axes import joined_shape
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import real_operand
+from .onnx_strided_views import arranged, elements_of, natural_of, seen_as
 from .onnx_values import Joined, Moved, Operation, QuantizedConstant, Real
-from .onnx_views import arranged, elements_of, natural_of, seen_as
 from .quantization import Quantization
 
 

@@ -25,6 +25,7 @@ from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
 from .onnx_rows import data_of, shared_rows, step_of
+from .onnx_strided_views import rows_of, seen_as
 from .onnx_values import (
     Constant,
     FloatInput,
@@ -34,7 +35,6 @@ from .onnx_values import (
     Real,
     Shared,
 )
-from .onnx_views import rows_of, seen_as
 from .quantization import Quantization
 
 HIDDEN = 1e4

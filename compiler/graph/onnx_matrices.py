@@ -16,8 +16,8 @@ import numpy as np
 
 from ..te.blocks import ceil_div
 from .onnx_context import ImportContext, OnnxNode
+from .onnx_strided_views import elements_of, moved_positions, rows_of, seen_as, swapped
 from .onnx_values import Real
-from .onnx_views import elements_of, moved_positions, rows_of, seen_as, swapped
 
 Places = list[tuple[int, int, int]]
 """(image, first channel, first position) of each matrix of a stack."""

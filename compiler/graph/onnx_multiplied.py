@@ -13,8 +13,8 @@ from .int8_operators import Group, Products
 from .onnx_append import Rounding
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_matrices import matrices
+from .onnx_strided_views import elements_of, seen_as
 from .onnx_values import Multiplied, Real
-from .onnx_views import elements_of, seen_as
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:

@@ -18,6 +18,7 @@ from .onnx_append import Rounding, RoundingError
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_rows import shared_rows
+from .onnx_strided_views import is_line, same_view
 from .onnx_tables import real_values
 from .onnx_values import (
     Centred,
@@ -31,7 +32,6 @@ from .onnx_values import (
     Statistic,
     Value,
 )
-from .onnx_views import is_line, same_view
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:

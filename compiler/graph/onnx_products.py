@@ -15,8 +15,8 @@ from .int8_operators import Int8Convolution, Interleave
 from .onnx_append import Rounding, bias_of, bias_step
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, pending_result
 from .onnx_emit import plane_operand, real_operand
+from .onnx_strided_views import Rows, rows_of
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Transposed
-from .onnx_views import Rows, rows_of
 from .onnx_window_attributes import convolution_window, transposed_window
 
 PHASE_CHANNELS = 16

@@ -17,8 +17,8 @@ from .int8_operators import Resample
 from .onnx_append import Rounding, rescale
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_strided_views import check_size, elements_of, seen_as, settled
 from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
-from .onnx_views import check_size, elements_of, seen_as, settled
 from .operators import Resize
 
 MOST_WEIGHT = 127

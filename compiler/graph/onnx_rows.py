@@ -13,8 +13,8 @@ from .abilities import needs
 from .int8_operators import Rows as IntegerRows
 from .onnx_append import Rounding
 from .onnx_context import ImportContext, OnnxNode
+from .onnx_strided_views import rows_of, settled
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
-from .onnx_views import rows_of, settled
 
 LARGEST_BIAS = 1 << 30
 """Largest bias of a channel, offset / gain. Beyond it the gain is increased instead, by less than 2^-14 of the

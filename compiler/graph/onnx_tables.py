@@ -11,8 +11,8 @@ from .int8_operators import Table
 from .onnx_append import Rounding
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode, pending_result
+from .onnx_strided_views import same_view, without_pads
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
-from .onnx_views import same_view, without_pads
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from .onnx_axes import permutation
 from .onnx_context import ImportContext, OnnxNode
+from .onnx_strided_views import elements_of, seen_as
 from .onnx_values import FloatInput, Integer, Pending, QuantizedConstant, Real
-from .onnx_views import elements_of, seen_as
 
 
 def import_transpose(context: ImportContext, node: OnnxNode) -> None:

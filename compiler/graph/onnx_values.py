@@ -78,7 +78,7 @@ class FloatInput:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
     """A quantized tensor before its DequantizeLinear: in `shape`, the elements of the tensor's (N, C, H, W) in their
-    order, or those at the places of `view` (`onnx_views`)."""
+    order, or those at the places of `view` (`onnx_strided_views`)."""
 
     tensor: str
     shape: tuple[int, ...]

@@ -17,8 +17,8 @@ from .onnx_append import Rounding, rescale, same_integers
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_strided_views import elements_of, rows_of, seen_as, settled
 from .onnx_values import Average, Integer, Maximum, Pending, Real
-from .onnx_views import elements_of, rows_of, seen_as, settled
 from .onnx_window_attributes import pool_window
 
 

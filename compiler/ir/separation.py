@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .affine import LinearForm, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
-from .digits import determined_loops
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
 from .simplify import simplify_form
+from .split_axes import determined_loops
 from .stmt import For
 from .visit import loads_in, substitute_expr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.module import CudaModule
 from ..graph.graph import Graph, Tensor, plain_input, plain_output
 from ..graph.storage_plan import StoragePlan, plan_steps
@@ -31,7 +31,7 @@ def graph_alone(
 def network_alone(
     module: CudaModule,
     cubin: bytes,
-    target: CudaTarget,
+    target: GpuTarget,
     *,
     operator: str,
     operations: int,

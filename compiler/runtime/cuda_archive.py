@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..codegen.cuda.architectures import ARCHITECTURES
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.module import CudaModule
 from .archive import (
     CONSTANTS,
@@ -57,7 +57,7 @@ class ArchiveKind:
 
     code: str
     text: str | None
-    target: Callable[[Field], CudaTarget]
+    target: Callable[[Field], GpuTarget]
     what: str = "network compiled for a GPU"
 
 
@@ -144,7 +144,7 @@ def _read(path: Path, kind: ArchiveKind, *, trusted: bool = False) -> dict[str, 
     return read_archive(path, (*text, kind.code, CONSTANTS), what=kind.what, trusted=trusted)
 
 
-CudaTargetT = TypeVar("CudaTargetT", bound=CudaTarget)
+CudaTargetT = TypeVar("CudaTargetT", bound=GpuTarget)
 
 
 def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **others: Any) -> CudaTargetT:
@@ -169,7 +169,7 @@ def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **
 CUBINS = ArchiveKind(
     code="cubins.bin",
     text=CUDA_SOURCE,
-    target=lambda fields: read_target(fields, CudaTarget, [row.name for row in ARCHITECTURES]),
+    target=lambda fields: read_target(fields, GpuTarget, [row.name for row in ARCHITECTURES]),
 )
 """Machine code of NVIDIA's GPUs, and CUDA C++ for people."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.module import CudaModule
 from ..graph.graph import Graph
 from ..graph.storage_plan import StoragePlan
@@ -27,6 +27,6 @@ class CudaNetworkCode:
     graph: Graph
     plan: StoragePlan
     launches: tuple[Launch[str], ...]
-    target: CudaTarget
+    target: GpuTarget
     modules: tuple[CompiledModule, ...]
     compile_seconds: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.nvrtc import compile_cubin, nvrtc_version
 from ..codegen.cuda.options import parse_target
 from . import cuda_core
@@ -11,7 +11,7 @@ from .device_target import device_target
 from .gpus import GpuKind
 
 KIND = GpuKind(
-    target=CudaTarget,
+    target=GpuTarget,
     parse=parse_target,
     on_device=device_target,
     open=lambda ordinal: cuda_core.open_device(ordinal),

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from ..codegen.cpu.errors import KernelArgumentError
-from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.machine import GpuTarget
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
@@ -48,7 +48,7 @@ class DeviceTime:
     gigabytes_per_second: float
 
 
-def check_device(device: Device, target: CudaTarget) -> None:
+def check_device(device: Device, target: GpuTarget) -> None:
     """Raises DeviceError if code for `target` does not run on the device."""
     p = device.properties
     reason = target.refusal(p.name, p.capability, p.threads_per_block, p.shared_bytes_per_block)
@@ -88,7 +88,7 @@ class CudaNetwork(GraphNetwork):
             self._finalizer = weakref.finalize(self, undo.pop_all().close)
 
     @property
-    def target(self) -> CudaTarget:
+    def target(self) -> GpuTarget:
         """The GPU that it was compiled for."""
         return self.code.target
 

@@ -1,15 +1,15 @@
-"""The CudaTarget of a GPU, from the properties that the device reports."""
+"""The GpuTarget of a GPU, from the properties that the device reports."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ..codegen.cuda.machine import CudaTarget, architecture_for
+from ..codegen.cuda.machine import GpuTarget, architecture_for
 from ..codegen.cuda.options import ARCH, parse_target
 from .cuda_device import DeviceProperties
 
 
-def device_target(text: str, properties: DeviceProperties) -> CudaTarget:
+def device_target(text: str, properties: DeviceProperties) -> GpuTarget:
     """The target `text` ("cuda ...") with a device's properties; without -arch, the newest that runs on the device.
 
     Raises CudaTargetError.

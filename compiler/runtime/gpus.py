@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..codegen.cuda.machine import CudaTarget
+    from ..codegen.cuda.machine import GpuTarget
     from .cuda_archive import ArchiveKind
     from .cuda_device import Device, DeviceProperties
 
@@ -49,11 +49,11 @@ class GpuKind:
     (None: devices load text); `check` raises if the compiler is missing. `archive`: the members of its files.
     """
 
-    target: type[CudaTarget]
-    parse: Callable[[str], CudaTarget]
-    on_device: Callable[[str, DeviceProperties], CudaTarget]
+    target: type[GpuTarget]
+    parse: Callable[[str], GpuTarget]
+    on_device: Callable[[str, DeviceProperties], GpuTarget]
     open: Callable[[int], Device]
-    compile: Callable[[str, CudaTarget], bytes] | None
+    compile: Callable[[str, GpuTarget], bytes] | None
     check: Callable[[], object]
     archive: ArchiveKind
 
@@ -63,6 +63,6 @@ def gpu_kind(name: str) -> GpuKind:
     return import_module(GPUS[name].module).KIND
 
 
-def kind_of(target: CudaTarget) -> GpuKind:
+def kind_of(target: GpuTarget) -> GpuKind:
     """The kind of a target."""
     return gpu_kind(target.described["kind"])

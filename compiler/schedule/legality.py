@@ -9,11 +9,11 @@ from math import gcd
 
 from ..ir.affine import LinearForm, linear_form
 from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
-from ..ir.digits import determined_loops
 from ..ir.expr import TRUE, Binary, Const, Expr, Var
 from ..ir.grid import AXES, grid_obstacle
 from ..ir.quick_init import quick_init
 from ..ir.regions import operand_access
+from ..ir.split_axes import determined_loops
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
 from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk

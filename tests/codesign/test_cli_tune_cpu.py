@@ -22,7 +22,7 @@ from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_driver import CpuLowering
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load

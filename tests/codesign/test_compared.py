@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from vdla.codesign import evaluate, heterogeneous_run, output_check
 from vdla.codesign.evaluate import compare_layers
 from vdla.codesign.output_check import check_outputs
-from vdla.codesign.report.accounts import CheckAccount
+from vdla.codesign.report.cycle_breakdown import CheckAccount
 from vdla.codesign.report.division import DivisionCheck
 from vdla.codesign.report.table import check_text
 from vdla.codesign.verdict import NOTHING, Compared

@@ -24,7 +24,7 @@ from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.runtime import cuda_core
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import open_backend
 from vdla.compiler.tune.measure.backends import InProcess

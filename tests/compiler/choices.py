@@ -40,7 +40,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.registry import Registry
 from vdla.compiler.templates.space import Space, Values
 from vdla.compiler.templates.vdla.chains import chain_layers

@@ -13,8 +13,8 @@ from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.templates.cpu.tasks import CPU
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.templates.cpu.table import CPU
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.tune.measure.reference import expected, inputs
 
 

@@ -10,8 +10,8 @@ from vdla.compiler.codegen.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.graph.constants import Constant, pack_spread_weight
 from vdla.compiler.graph.layout import pack_taps_weight, pack_weight
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.vdla.folded_alone import weights_alone
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
+from vdla.compiler.templates.vdla.ones_weights import weights_alone
 from vdla.compiler.templates.vdla.rolling_pool import RollingShape
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, program_alone

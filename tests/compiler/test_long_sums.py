@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from vdla.compiler.templates.gpu.named import schedule
 
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
 from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.templates.gpu.named import schedule
 from vdla.compiler.templates.gpu.row_operator import RowOperator
 from vdla.compiler.templates.gpu.rows import Knobs
 

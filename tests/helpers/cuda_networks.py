@@ -10,7 +10,7 @@ import numpy as np
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.codegen.cuda.emulate import emulate
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
@@ -58,7 +58,7 @@ def run_nodes(
     graph: Graph,
     feeds: Arrays,
     execute: Execute = interpreted,
-    target: CudaTarget | None = None,
+    target: GpuTarget | None = None,
 ) -> dict[str, np.ndarray]:
     """The graph's outputs by name."""
     target = target or cuda_target()

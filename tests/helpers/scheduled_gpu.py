@@ -8,7 +8,7 @@ import numpy as np
 
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
@@ -23,7 +23,7 @@ def run_scheduled(
     arrays: Mapping[str, np.ndarray],
     *,
     native: bool = False,
-    target: CudaTarget | None = None,
+    target: GpuTarget | None = None,
     output: str = "Y",
 ) -> np.ndarray:
     """The output of a schedule that is ready for code generation.

@@ -16,7 +16,7 @@ from vdla.compiler.codegen.cpu import errors as cpu_errors
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
 from vdla.compiler.codegen.cuda.errors import LoweringError
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.prepare import CHECKS, prepare
 from vdla.compiler.codegen.cuda.wgmma import ARCHITECTURE
 from vdla.compiler.codegen.cuda.wgmma_emit import has_products
@@ -90,7 +90,7 @@ class Verdict:
     numbers: str
 
 
-def kernel(stages: int, target: CudaTarget, *, whole: bool = False) -> Program:
+def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
     """The right program, prepared; `whole`: with copies of a whole block, which takes warpgroups (sm_90a)."""
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)

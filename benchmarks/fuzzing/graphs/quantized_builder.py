@@ -17,8 +17,8 @@ from .values import SHAPES
 PAIRED = 0.92
 """Share of results that are quantized; the others are islands of floats."""
 TWO_ROUNDINGS: Mapping[str, float] = {"Resize": 1.0, "Upsample": 1.0}
-"""Operators that the accelerator computes in integers with a rounding in the middle, and the steps by which a result may
-differ: a linear Resize rounds its columns, then its rows."""
+"""Operators that the accelerator computes with two roundings, and the steps by which these may differ: a linear Resize
+rounds its columns, then its rows."""
 QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
 
 

@@ -12,7 +12,7 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationResult, simulate
 
 from ...report.account_run import account_layers
-from ...report.accounts import LayerAccount
+from ...report.cycle_breakdown import LayerAccount
 from ...report.traffic import owners
 from ...technology.events import Events, count_events
 from ..networks import Network

@@ -26,7 +26,7 @@ from ...ir.visit import children, expressions, loads_in, walk
 from .addresses import evaluate
 from .errors import LoweringError
 from .indices import index
-from .machine import CudaTarget
+from .machine import GpuTarget
 from .mma import TF32
 from .wgmma import SWIZZLES, reads_swizzled
 
@@ -128,7 +128,7 @@ def has_thread_copies(body: Stmt) -> bool:
     return late > len(list(bulk_copies(body)))
 
 
-def check_bulk_copies(kernel: Kernel, target: CudaTarget) -> None:
+def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
     """LoweringError for bulk copies where there are none, and for uses of swizzled buffers that find nothing."""
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):

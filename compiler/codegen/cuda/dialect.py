@@ -1,7 +1,7 @@
 """Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernels' heads.
 
 The printers of loops and expressions (`statements`, `expressions`, `module`, ...) are shared by all dialects.
-`functions.CUDA` is CUDA C++; a target names its own (`CudaTarget.dialect`).
+`functions.CUDA` is CUDA C++; a target names its own (`GpuTarget.dialect`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CudaTarget:
+class GpuTarget:
     """A GPU.
 
     `arch` is NVRTC's name of the architecture, of which limits follow that a multiprocessor (threads, blocks, bytes
@@ -118,13 +118,13 @@ class CudaTarget:
         }
 
 
-def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> CudaTarget:
+def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> GpuTarget:
     """A typical card of an architecture (H100 for sm_90); CudaTargetError for names that are not known.
 
     The values of a real device are put in its place with `dataclasses.replace`.
     """
     row = architecture(arch)
-    return CudaTarget(
+    return GpuTarget(
         arch=row.name,
         multiprocessors=row.card.multiprocessors,
         threads_per_multiprocessor=row.threads,

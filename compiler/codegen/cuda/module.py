@@ -19,7 +19,7 @@ from .bulk_copies import TensorMap, bulk_copies
 from .errors import LoweringError
 from .functions import definitions
 from .launch_shape import AXES, Shape, shape_of
-from .machine import CudaTarget
+from .machine import GpuTarget
 from .shared_memory import SharedPlan, plan_shared
 from .statements import THREAD, KernelEmitter, coordinate
 from .storage import ALIGNMENT, buffer_bytes, in_device_memory
@@ -99,7 +99,7 @@ class CudaModule:
     workspace_bytes: int
 
 
-def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> CudaModule:
+def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaModule:
     """The module of a program in kernel form, as `prepare` leaves it.
 
     Kernels are called `name`, numbered if there are several. LoweringError if the program is not in kernel form, or
@@ -121,7 +121,7 @@ def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> Cuda
 class _Outline:
     """The walk over a program at host level."""
 
-    def __init__(self, target: CudaTarget, name: str, program: Program) -> None:
+    def __init__(self, target: GpuTarget, name: str, program: Program) -> None:
         # Made legal, and numbered if there are several.
         self.target, self.dialect = target, target.dialect
         self.name = Names(self.dialect.names).make(name)

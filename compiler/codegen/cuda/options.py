@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .errors import CudaTargetError
-from .machine import CudaTarget, cuda_target
+from .machine import GpuTarget, cuda_target
 
 DEFAULT_ARCH = "sm_90"
 ARCH, TENSOR_FLOAT = "-arch", "-tf32"
 
 
-def parse_target(text: str) -> CudaTarget:
+def parse_target(text: str) -> GpuTarget:
     """The GPU that `text` names: "cuda", then -arch=NAME (default sm_90) and -tf32 in any order.
 
     -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. CudaTargetError names

@@ -23,7 +23,7 @@ from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB
 from .bulk_copies import check_bulk_copies
 from .errors import LoweringError
 from .intrinsics import capability_of
-from .machine import CudaTarget
+from .machine import GpuTarget
 from .races import check_races
 from .shared_memory import plan_shared
 from .text import Names
@@ -44,7 +44,7 @@ PASSES = (
 
 def prepare(
     program: Program,
-    target: CudaTarget,
+    target: GpuTarget,
     *,
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
@@ -61,13 +61,13 @@ def prepare(
     return program
 
 
-def check_form(program: Program, target: CudaTarget) -> None:
+def check_form(program: Program, target: GpuTarget) -> None:
     """LoweringError unless a program is in kernel form."""
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
 
 
-def check_limits(program: Program, target: CudaTarget) -> None:
+def check_limits(program: Program, target: GpuTarget) -> None:
     """LoweringError for more threads, blocks or shared memory than a kernel may have."""
     for kernel in kernels(program):
         _check_grid(kernel)
@@ -93,7 +93,7 @@ def _check_grid(kernel: Kernel) -> None:
         loops = (*loops, loop)
 
 
-def _check_block(kernel: Kernel, target: CudaTarget) -> None:
+def _check_block(kernel: Kernel, target: GpuTarget) -> None:
     threads = threads_of(kernel)
     for kind, count in threads.items():
         if count > BLOCK_LIMITS[kind[-1]]:
@@ -114,7 +114,7 @@ def shared_bytes(kernel: Kernel) -> int:
     return plan_shared(kernel, Names()).bytes
 
 
-def check_copies(program: Program, target: CudaTarget) -> None:
+def check_copies(program: Program, target: GpuTarget) -> None:
     """LoweringError for asynchronous copies other than from global to shared memory, which no hardware has."""
     for kernel in kernels(program):
         for node in walk(kernel.body):
@@ -133,12 +133,12 @@ def _check_copy(copy: Copy) -> None:
         raise LoweringError(f"`{summarize(copy)}` converts on the way, which asynchronous copies cannot do")
 
 
-def check_order(program: Program, target: CudaTarget) -> None:
+def check_order(program: Program, target: GpuTarget) -> None:
     """RaceError for races; see `races.check_races`."""
     check_races(program)
 
 
-def check_instructions(program: Program, target: CudaTarget) -> None:
+def check_instructions(program: Program, target: GpuTarget) -> None:
     """LoweringError for instructions that the architecture has not."""
     for kernel in kernels(program):
         if not target.has("wgmma") and has_products(kernel.body):

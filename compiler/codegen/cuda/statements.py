@@ -40,7 +40,7 @@ from .intrinsics import emission_of, lanes_of
 from .launch_shape import AXES, Shape, missing_axes
 from .leaves import emit_leaf
 from .loops import below, emit_loop, emit_where
-from .machine import CudaTarget
+from .machine import GpuTarget
 from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .overlap import overlapping_loops
@@ -66,7 +66,7 @@ class KernelEmitter:
 
     def __init__(
         self,
-        target: CudaTarget,
+        target: GpuTarget,
         kernel: Kernel,
         shape: Shape,
         shared: SharedPlan,

@@ -13,7 +13,7 @@ from vdla.util.errors import UserError
 from ...ir.kernels import WARP
 from ..cuda.architectures import KIB, Capability
 from ..cuda.dialect import Dialect
-from ..cuda.machine import CudaTarget
+from ..cuda.machine import GpuTarget
 
 NAME = "opencl"
 THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
@@ -28,7 +28,7 @@ class OpenClTargetError(UserError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenClTarget(CudaTarget):
+class OpenClTarget(GpuTarget):
     """An OpenCL device; `work_items` is the most of a work-group."""
 
     work_items: int

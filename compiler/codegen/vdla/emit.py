@@ -23,9 +23,9 @@ from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
+from .emission_cache import Drafts, EmissionCache
 from .folds import FoldedWeights
 from .intrinsics import VECTORS
-from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
 from .pads_ahead import Padded, padded_outputs
 from .placement import (
@@ -159,7 +159,7 @@ class LayerEmitter:
         self.ahead = self._not_there(ahead)
         self.tables_loaded: set[str] = set()
 
-    def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
+    def run(self, kept: EmissionCache | None = None, key: Hashable | None = None) -> None:
         """Emits all kernels. `kept`: cache of drafts, used if `key` is given; the key also has addresses and slots."""
         if kept is None or key is None:
             found = self._write()

@@ -25,7 +25,7 @@ from ...ir.simplify import simplify
 from ...ir.stmt import Copy, Intrinsic, Program, Region
 from ...ir.visit import free_vars, walk
 from .columns import Column, Environment, Evaluator, Rows, evaluator
-from .machine import seen_by_kernels
+from .machine import kernel_fields
 
 WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
@@ -71,7 +71,7 @@ class FoldedWeights:
             return None
         weight, *rest = constant.arrays
         return _fewest_parts(
-            seen_by_kernels(config),
+            kernel_fields(config),
             constant.form,
             weight.shape,
             tuple([tuple(item.tolist()) for item in rest]),

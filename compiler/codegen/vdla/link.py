@@ -21,10 +21,10 @@ from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
 from .chain_memory import array_depths
+from .emission_cache import EmissionCache
 from .emit import Emission, LayerEmitter
 from .folds import WEIGHTS, FoldedWeights
-from .kept_drafts import KeptDrafts
-from .machine import DRAM, Batch, seen_by_kernels
+from .machine import DRAM, Batch, kernel_fields
 from .pads_ahead import pads_ahead
 from .placement import (
     ChainBuffer,
@@ -115,7 +115,7 @@ class Image:
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
         """An empty program whose micro-ops follow the segments reserved so far."""
         emission = Emission(
-            config=seen_by_kernels(config),
+            config=kernel_fields(config),
             micro_ops=MicroOpMemory(config.uop_depth, layout.uop_dtype(config)),
             scratchpads=Scratchpads(config),
             registers=RegisterFile(),
@@ -155,7 +155,7 @@ def link(
     inside: Mapping[str, tuple[str, int]],
     chained: Mapping[str, ChainBuffer] = NOTHING_CHAINED,
     data: bool = True,
-    kept: KeptDrafts | None = None,
+    kept: EmissionCache | None = None,
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 

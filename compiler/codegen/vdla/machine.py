@@ -35,7 +35,7 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
     }
 
 
-UNSEEN = (
+TIMING_FIELDS = (
     "name",
     "command_queue_depth",
     "token_queue_depth",
@@ -53,15 +53,15 @@ UNSEEN = (
 
 
 @lru_cache(maxsize=64)
-def seen_by_kernels(config: Config) -> Config:
-    """The machine `config` with the UNSEEN fields at their defaults; `config` itself if that is no legal configuration.
+def kernel_fields(config: Config) -> Config:
+    """The machine `config` with TIMING_FIELDS at their defaults; `config` itself if the result would be illegal.
 
-    Lowering and emission get this machine only, so that cached results serve all machines that differ in UNSEEN.
+    Lowering and emission get this machine only, so that cached results serve all machines that differ in TIMING_FIELDS.
     """
     plain = {
         field.name: field.default_factory() if field.default is MISSING else field.default  # type: ignore[misc]
         for field in fields(Config)
-        if field.name in UNSEEN
+        if field.name in TIMING_FIELDS
     }
     try:
         return replace(config, **plain)

@@ -10,7 +10,7 @@ import onnx
 from ..budgets import too_large
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .onnx_steps import Steps
+from .onnx_decompose import Steps
 
 
 def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:

@@ -221,7 +221,7 @@ def _on_images(context: FloatContext, node: OnnxNode, importer: Row[FloatContext
     if len(context.operand(node, 0).shape) != 3:
         importer(context, node)
         return
-    from .onnx_lines import on_planes
+    from .onnx_conv1d import on_planes
 
     refuse_unread(context, node, [importer])
     on_planes(context, node, importer.function)

@@ -15,7 +15,7 @@ from onnx import TensorProto
 from ...ir.types import DType
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .onnx_steps import Steps
+from .onnx_decompose import Steps
 
 EXACT = 2**24
 """Largest magnitude up to which float32 represents every integer."""

@@ -9,8 +9,8 @@ import onnx
 from ..budgets import SMALLER, too_large
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
+from .onnx_decompose import Steps
 from .onnx_logic import element_type
-from .onnx_steps import Steps
 
 
 def import_known(context: FloatContext, node: OnnxNode) -> None:

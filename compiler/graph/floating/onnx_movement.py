@@ -16,9 +16,9 @@ from ..graph import Tensor
 from ..onnx_axes import blocks_of_space, joined_shape, one_axis, permutation, sliced_positions, split_sizes
 from ..onnx_context import OnnxNode
 from ..operators import Concatenate, Gather, GatherElements, Permute, Remap
-from .onnx_choices import gather_nd_of_run_time
 from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise, as_type
+from .onnx_topk_scatter import gather_nd_of_run_time
 
 
 def import_transpose(context: FloatContext, node: OnnxNode) -> None:

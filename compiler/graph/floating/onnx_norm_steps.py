@@ -14,7 +14,7 @@ from onnx import TensorProto
 
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .onnx_steps import Steps
+from .onnx_decompose import Steps
 
 MEAN_VARIANCE_EPSILON = 1e-9
 """Added to the standard deviation by MeanVarianceNormalization."""

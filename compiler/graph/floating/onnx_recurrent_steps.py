@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from ..onnx_context import OnnxNode
-from .onnx_steps import StepContext, Steps
+from .onnx_decompose import StepContext, Steps
 
 MOST_STEPS = 256
 """Largest number of steps of all directions together; a step is some twenty nodes."""

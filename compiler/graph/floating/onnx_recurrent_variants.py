@@ -10,8 +10,8 @@ from onnx import helper
 from ...ir.types import DType
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
+from .onnx_decompose import Steps
 from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, recurrent_steps
-from .onnx_steps import Steps
 
 
 def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:

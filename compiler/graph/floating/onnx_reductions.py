@@ -15,8 +15,8 @@ from ..graph import Shape
 from ..onnx_axes import reduced_axes
 from ..onnx_context import OnnxNode
 from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
-from .onnx_choices import import_fold, import_running
 from .onnx_context import FloatContext
+from .onnx_topk_scatter import import_fold, import_running
 
 REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     {

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ...ir.limits import MOST_POSITIONS
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
+from .onnx_decompose import Steps
 from .onnx_resize import COORDINATES, ROUNDINGS
-from .onnx_steps import Steps
 
 MOST_GATHERED = 8
 """Largest number of weights per element that is computed by a Gather for each; more weights become a MatMul."""

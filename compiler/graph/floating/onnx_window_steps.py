@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 from ..budgets import SMALLER, too_large
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
+from .onnx_decompose import Steps
 from .onnx_plain_windows import Windows, read_windows
-from .onnx_steps import Steps
 
 
 def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:

@@ -92,8 +92,8 @@ def padded_input(
         return x_in, x_in, ()
     x_in = activation("X", shape, lanes)
     padded = activation("padded", (*blocks, rows, columns), lanes)
-    whole_blocks, all_lanes = ([(0, size) for size in sizes] for sizes in (blocks, lanes))
-    source = region(x_in, *whole_blocks, (part.start[0], rows), (part.start[1], columns), *all_lanes)
+    pad_to_blocks, all_lanes = ([(0, size) for size in sizes] for sizes in (blocks, lanes))
+    source = region(x_in, *pad_to_blocks, (part.start[0], rows), (part.start[1], columns), *all_lanes)
     pad = Copy(name="pad", destination=whole(padded), source=source, pad=Const(pad_value, DType.INT8))
     return x_in, padded, (pad,)
 

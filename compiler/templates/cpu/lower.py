@@ -54,7 +54,7 @@ from . import (
 from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
-from .tasks import CPU
+from .table import CPU
 from .workload import CpuWorkload, ElementwiseCpu, PoolCpu
 from .workload import Operator as SketchedOperator
 

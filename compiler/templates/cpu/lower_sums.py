@@ -18,7 +18,7 @@ from ..lowered_node import lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
 from . import conv_transpose as conv_transpose_cpu
 from .lowered import LoweredCpuNode, sketched
-from .tasks import CPU
+from .table import CPU
 from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 

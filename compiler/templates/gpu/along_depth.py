@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...ir.stmt import Copy
 from ...ir.visit import path_to
 from ...schedule import Schedule
-from .digits import extent_of, loops_around
 from .gemm_mma import Factor, factors
+from .split_axes import extent_of, loops_around
 
 LANES = 4
 """Adjacent elements of a row that a thread reads at once."""

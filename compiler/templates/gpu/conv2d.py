@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
 from ..space import Space, Values
 from . import gemm, gemm_mma, gemm_space
-from .gemm_account import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
+from .gemm_cost import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
 
 MOST_BLOCK = 32
-"""Most consecutive channels in a sum: the depth of the deepest tile (`gemm_account.DEPTHS`)."""
+"""Most consecutive channels in a sum: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
 
 Knobs = Tile
 
@@ -30,12 +30,12 @@ def channel_block(channels: int) -> int:
     return gcd(channels, MOST_BLOCK)
 
 
-def choose_knobs(target: CudaTarget, program: Program) -> Tile:
+def choose_knobs(target: GpuTarget, program: Program) -> Tile:
     """Defaults for any shape."""
     return choose_tile(target, problem_of(program))
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Tile | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> Schedule:
     """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
 
     Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, as `gemm_mma` has them by default.
@@ -70,16 +70,16 @@ def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) 
     )
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of `te.ops.gemm_convolution`, as `conv2d.schedule` takes it; costs are seconds."""
     return replace(gemm_space.space_of(target, problem_of(program)), template="conv2d_cuda")
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Tile:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Tile:
     """The tile of a point's values."""
     return gemm_space.tile_at(problem_of(program), values)
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `conv2d.choose_knobs`."""
     return gemm_space.values_of(choose_knobs(target, program))

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from math import inf, prod
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...te.blocks import Pair
 from .conv2d import gathered_problem
-from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
-from .direct_account import best_knobs
+from .direct_cost import best_knobs
 from .direct_knobs import Knobs, Layer, layer_of
-from .gemm_account import MOST_UNROLLED, best_tile
+from .gemm_cost import MOST_UNROLLED, best_tile
+from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 from .tile import VECTOR, bind_blocks, fetch
 
 
-def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
     """Defaults for any shape."""
     return best_knobs(target, layer_of(program))[0]
 
 
-def is_faster(target: CudaTarget, program: Program) -> bool:
+def is_faster(target: GpuTarget, program: Program) -> bool:
     """Whether the cost models expect the direct method to be faster than the gathered product of `conv2d`."""
     if (seconds := seconds_of(target, program)) == inf:
         return False
@@ -41,7 +41,7 @@ def is_faster(target: CudaTarget, program: Program) -> bool:
     return seconds < best_tile(target, problem)[1]
 
 
-def seconds_of(target: CudaTarget, program: Program) -> float:
+def seconds_of(target: GpuTarget, program: Program) -> float:
     """Estimated seconds with `choose_knobs`; infinity if the direct method does not apply.
 
     It does not apply to a single tap, if no tile fits into shared memory, and to factors rounded to tf32, which tensor
@@ -56,7 +56,7 @@ def seconds_of(target: CudaTarget, program: Program) -> float:
         return inf
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
 
     W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .conv2d_direct import choose_knobs
-from .direct_account import account
+from .direct_cost import account
 from .direct_knobs import Knobs, Layer, layer_of
 
 SLACK = 4.0
@@ -27,7 +27,7 @@ AXES = (
 )
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of `te.ops.direct_conv2d`, as `conv2d_direct.schedule` takes it; costs are seconds."""
     account = partial(_account, target, layer_of(program))
     try:
@@ -38,13 +38,13 @@ def space(target: CudaTarget, program: Program) -> Space:
         ) from None
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     columns = one_point(values)
     return Knobs(**{name: int(v[0]) for name, v in _effective(layer_of(program), columns).items()})
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `conv2d_direct.choose_knobs`."""
     knobs = choose_knobs(target, program)
     return {axis.name: getattr(knobs, axis.name) for axis in AXES}
@@ -58,7 +58,7 @@ def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
     return e
 
 
-def _account(target: CudaTarget, layer: Layer, points: Columns) -> Account:
+def _account(target: GpuTarget, layer: Layer, points: Columns) -> Account:
     e = _effective(layer, points)
     found = account(target, layer, e)
     return Account(

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import loops, path_to, walk
@@ -17,7 +17,7 @@ from ..space import ESTIMATE, Account, Columns, Space, Values
 from . import gemm_space
 from .conv2d import problem_of
 from .flat import bind_nest
-from .gemm_account import Problem, choose_tile
+from .gemm_cost import Problem, choose_tile
 from .tile import Tile, tile_sum
 
 
@@ -28,12 +28,12 @@ class Knobs:
     tiles: Mapping[str, Tile]
 
 
-def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
     """Defaults for any shape."""
     return Knobs(tiles={tag: choose_tile(target, problem_of(program, tag)) for tag in products(program)})
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`).
 
     The parameters W, one for each product, are packed, see `schedule.pack`.
@@ -60,7 +60,7 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
     bind_nest(s, [(loop.name, int(loop.extent.value)) for loop in around if isinstance(loop.extent, Const)])
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of `te.ops.gemm_convolution`; costs are seconds. ValueError where no output has a tap."""
     parts = [gemm_space.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
@@ -74,15 +74,15 @@ def space(target: CudaTarget, program: Program) -> Space:
     )
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     return Knobs(
         tiles={tag: gemm_space.tile_at(problem, values) for tag, problem in _problems(program).items()}
     )
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_account.choose_tile` for the largest product; defaults of other products may differ."""
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
+    """The point of `gemm_cost.choose_tile` for the largest product; defaults of other products may differ."""
     longest = max(_problems(program).values(), key=lambda p: p.batch * p.rows * p.columns * p.depth)
     return gemm_space.values_of(choose_tile(target, longest))
 

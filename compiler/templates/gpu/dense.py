@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import Dense
 from ...ir.stmt import Program
@@ -19,13 +19,13 @@ Knobs = gemm.Knobs
 choose_knobs = gemm.choose_knobs
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.product` with a constant W; defaults as of `gemm.choose_knobs`."""
     return gemm.schedule(target, program, knobs, constants=("W",))
 
 
 def lower_dense(
-    target: CudaTarget, graph: Graph, node: Node, operator: Dense, knobs: Knobs | None = None
+    target: GpuTarget, graph: Graph, node: Node, operator: Dense, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
     """The kernel of a dense layer with its epilogue and fused operators."""
     rows, depth = graph.tensors[node.inputs[0]].shape

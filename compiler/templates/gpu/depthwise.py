@@ -13,7 +13,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
@@ -51,7 +51,7 @@ class Knobs:
     threads: int = THREADS
 
 
-def choose_knobs(target: CudaTarget, program: Program, window: Window) -> Knobs:
+def choose_knobs(target: GpuTarget, program: Program, window: Window) -> Knobs:
     """Defaults for any shape: the rows of least `issue_cycles`."""
     rows = np.array([r for r in ROWS if r == 1 or r * prod(window.kernel) <= MOST_TAPS], np.int64)
     cycles = issue_cycles(target, program, window, rows, np.ones_like(rows))
@@ -59,7 +59,7 @@ def choose_knobs(target: CudaTarget, program: Program, window: Window) -> Knobs:
 
 
 def issue_cycles(
-    target: CudaTarget, program: Program, window: Window, rows: np.ndarray, columns: np.ndarray
+    target: GpuTarget, program: Program, window: Window, rows: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
     """Cycles in which the busiest multiprocessor issues its instructions, for threads of `rows` x `columns` outputs.
 
@@ -76,7 +76,7 @@ def issue_cycles(
     return np.maximum(np.ceil(warps / SCHEDULERS), ALONE) * issued * np.where(ragged, RAGGED, 1.0)
 
 
-def schedule(target: CudaTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, with the `window` it was built with.
 
     W is packed, see `schedule.pack`, where the window is small enough for registers.
@@ -118,7 +118,7 @@ MOST_INPUTS = 160
 """Most elements of the input in a thread's registers, which are at most 255 with sums and addresses."""
 
 
-def space(target: CudaTarget, program: Program, window: Window) -> Space:
+def space(target: GpuTarget, program: Program, window: Window) -> Space:
     """The space of `te.ops.blocked_convolution.blocked_depthwise`, as `depthwise.schedule` takes it; costs are seconds.
 
     ValueError for windows that are not held in registers, whose kernels have no knobs.
@@ -136,18 +136,18 @@ def space(target: CudaTarget, program: Program, window: Window) -> Space:
     )
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     return Knobs(**values)
 
 
-def default_values(target: CudaTarget, program: Program, window: Window) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program, window: Window) -> dict[str, int]:
     """The point of `depthwise.choose_knobs`."""
     knobs = choose_knobs(target, program, window)
     return {"rows": knobs.rows, "columns": knobs.columns, "threads": knobs.threads}
 
 
-def _account(target: CudaTarget, program: Program, window: Window, points: Columns) -> Account:
+def _account(target: GpuTarget, program: Program, window: Window, points: Columns) -> Account:
     batch, channels, *outputs, _ = program.parameters[-1].shape
     e = dict(points)
     e["rows"], e["columns"] = (

@@ -8,15 +8,15 @@ from math import prod
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.affine import coefficient_of
 from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import expressions, loads_in, walk
 from ...schedule import Schedule
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
-from .digits import size_of
 from .flat import THREADS, bind_nest, nests, perfect_nest
+from .split_axes import size_of
 from .traffic import moved_bytes, moving_seconds
 
 WIDTHS = (4, 2, 1)
@@ -36,7 +36,7 @@ class Knobs:
     items: int = 1
 
 
-def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
     """Defaults for any shape: wide accesses if they leave enough threads for all multiprocessors."""
     elements = max([_elements(loop) for loop in nests(program)])
     wide = elements >= WIDTHS[0] * THREADS * target.multiprocessors
@@ -44,7 +44,7 @@ def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
     return Knobs(threads=threads, width=WIDTHS[0] if wide else 1)
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and programs like these, `flat.flattened` before.
 
     Each nest of loops around a statement is a kernel (`knobs`: default `choose_knobs`).
@@ -95,7 +95,7 @@ SLACK = 1.0
 """The bound counts the bytes that every program moves, so it excludes no point."""
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of a program of one nest of loops, `flat.flattened` before; costs are seconds."""
     return Space(
         template="elementwise_cuda",
@@ -106,18 +106,18 @@ def space(target: CudaTarget, program: Program) -> Space:
     )
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     return Knobs(**values)
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `elementwise.choose_knobs`."""
     knobs = choose_knobs(target, program)
     return {"threads": knobs.threads, "width": knobs.width, "items": knobs.items}
 
 
-def _account(target: CudaTarget, program: Program, points: Columns) -> Account:
+def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
     (outermost,) = nests(program)
     chain = perfect_nest(outermost)
     sizes = [int(loop.extent.value) for loop in chain if isinstance(loop.extent, Const)]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import TypeAlias
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ...schedule import Schedule
 from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
-from .gemm_account import Problem, choose_tile
+from .gemm_cost import Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 from .workload import CudaTemplate
@@ -21,7 +21,7 @@ Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 """Knobs of any kind of product kernel: CUDA cores, few rows, mma, wgmma."""
 
 
-def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
+def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """Defaults for any program with the stages of `te.ops.product`; `constants` as in `schedule`."""
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
@@ -34,7 +34,7 @@ def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] 
 
 
 def schedule(
-    target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
+    target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
     """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
 
@@ -51,7 +51,7 @@ def schedule(
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
 
 
-def template_of(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
+def template_of(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
     """The template of the default knobs of a float32 product."""
     if is_rounded(program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...codegen.cuda.architectures import GRID_LIMITS
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
 from ...codegen.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
 from ...ir.expr import Load, Var
@@ -21,8 +21,8 @@ from ...ir.stmt import LoopKind, Program, Reduce
 from ...ir.types import DType
 from ...ir.visit import find_statement, loads_in
 from ...schedule import LegalityError, Schedule
-from .digits import allocated, drop_single, extent_of, loops_around
 from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
+from .split_axes import allocated, drop_single, extent_of, loops_around
 from .tile import bind_blocks, fetch, whole_tiles
 
 Z: LoopKind = "thread.z"
@@ -57,7 +57,7 @@ class Factor:
 
 
 def schedule(
-    target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
+    target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
     """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `choose_knobs`).
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget, Precision
+from ...codegen.cuda.machine import GpuTarget, Precision
 from ...codegen.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 from ...ir.kernels import WARP
 from ...ir.types import DType
@@ -20,7 +20,7 @@ SHARED_BYTES_A_CYCLE = 128
 """Shared memory bytes per cycle of a multiprocessor: 32 banks of 4 (CUDA C++ Programming Guide, "Shared Memory")."""
 CACHE_BYTES_A_CYCLE = 22
 """Bytes per cycle from the second-level cache to each multiprocessor while all read. Fitted
-(`benchmarks/gpu_account.py` measures the errors)."""
+(`benchmarks/gpu_cost.py` measures the errors)."""
 HOPPER_SHARE = 0.38
 """Share of a Hopper card's peak (that of wgmma) that `mma.sync` reaches, fitted to these kernels. (In registers alone
 it is 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)"""
@@ -151,7 +151,7 @@ def _warps(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(knobs.rows // knobs.warp_rows), np.asarray(knobs.columns // knobs.warp_columns)
 
 
-def resident(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def resident(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
     down, beside = _warps(knobs)
     threads = down * beside * WARP
@@ -162,7 +162,7 @@ def resident(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarra
     return np.minimum(np.minimum(by_memory, by_registers), by_threads)
 
 
-def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
+def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
     """Whether settings keep to each legality limit: bool arrays by the limit's name."""
     down, beside = _warps(knobs)
     warps = down * beside
@@ -179,12 +179,12 @@ def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str
     }
 
 
-def legal(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def legal(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     """Whether settings keep to all limits."""
     return np.logical_and.reduce(list(limits(target, factors, knobs).values()))
 
 
-def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64.
 
     A slice takes the longest of its products on the tensor cores, its fragments' loads from shared memory, and its
@@ -233,7 +233,7 @@ def precision(dtype: DType) -> Precision:
     return "tf32" if dtype is DType.FLOAT32 else "float16"
 
 
-def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
+def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
     """Defaults: the knobs of least `cycles`."""
     unit = depth_of(factors.dtype)
     edges, warps = (16, 32, 64, 128, 256), (16, 32, 64)

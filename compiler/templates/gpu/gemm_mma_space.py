@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma_fragments import depth_of
 from ...ir.stmt import Program
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
@@ -39,7 +39,7 @@ AXES = (
 """A warp's tile, warps of a block, `mma` steps in a slice's depth, and the other knobs unchanged."""
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of programs with the stages of `te.ops.product` and types of an `mma`; costs are seconds."""
     account = partial(_account, target, described(program))
     held = {"steps": 1, "stages": 1, "splits": 1, "group": 1}
@@ -53,7 +53,7 @@ def knobs_of(program: Program, values: Values) -> Knobs:
     return _points(factors, columns).at(0)
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `choose_knobs`."""
     factors = described(program)
     knobs = choose_knobs(target, factors)
@@ -83,7 +83,7 @@ def _points(factors: Factors, columns: Columns) -> Points:
     )
 
 
-def _account(target: CudaTarget, factors: Factors, columns: Columns) -> Account:
+def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
     points = _points(factors, columns)
     blocks = tiles(factors, points.rows, points.columns) * points.splits
     slices = -(-factors.depth // (points.depth * points.splits))

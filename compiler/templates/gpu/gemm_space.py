@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .gemm import problem_of
-from .gemm_account import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
+from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
 from .tile import Tile
 
 SLACK = 4.0
@@ -29,18 +29,18 @@ AXES = (
 """`strided`: whether a thread's rows and columns are separate groups of one vector each."""
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of a program with the stages of `te.ops.product`; costs are seconds."""
     return space_of(target, problem_of(program))
 
 
-def space_of(target: CudaTarget, problem: Problem) -> Space:
+def space_of(target: GpuTarget, problem: Problem) -> Space:
     """The space of a sum of products."""
     held = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
     return space_of_axes("gemm_cuda", AXES, partial(_account, target, problem), SLACK, held)
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Tile:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Tile:
     """The tile of a point's values."""
     return tile_at(problem_of(program), values)
 
@@ -51,13 +51,13 @@ def tile_at(problem: Problem, values: Values) -> Tile:
     return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_account.choose_tile`."""
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
+    """The point of `gemm_cost.choose_tile`."""
     return values_of(default_tile(target, program))
 
 
-def default_tile(target: CudaTarget, program: Program) -> Tile:
-    """The tile of `gemm_account.choose_tile` for a program with the stages of `te.ops.product`."""
+def default_tile(target: GpuTarget, program: Program) -> Tile:
+    """The tile of `gemm_cost.choose_tile` for a program with the stages of `te.ops.product`."""
     return choose_tile(target, problem_of(program))
 
 
@@ -105,7 +105,7 @@ def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     }
 
 
-def _account(target: CudaTarget, problem: Problem, points: Columns) -> Account:
+def _account(target: GpuTarget, problem: Problem, points: Columns) -> Account:
     e = _effective(problem, points)
     found = account(target, problem, _fields(problem, e))
     return Account(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...codegen.cuda.bulk_copies import MOST_DIMENSIONS
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma import TF32, Order, sum_type
 from ...codegen.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP, depth_of
 from ...codegen.cuda.wgmma import ARCHITECTURE, CORE, HALVES, row_elements, store, wgmma, zero
@@ -26,10 +26,10 @@ from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
 from . import gemm_mma_knobs
 from .along_depth import lay_along_depth
-from .digits import allocated, cut, drop_single, extent_of, loops_around, shape_of, unroll
 from .gemm_mma import Factor, X, Y, Z, bind_all, blocks_in_groups, described, factors, widen_rows
 from .gemm_mma_knobs import CACHE_BYTES_A_CYCLE, LAUNCH
 from .gemm_wgmma_knobs import CORE_LINES, OVERLAPPED, Knobs, choose_knobs, cycles
+from .split_axes import allocated, cut, drop_single, extent_of, loops_around, shape_of, unroll
 from .tensor_float import is_rounded
 from .tile import aligned, bind_blocks, fetch, whole_tiles
 
@@ -37,7 +37,7 @@ LINE = CORE
 """Elements of 16 bits in 16 bytes."""
 
 
-def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> bool:
+def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> bool:
     """Whether to multiply by warpgroups: the target has such products of these types, copies can fetch whole lines of
     both factors, and there are more rows than an `mma` has. For types that must be in rows along the depth, also
     whether it is faster than `gemm_mma`, including a transposition if needed.
@@ -68,7 +68,7 @@ def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ())
 
 
 def schedule(
-    target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
+    target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
     """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `default_knobs`).
 
@@ -167,7 +167,7 @@ def takes_bulk(program: Program) -> bool:
     return True
 
 
-def default_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
+def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """The knobs that `gemm_wgmma_knobs.choose_knobs` chooses for a program."""
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
@@ -211,7 +211,7 @@ def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
     return line if copy.source.buffer.name in constants else aligned(copy, line)
 
 
-def _transposition_cycles(target: CudaTarget, copied: Buffer) -> float:
+def _transposition_cycles(target: GpuTarget, copied: Buffer) -> float:
     """Cycles of a kernel that reads and writes an array once."""
     moved = 2 * prod(copied.shape) * copied.dtype.bits / 8
     return LAUNCH + moved / (CACHE_BYTES_A_CYCLE * target.multiprocessors)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...codegen.cuda.bulk_copies import MOST_BOX
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP, depth_of
 from ...codegen.cuda.shared_memory import MBARRIER
 from ...codegen.cuda.wgmma import CORE, HALVES, SWIZZLES, columns_of, row_elements
@@ -164,7 +164,7 @@ def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
     return np.maximum(factors, results * (np.asarray(knobs.splits) == 1))
 
 
-def resident(target: CudaTarget, dtype: DType, knobs: Settings) -> np.ndarray:
+def resident(target: GpuTarget, dtype: DType, knobs: Settings) -> np.ndarray:
     """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
     down, beside = _groups(knobs)
     threads = down * beside * WARPGROUP
@@ -176,7 +176,7 @@ def resident(target: CudaTarget, dtype: DType, knobs: Settings) -> np.ndarray:
     return np.where((registers > MOST_REGISTERS) | (shared > target.shared_bytes_per_block), 0, held)
 
 
-def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
+def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
     """Whether settings of whole warpgroups keep to each legality limit: bool arrays by the limit's name."""
     down, beside = _groups(knobs)
     found = {
@@ -192,7 +192,7 @@ def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str
     return found
 
 
-def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64, infinite for settings that do not fit.
 
     A slice takes the longest of its products on the tensor cores, their reads of shared memory, and its transfer from
@@ -228,7 +228,7 @@ def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     return np.where(held < 1, np.inf, total + adding * (np.asarray(knobs.splits) > 1))
 
 
-def choose_knobs(target: CudaTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
+def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
     """Defaults: the knobs of least `cycles`; among equals the deepest slices, then the most stages."""
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)

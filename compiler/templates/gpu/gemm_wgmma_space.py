@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.wgmma import SWIZZLES
 from ...ir.stmt import Program
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
@@ -32,7 +32,7 @@ AXES = (
 are."""
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of programs for which `gemm_wgmma.applies` is true; costs are seconds."""
     account = partial(_account, target, described(program))
     held = {"stages": OVERLAPPED + 1, "splits": 1, "group": 1}
@@ -45,7 +45,7 @@ def knobs_of(program: Program, values: Values) -> Knobs:
     return _points(described(program), columns).at(0)
 
 
-def default_values(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> dict[str, int]:
     """The point of `gemm_wgmma.default_knobs`."""
     knobs = default_knobs(target, program, constants)
     down, beside = knobs.groups
@@ -76,7 +76,7 @@ def _points(factors: Factors, columns: Columns) -> Points:
     )
 
 
-def _account(target: CudaTarget, factors: Factors, columns: Columns) -> Account:
+def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
     points = _points(factors, columns)
     blocks = tiles(factors, points.rows, points.columns) * points.splits
     slices = -(-factors.depth // (points.depth * points.splits))

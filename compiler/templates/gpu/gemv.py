@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...codegen.cuda.architectures import GRID_LIMITS
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from .digits import drop_single, extent_of, loops_around
+from .split_axes import drop_single, extent_of, loops_around
 from .tile import VECTOR
 
 MOST_ROWS = 8
@@ -45,7 +45,7 @@ class Knobs:
         return self.groups * self.members * self.unroll
 
 
-def choose_knobs(target: CudaTarget, rows: int, columns: int, depth: int) -> Knobs:
+def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knobs:
     """Defaults for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
 
     A multiprocessor needs some 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from ...codegen.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ...ir.stmt import Program
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .gemm import problem_of
-from .gemm_account import MOST_UNROLLED, Problem, ceil_divided
+from .gemm_cost import MOST_UNROLLED, Problem, ceil_divided
 from .gemv import SHARED_BYTES, Knobs, choose_knobs
 from .tile import VECTOR
 from .traffic import moved_bytes, moving_seconds
@@ -29,7 +29,7 @@ OTHER_REGISTERS = 40
 """Registers of a thread besides its sums and loaded elements: addresses and counters. An estimate."""
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of a program with the stages of `te.ops.product`, for `gemv.schedule_rows`; costs are seconds."""
     return Space(
         template="gemv_cuda",
@@ -40,19 +40,19 @@ def space(target: CudaTarget, program: Program) -> Space:
     )
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     return Knobs(**values)
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `gemv.choose_knobs`."""
     problem = problem_of(program)
     knobs = choose_knobs(target, problem.rows, problem.columns, problem.depth)
     return {axis.name: getattr(knobs, axis.name) for axis in AXES}
 
 
-def _account(target: CudaTarget, problem: Problem, moved: int, points: Columns) -> Account:
+def _account(target: GpuTarget, problem: Problem, moved: int, points: Columns) -> Account:
     groups, members, vectors, unroll = (points[axis.name] for axis in AXES)
     # Members of a group add up a vector of columns at least, each one of it.
     threads = groups * np.maximum(members, VECTOR) * vectors

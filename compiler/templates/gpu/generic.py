@@ -10,14 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import find_loop, loops, walk
 from ...schedule import LegalityError, Schedule
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
-from .digits import size_of
 from .flat import THREADS, bind_alone, bind_nest, nests, perfect_nest
+from .split_axes import size_of
 from .traffic import moved_bytes, moving_seconds
 
 AXES = (Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),)
@@ -32,7 +32,7 @@ class Knobs:
     threads: int = THREADS
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """Puts a program, `flat.flattened` before, into kernel form.
 
     In a nest the loops with independent iterations go outside and become the grid. A loop without independent
@@ -114,7 +114,7 @@ def _own_memory(s: Schedule, loop: str) -> None:
             s.set_scope(node.buffer.name, "local")
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of any program, `flat.flattened` before; costs are seconds."""
     moved = moved_bytes(program)
     return Space(
@@ -126,17 +126,17 @@ def space(target: CudaTarget, program: Program) -> Space:
     )
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     return Knobs(**values)
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `Knobs()`."""
     return {"threads": THREADS}
 
 
-def _account(target: CudaTarget, program: Program, moved: int, points: Columns) -> Account:
+def _account(target: GpuTarget, program: Program, moved: int, points: Columns) -> Account:
     threads = points["threads"]
     elements = max([size_of(loop) for nest in nests(program) for loop in perfect_nest(nest)])
     blocks = -(-elements // threads)

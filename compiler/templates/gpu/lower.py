@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import (
     AveragePool,
@@ -43,7 +43,7 @@ from .lower_moves import (
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
 from .lowered import GENERIC, Kernel, LoweredCudaNode, lower_expression
 from .matmul import lower_matrix_product
-from .tasks import GPU
+from .table import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
@@ -66,7 +66,7 @@ ChooseKnobs = Callable[[Node], Any]
 
 
 def lower_cuda_node(
-    target: CudaTarget, graph: Graph, node: Node, knobs: ChooseKnobs | None = None
+    target: GpuTarget, graph: Graph, node: Node, knobs: ChooseKnobs | None = None
 ) -> LoweredCudaNode | None:
     """The kernels of a node, for graphs whose tensors are all row-major; None for operators without a kernel.
 
@@ -100,7 +100,7 @@ def lower_cuda_node(
     return lower_expression(graph, node, expression_of(graph, node), kernel, chosen)
 
 
-def lower_methods(target: CudaTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
+def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
     """Every method to compute a node that has a workload, `lower_cuda_node` first; empty if that returns None.
 
     All methods are equally accurate, so that a tuner may choose among them.
@@ -123,7 +123,7 @@ def lower_methods(target: CudaTarget, graph: Graph, node: Node) -> tuple[Lowered
 
 
 def lower_recorded(
-    target: CudaTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
+    target: GpuTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
     """A node that has a workload, with the knobs of a point of that one's space."""
     workload = lowered.workload

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
@@ -24,14 +24,14 @@ from ..lowered_node import lowered_node
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import Kernel, LoweredCudaNode
 from .tensor_float import for_target, is_rounded
-from .winograd_account import exact_outputs
+from .winograd_cost import exact_outputs
 from .workload import CudaTemplate, workload_of
 
 T = TypeVar("T")
 
 
 def lower_convolution(
-    target: CudaTarget, graph: Graph, node: Node, operator: Convolution, knobs: object | None = None
+    target: GpuTarget, graph: Graph, node: Node, operator: Convolution, knobs: object | None = None
 ) -> LoweredCudaNode:
     """The kernels of any convolution; `knobs` are those of the template that `operator` gets, or None for its defaults.
 
@@ -56,7 +56,7 @@ def lower_convolution(
 
 
 def lower_convolution_methods(
-    target: CudaTarget, graph: Graph, node: Node, operator: Convolution
+    target: GpuTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
     """Every method to compute a convolution that is as accurate as `lower_convolution`, which is the first."""
     default = lower_convolution(target, graph, node, operator)
@@ -74,7 +74,7 @@ def lower_convolution_methods(
 
 
 def lower_conv2d(
-    target: CudaTarget,
+    target: GpuTarget,
     graph: Graph,
     node: Node,
     operator: Convolution,

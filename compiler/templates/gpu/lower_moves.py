@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import Concatenate, Remap
 from ...ir.types import DType
@@ -22,7 +22,7 @@ TUNED_ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule, tuned
 
 
 def lower_permutation(
-    target: CudaTarget,
+    target: GpuTarget,
     graph: Graph,
     node: Node,
     axes: Sequence[int],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...codegen.cuda.architectures import GRID_LIMITS
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import LstmSteps, Normalization, Softmax
 from ...ir.expr import Const
@@ -15,14 +15,14 @@ from ...ir.visit import loops
 from ...te.ops.reduction import Kind
 from ..expressions import Expression, expression_of, normalization_sizes
 from ..fused import shapes_beside
-from . import lstm, named, rows
+from . import bind_by_name, lstm, rows
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .row_operator import RowOperator
 from .workload import workload_of_rows
 
 
 def lower_softmax(
-    target: CudaTarget, graph: Graph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
+    target: GpuTarget, graph: Graph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
 ) -> LoweredCudaNode:
     """Softmax along an axis."""
     shape = graph.data_shape(node)
@@ -38,7 +38,7 @@ def lower_softmax(
 
 
 def lower_normalization(
-    target: CudaTarget,
+    target: GpuTarget,
     graph: Graph,
     node: Node,
     operator: Normalization,
@@ -59,7 +59,7 @@ def lower_normalization(
 
 
 def lower_reduction(
-    target: CudaTarget,
+    target: GpuTarget,
     graph: Graph,
     node: Node,
     kind: Kind,
@@ -75,7 +75,7 @@ def lower_reduction(
 
 
 def lower_lstm(
-    target: CudaTarget,
+    target: GpuTarget,
     graph: Graph,
     node: Node,
     operator: LstmSteps,
@@ -97,7 +97,7 @@ def lower_lstm(
 def _of_rows(
     graph: Graph, node: Node, operator: RowOperator, program: Program, *, flat: bool
 ) -> LoweredCudaNode:
-    kernel = Kernel(name="rows", schedule=lambda t, p, _: named.schedule(t, p), flat=flat)
+    kernel = Kernel(name="rows", schedule=lambda t, p, _: bind_by_name.schedule(t, p), flat=flat)
     lowered = lower_expression(graph, node, Expression(program=program), kernel)
     return replace(lowered, workload=workload_of_rows(operator))
 

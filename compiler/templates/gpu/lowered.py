@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...schedule import Schedule
 from ..expressions import Expression
@@ -15,7 +15,7 @@ from . import generic
 from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of
 
-LoweredCudaNode: TypeAlias = LoweredNode[CudaTarget, CudaWorkload]
+LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
 """A node for a GPU: its schedule's program is in kernel form (see `target.cuda.prepare`)."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, Program
 from ...ir.visit import find_loop, loops
@@ -13,9 +13,9 @@ from ...schedule import Schedule
 from ...te.blocks import ceil_div
 from ...te.ops.lstm import Direction
 from ...te.ops.thread_lstm import GATES, thread_lstm_steps
-from . import named
-from .digits import extent_of
+from . import bind_by_name
 from .flat import bind_nest
+from .split_axes import extent_of
 
 MOST_THREADS = 512
 MOST_CELLS = 8
@@ -37,7 +37,7 @@ class Knobs:
     slices: int
 
 
-def choose_knobs(target: CudaTarget, *, batch: int, hidden: int, directions: int) -> Knobs:
+def choose_knobs(target: GpuTarget, *, batch: int, hidden: int, directions: int) -> Knobs:
     """Defaults for any size: whole warps, fewer cells a block where that leaves multiprocessors idle."""
     rows = min(batch, MOST_ROWS)
     most = min(MOST_THREADS, target.threads_per_block)
@@ -66,9 +66,9 @@ def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequ
     )
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
     """`te.ops.thread_lstm`, built with these knobs; R is packed, see `schedule.pack`."""
-    s = named.schedule(target, program)
+    s = bind_by_name.schedule(target, program)
     shape = next(p.shape for p in program.parameters if p.name == "H0")
     for nest in ("start", "end"):
         bind_nest(s, [(f"{nest}.{v}", size) for v, size in zip("dnj", shape, strict=True)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...te.ops.product import Matrices, product
 from ..fused import fused
@@ -20,7 +20,7 @@ schedule = gemm.schedule
 
 
 def lower_matrix_product(
-    target: CudaTarget, graph: Graph, node: Node, knobs: Knobs | None = None
+    target: GpuTarget, graph: Graph, node: Node, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
     """The kernel of a product, with what is fused with it; rows of all matrices that meet the same one are one
     matrix's."""

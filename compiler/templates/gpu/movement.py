@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...codegen.cuda.architectures import GRID_LIMITS
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, LoopKind, Program
 from ...ir.types import DType
@@ -33,7 +33,7 @@ class Knobs:
     rows: int | None
 
 
-def choose_knobs(target: CudaTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
+def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
     """Defaults for a permutation: tiles where the last axis moves, both axes fill enough of them, and a grid fits."""
     plain = permute(shape, axes)
     axis = moves_last(plain)
@@ -52,7 +52,7 @@ def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs, dtype: DType = 
     return tiled_permute(shape, axes, rows=knobs.rows)
 
 
-def schedule_tiles(target: CudaTarget, program: Program) -> Schedule:
+def schedule_tiles(target: GpuTarget, program: Program) -> Schedule:
     """`te.ops.tiled_permute`: a tile is a block; of the loops over tiles and other axes the longest is axis x."""
     s = Schedule(program)
     assert isinstance(program.body, For)

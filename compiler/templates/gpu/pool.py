@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import find_loop, walk
@@ -33,7 +33,7 @@ class Knobs:
     unroll: bool = True
 
 
-def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
     """Defaults for any shape: several columns if windows overlap and enough threads remain."""
     outputs = prod(program.parameters[-1].shape)
     rows, columns = (_size(program, f"pool.{axis}") for axis in ("kh", "kw"))
@@ -46,7 +46,7 @@ def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
     )
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.float_pool`, `flat.flattened` without its intermediates before (`knobs`: default `choose_knobs`)."""
     knobs = choose_knobs(target, program) if knobs is None else knobs
     s = Schedule(program)
@@ -85,7 +85,7 @@ LOADS_CYCLE = 16
 """Loads of a multiprocessor's threads per cycle: a quarter of its lanes. An estimate."""
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of `te.ops.float_pool`, as `pool.schedule` takes it; costs are seconds."""
     default = one_point(default_values(target, program))
     most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
@@ -98,12 +98,12 @@ def space(target: CudaTarget, program: Program) -> Space:
     )
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     return Knobs(threads=values["threads"], columns=values["columns"], unroll=bool(values["unroll"]))
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
     """The point of `pool.choose_knobs`."""
     knobs = choose_knobs(target, program)
     return {"threads": knobs.threads, "columns": knobs.columns, "unroll": int(knobs.unroll)}
@@ -137,7 +137,7 @@ def _loads(program: Program, e: Columns) -> np.ndarray:
     return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
 
 
-def _account(target: CudaTarget, program: Program, most: int, points: Columns) -> Account:
+def _account(target: GpuTarget, program: Program, most: int, points: Columns) -> Account:
     e = _effective(program, points)
     taps = _size(program, "pool.kh") * _size(program, "pool.kw")
     tiles = _tiles(program, e["columns"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Literal, TypeAlias, get_args
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...te.merge import Shape, merge_axes
 from ...te.ops.normalization import Normalized, normalize
@@ -55,7 +55,7 @@ class RowOperator:
         last, reduced = merged[-1]
         return kept, prod(self.shape) // max(1, kept), 1 if reduced else last
 
-    def choose_knobs(self, target: CudaTarget, beside: Sequence[Shape] = ()) -> Knobs:
+    def choose_knobs(self, target: GpuTarget, beside: Sequence[Shape] = ()) -> Knobs:
         """Defaults; with a reduction's tensors `beside` it, axes stay apart that these do not have as one."""
         rows, size, inner = self.sizes
         if not self.is_reduction:
@@ -65,7 +65,7 @@ class RowOperator:
         return choose_reduction_knobs(target, rows, size, beside=1 if reduced else last)
 
     def program(self, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
-        """The program of threads and blocks, for `named.schedule`."""
+        """The program of threads and blocks, for `bind_by_name.schedule`."""
         match self.operator:
             case "softmax" | "log_softmax":
                 logarithm = self.operator == "log_softmax"

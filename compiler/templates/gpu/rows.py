@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ...te.blocks import ceil_div
 from ...te.threads import Sharing
@@ -24,7 +24,7 @@ LONG = 1 << 15
 Knobs = Sharing
 
 
-def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
+def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
     """Defaults for `rows` rows of `size` elements; `beside` neighbouring rows lie side by side, element by element."""
     columns = beside > 1
     wanted = RESIDENT * target.multiprocessors
@@ -45,7 +45,7 @@ def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -
     return Knobs(group=group, lanes=lanes, kept=ceil_div(size, lanes) <= KEPT_STEPS)
 
 
-def choose_reduction_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
+def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
     """`choose_knobs`, but with each row in chunks if there are few long rows."""
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from ...codegen.cuda.architectures import GRID_LIMITS
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
-from .gemm_account import ceil_divided
+from .gemm_cost import ceil_divided
 from .row_operator import RowOperator
 from .rows import Knobs
 from .traffic import moved_bytes, moving_seconds
@@ -27,7 +27,7 @@ SLACK = 1.0
 """The bound counts the bytes that every program moves, so it excludes no point."""
 
 
-def space(target: CudaTarget, operator: RowOperator) -> Space:
+def space(target: GpuTarget, operator: RowOperator) -> Space:
     """The space of an operator; costs are seconds."""
     moved = moved_bytes(operator.plain())
     default = default_values(target, operator)
@@ -53,7 +53,7 @@ def knobs_of(operator: RowOperator, values: Values) -> Knobs:
     )
 
 
-def default_values(target: CudaTarget, operator: RowOperator) -> dict[str, int]:
+def default_values(target: GpuTarget, operator: RowOperator) -> dict[str, int]:
     """The point of `RowOperator.choose_knobs`, or the nearest one to it."""
     knobs = operator.choose_knobs(target)
     wanted = {"group": knobs.group, "lanes": knobs.lanes, "kept": int(knobs.kept), "chunks": knobs.chunks}
@@ -67,7 +67,7 @@ def _axes(operator: RowOperator) -> tuple[Axis, ...]:
     return GROUP, LANES, CHUNKS if operator.is_reduction else KEPT
 
 
-def _account(target: CudaTarget, operator: RowOperator, moved: int, least: int, points: Columns) -> Account:
+def _account(target: GpuTarget, operator: RowOperator, moved: int, least: int, points: Columns) -> Account:
     rows, size, beside = operator.sizes
     group, lanes = points["group"], points["lanes"]
     one = np.ones_like(group)

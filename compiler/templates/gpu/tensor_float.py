@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Call
 from ...ir.stmt import Program, Reduce
 from ...ir.visit import find_loop, find_statement, walk_expr
@@ -12,7 +12,7 @@ LEAST = 8
 """Least rows and columns of a product: they fill at least half of a fragment."""
 
 
-def for_target(target: CudaTarget, program: Program) -> Program:
+def for_target(target: GpuTarget, program: Program) -> Program:
     """The program, of stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
 
     Unchanged (the same object) unless `target.tensor_float` allows it and fragments are not mostly padding.

@@ -19,7 +19,7 @@ from ...ir.stmt import Copy, For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
-from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
+from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 
 VECTOR = 4
 """float32 values of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""

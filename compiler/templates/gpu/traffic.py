@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 
 LATENCY_CYCLES = 800
@@ -23,7 +23,7 @@ def moved_bytes(program: Program) -> int:
 
 
 def moving_seconds(
-    target: CudaTarget, moved: int, blocks: np.ndarray, threads: np.ndarray, bytes_at_once: np.ndarray
+    target: GpuTarget, moved: int, blocks: np.ndarray, threads: np.ndarray, bytes_at_once: np.ndarray
 ) -> np.ndarray:
     """Estimated seconds, for `blocks` of `threads` threads with loads of `bytes_at_once` in flight each.
 

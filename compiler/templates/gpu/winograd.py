@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import find_loop
@@ -15,11 +15,11 @@ from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import TAPS, fits
 from ..space import Space, Values
 from . import gemm, gemm_space
-from .digits import extent_of
 from .flat import bind_nest
-from .gemm_account import Problem, choose_tile
+from .gemm_cost import Problem, choose_tile
+from .split_axes import extent_of
 from .tile import Tile, tile_sum
-from .winograd_account import THREADS, choose
+from .winograd_cost import THREADS, choose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Knobs:
     tile: Tile | None = None
 
 
-def wins(target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
-    """Knobs where this method is expected to be faster than others (`winograd_account.choose`); None elsewhere."""
+def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
+    """Knobs where this method is expected to be faster than others (`winograd_cost.choose`); None elsewhere."""
     chosen = choose(target, convolution, others) if fits(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.winograd` scheduled with the tile of `knobs`; W is packed, see `schedule.pack`."""
     tile = None if knobs is None else knobs.tile
     s = Schedule(program)
@@ -56,7 +56,7 @@ def problem_of(program: Program) -> Problem:
     return gemm.problem_of(program)
 
 
-def space(target: CudaTarget, program: Program) -> Space:
+def space(target: GpuTarget, program: Program) -> Space:
     """The space of the products of a `te.ops.winograd`, whose tiles have their size; costs are seconds.
 
     The estimate is that of the products: the transforms take as long at every point.
@@ -64,13 +64,13 @@ def space(target: CudaTarget, program: Program) -> Space:
     return replace(gemm_space.space_of(target, problem_of(program)), template="winograd_cuda")
 
 
-def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point of `space`."""
     problem = problem_of(program)
     # A product for every element of a tile of inputs.
     return Knobs(m=isqrt(problem.batch) + 1 - TAPS, tile=gemm_space.tile_at(problem, values))
 
 
-def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_account.choose_tile`."""
+def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
+    """The point of `gemm_cost.choose_tile`."""
     return gemm_space.values_of(choose_tile(target, problem_of(program)))

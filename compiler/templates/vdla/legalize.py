@@ -98,16 +98,16 @@ def _split_products(graph: Graph, machine: Machine) -> Graph:
 
 
 def _exchange(graph: Graph, machine: Machine) -> Graph:
-    from ...graph.spare_positions import leave_room
+    from ...graph.row_padding import leave_room
 
     block = Blocks.of(machine.config).block
     return fuse_swaps(leave_room(graph, block), block, broadcast=machine.config.has("broadcast"))
 
 
 def _whole_blocks(graph: Graph, machine: Machine) -> Graph:
-    from .whole_blocks import whole_blocks
+    from .pad_to_blocks import pad_to_blocks
 
-    return whole_blocks(graph, machine.config)
+    return pad_to_blocks(graph, machine.config)
 
 
 def _max_pools(graph: Graph, machine: Machine) -> Graph:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from vdla.isa.config import Config
 
 from ...codegen.vdla.link import LoweredKernel, LoweredLayer
-from ...codegen.vdla.machine import scratchpad_depths, seen_by_kernels
+from ...codegen.vdla.machine import kernel_fields, scratchpad_depths
 from ...graph.graph import Node
 from ...graph.int8_operators import (
     Attention,
@@ -37,7 +37,7 @@ from ...te.post import Post
 from ..space import EmptySpaceError, Values, one_point
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
-from .lowered_kernels import LoweredKernels, constants_of, key_of
+from .schedule_cache import ScheduleCache, constants_of, key_of
 from .table import template_of
 from .template import Kernel, Source
 from .workload import Workload
@@ -94,13 +94,13 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
 
             return tuple(position_kernels(config, graph, node, operator))
         case Swap() as operator:
-            from .swap_kernels import swap_kernels
+            from .transpose_kernels import transpose_kernels
 
-            return tuple(swap_kernels(config, graph, node, operator))
+            return tuple(transpose_kernels(config, graph, node, operator))
         case Turned() as operator:
-            from .turned_kernels import turned_kernels
+            from .transposed_products import transposed_products
 
-            return tuple(turned_kernels(config, graph, node, operator))
+            return tuple(transposed_products(config, graph, node, operator))
         case Products() as operator:
             from .product_kernels import product_kernels
 
@@ -135,11 +135,11 @@ def _rare_convolution(
     """The kernels of a convolution with groups, or whose positions are strided in memory (phases, spaced, taken)."""
     graph = legalized.graph
     if operator.phases is not None:
-        from .part_kernels import phase_kernels
+        from .strided_outputs import phase_kernels
 
         return tuple(phase_kernels(config, graph, node, operator, operator.phases))
     if (operator.spaced, operator.taken) != (None, None):
-        from .part_kernels import spaced_kernel
+        from .strided_outputs import spaced_kernel
 
         return (spaced_kernel(config, graph, node, operator),)
     from .grouped_kernels import grouped_kernels
@@ -203,14 +203,14 @@ def lower_node(
     virtual_threads: int,
     check: bool = False,
     dump: Dump | None = None,
-    kept: LoweredKernels | None = None,
+    kept: ScheduleCache | None = None,
 ) -> LoweredLayer:
     """The kernels of a node, scheduled at `points` of their spaces and lowered.
 
     `virtual_threads`: copies of the parameter table. `check`: verify the program after every pass. `kept`: cache of
     lowered programs, read (unless `dump` is given) and extended.
     """
-    config, lowered = seen_by_kernels(config), []
+    config, lowered = kernel_fields(config), []
     for kernel, point in zip(kernels, points, strict=True):
         key = None if kept is None or dump is not None else key_of(config, kernel, point, virtual_threads)
         program = None if kept is None or key is None else kept.find(key, kernel, config)

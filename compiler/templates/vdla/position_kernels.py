@@ -21,9 +21,9 @@ from ...ir.limits import MOST_RUNS
 from ...te.blocks import Blocks, Pair, Window, ceil_div
 from ...te.ops.common import Spread
 from ...te.post import PLAIN, Post
-from .part_kernels import part_kernel
 from .pool import ELEMENTWISE
 from .pool_kernels import channels_of_vectors
+from .strided_outputs import part_kernel
 from .template import Details, Kernel, Source, identity_parameters
 from .workload import windowed
 

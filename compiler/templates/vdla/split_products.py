@@ -15,7 +15,7 @@ import numpy as np
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Positions, Products, Swap, Table
 from ...graph.names import unused
-from ...graph.spare_positions import reads_whole_blocks
+from ...graph.row_padding import reads_whole_blocks
 from ...te.blocks import Pair, ceil_div
 
 

@@ -2,7 +2,7 @@
 
     {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}
     {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
-    {"kind": "cuda", "target": the fields of a CudaTarget, "workload": CudaWorkload.to_dict()}
+    {"kind": "cuda", "target": the fields of a GpuTarget, "workload": CudaWorkload.to_dict()}
 
 Other kinds of `runtime.gpus.GPUS` are described as "cuda" is. Tasks on a GPU are measured in two steps
 (`cuda_workers.py`), as two tasks: "cuda code" compiles candidates into a "folder", "cuda device" times the candidates
@@ -27,7 +27,7 @@ from .trial import Result
 
 if TYPE_CHECKING:
     from ...codegen.cpu.machine import CpuTarget
-    from ...codegen.cuda.machine import CudaTarget
+    from ...codegen.cuda.machine import GpuTarget
     from ...templates.cpu.workload import CpuWorkload
     from ...templates.gpu.workload import CudaWorkload
     from .measure_vdla import AcceleratorTask
@@ -58,7 +58,7 @@ def describe_cpu(target: CpuTarget, workload: CpuWorkload) -> dict[str, Any]:
     return {"kind": "llvm", "target": asdict(target), "workload": workload.to_dict()}
 
 
-def describe_cuda(target: CudaTarget, workload: CudaWorkload) -> dict[str, Any]:
+def describe_cuda(target: GpuTarget, workload: CudaWorkload) -> dict[str, Any]:
     """The description of a task on a GPU."""
     return {"kind": target.described["kind"], "target": asdict(target), "workload": workload.to_dict()}
 
@@ -134,7 +134,7 @@ def load_cuda_device(description: Description, trials: Callable[[int], DeviceTri
             raise TaskError("timing a task on a GPU takes kind, target, workload, folder and device")
 
 
-def _gpu_task(task: Mapping[str, Any]) -> tuple[CudaTarget, CudaWorkload]:
+def _gpu_task(task: Mapping[str, Any]) -> tuple[GpuTarget, CudaWorkload]:
     from ...templates.gpu.workload import workload_from_dict
     from .trial_cuda import target_from_dict
 

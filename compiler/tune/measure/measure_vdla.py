@@ -18,8 +18,8 @@ from ...ir.stmt import Program
 from ...passes.pipeline import run_pipeline
 from ...schedule import LegalityError
 from ...templates.space import EmptySpaceError, Space, Values
-from ...templates.vdla.folded_alone import weights_alone
 from ...templates.vdla.lower import pipeline
+from ...templates.vdla.ones_weights import weights_alone
 from ...templates.vdla.table import space_of, template_of
 from ...templates.vdla.workload import Workload
 from .trial import Result

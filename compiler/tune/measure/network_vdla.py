@@ -27,7 +27,7 @@ from ...templates.space import Values
 from ...templates.vdla.chains import chain_layers
 from ...templates.vdla.legalize import Legalized, network_key
 from ...templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
-from ...templates.vdla.lowered_kernels import LoweredKernels
+from ...templates.vdla.schedule_cache import ScheduleCache
 from ...templates.vdla.table import space_of
 from ...templates.vdla.template import Kernel
 from ...templates.vdla.workload import Workload
@@ -49,13 +49,13 @@ class NetworkTrials:
         config: Config,
         legalized: Legalized,
         virtual_threads: int = 2,
-        kept: LoweredKernels | None = None,
+        kept: ScheduleCache | None = None,
     ) -> None:
         """`kept` are kernels of other networks and machines that need not be lowered again."""
         self._config = config
         self._legalized = legalized
         self._virtual_threads = virtual_threads
-        self._kept = LoweredKernels() if kept is None else kept
+        self._kept = ScheduleCache() if kept is None else kept
         alone = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
         self._chained = chain_layers(config, legalized.graph, alone)
         self._kernels = self._chained.kernels

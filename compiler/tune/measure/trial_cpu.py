@@ -20,7 +20,7 @@ from ...codegen.cpu.machine import CpuTarget
 from ...codegen.cpu.memory import aligned_copy, aligned_empty
 from ...ir.types import DType
 from ...schedule.pack import pack_arrays
-from ...templates.cpu.tasks import CPU
+from ...templates.cpu.table import CPU
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import knobs_obstacle
 from .reference import expected, inputs

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.module import lower
 from ...codegen.cuda.prepare import prepare
 from ...ir.array_values import EvaluateError
@@ -31,7 +31,7 @@ from ...runtime.cuda_timing import median_milliseconds
 from ...runtime.gpus import gpu_kind, kind_of
 from ...schedule.pack import pack_arrays
 from ...schedule.trace import trace_from_json, trace_to_json
-from ...templates.gpu.tasks import GPU
+from ...templates.gpu.table import GPU
 from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values, knobs_obstacle
 from .reference import allowed, expected, inputs
@@ -43,7 +43,7 @@ OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
 """Templates whose factors are rounded to tf32 where the target allows it."""
 
-Compile = Callable[[str, CudaTarget], bytes]
+Compile = Callable[[str, GpuTarget], bytes]
 """Compiles a module's source text to the bytes that a device loads."""
 Measure = Callable[[Values | None], Result]
 
@@ -55,7 +55,7 @@ def candidate_name(values: Values | None) -> str:
 
 
 def compile_candidate(
-    target: CudaTarget,
+    target: GpuTarget,
     workload: CudaWorkload,
     folder: Path,
     values: Values | None,
@@ -97,7 +97,7 @@ class DeviceTrials:
         self._device = device
         self._failed: str | None = None
 
-    def task(self, target: CudaTarget, workload: CudaWorkload, folder: Path) -> Measure:
+    def task(self, target: GpuTarget, workload: CudaWorkload, folder: Path) -> Measure:
         """The function that checks and times the workload's candidates in `folder`; the reference is computed first.
 
         DeviceError for a device that code for `target` does not run on.
@@ -170,7 +170,7 @@ def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
     return DeviceTrials(gpu_kind(kind).open(ordinal))
 
 
-def target_from_dict(kind: str, values: dict[str, Any]) -> CudaTarget:
+def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
     """The target of a kind of GPU, from the JSON object that `dataclasses.asdict` made. ValueError for any other."""
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:

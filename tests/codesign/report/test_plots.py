@@ -2,8 +2,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
 from vdla.codesign.report.canvas import new_figure, plain_ticks, short
+from vdla.codesign.report.cycle_breakdown import LayerAccount, RunAccount, TotalAccount
 from vdla.codesign.report.plots import LARGEST_CAUSES, layers_png, number_ranges, roofline_png, stacked_causes
 from vdla.codesign.report.table import layer_table, main_causes
 from vdla.isa.config import load_config

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
+from vdla.codesign.report.cycle_breakdown import LayerAccount, RunAccount, TotalAccount
 from vdla.codesign.report.study import Run, Study, StudyError, read_study, spread, study_of
 from vdla.codesign.report.study_plots import (
     curves_png,

@@ -14,7 +14,7 @@ from patience import TOOK_LONGER
 
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 

@@ -14,7 +14,7 @@ from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.compiler.tune.program_features.machine import MACHINE_FEATURES

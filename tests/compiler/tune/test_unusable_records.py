@@ -15,13 +15,13 @@ from vdla.compiler import cpu_driver, cuda_driver
 from vdla.compiler.codegen.cpu import errors as cpu_errors
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.errors import CompileError, LoweringError
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.ir import verify
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.gpu import rows_space
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.tune.records import apply
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Task, describe_target
@@ -60,7 +60,7 @@ def records(folder: Path, **knobs: dict[str, int]) -> Path:
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """The space of rows allows more threads than a block has."""
 
-    class Wide(CudaTarget):
+    class Wide(GpuTarget):
         @property
         def threads_per_block(self) -> int:
             return 1 << 20

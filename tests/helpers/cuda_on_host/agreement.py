@@ -9,7 +9,7 @@ import numpy as np
 from every_operator import outputs_of
 
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.codegen.cuda.module import CudaModule, lower
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.ir.expr import Buffer
@@ -35,7 +35,7 @@ class Case:
     program: Program
     schedule: Schedule | None = None
 
-    def module(self, target: CudaTarget) -> CudaModule:
+    def module(self, target: GpuTarget) -> CudaModule:
         program = self.program if self.schedule is None else self.schedule.program
         verify(program)
         return lower(prepare(program, target), target)
@@ -61,7 +61,7 @@ def random_values(parameter: Buffer, rng: np.random.Generator) -> np.ndarray:
     return rng.standard_normal(parameter.shape).astype(dtype.numpy)
 
 
-def agree(cases: Sequence[Case], target: CudaTarget, *, orders: int = 3) -> None:
+def agree(cases: Sequence[Case], target: GpuTarget, *, orders: int = 3) -> None:
     """Every case computes what the interpreter makes of its program, on the same random numbers."""
     rng = np.random.default_rng(1)
     given, modules = [], []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vdla.compiler.codegen.cuda.bulk_copies import TensorMap
-from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.codegen.cuda.module import (
     Argument,
     CudaModule,
@@ -93,7 +93,7 @@ def tensor_of(place: Place, tensor: TensorMap) -> Tensor:
 
 
 def run_programs(
-    programs: Sequence[tuple[Program, Arrays]], target: CudaTarget, *, orders: int = 3
+    programs: Sequence[tuple[Program, Arrays]], target: GpuTarget, *, orders: int = 3
 ) -> list[dict[str, np.ndarray]]:
     """The outputs of programs in kernel form, prepared, written as CUDA C++ and run on the CPU."""
     modules = [(lower(prepare(program, target), target), arrays) for program, arrays in programs]

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.codegen.cuda.module import lower
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.graph import Graph
@@ -20,7 +20,7 @@ from .jobs import HostLaunch, Job, Place, Tensor
 from .modules import Arrays, job_of
 
 
-def run_network(graph: Graph, feeds: Arrays, target: CudaTarget, *, orders: int = 2) -> dict[str, np.ndarray]:
+def run_network(graph: Graph, feeds: Arrays, target: GpuTarget, *, orders: int = 2) -> dict[str, np.ndarray]:
     """The graph's outputs by name, as the kernels of its nodes with their defaults compute them."""
     job = network_job(graph, feeds, target)
     result = run_jobs([job], orders=orders)[0]
@@ -28,7 +28,7 @@ def run_network(graph: Graph, feeds: Arrays, target: CudaTarget, *, orders: int 
     return {name: result[_root(graph, t.name)[0]].reshape(t.shape) for name, t in outputs.items()}
 
 
-def network_job(graph: Graph, feeds: Arrays, target: CudaTarget) -> Job:
+def network_job(graph: Graph, feeds: Arrays, target: GpuTarget) -> Job:
     """A network's kernels, each node's text in a namespace of its own, and its tensors."""
     arrays: dict[str, np.ndarray] = {name: np.ascontiguousarray(array) for name, array in feeds.items()}
     texts: list[str] = []

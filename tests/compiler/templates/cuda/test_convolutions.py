@@ -14,7 +14,7 @@ from gpu_kernels import emulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.module import lower
 from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
 from vdla.compiler.codegen.cuda.prepare import prepare
@@ -59,7 +59,7 @@ class Integers(FloatNetwork):
         return self.constant(self.rng.integers(-4, 5, shape).astype(np.float32))
 
 
-def lowered_alone(net: FloatNetwork, knobs: object = None, target: CudaTarget = TARGET) -> LoweredCudaNode:
+def lowered_alone(net: FloatNetwork, knobs: object = None, target: GpuTarget = TARGET) -> LoweredCudaNode:
     """The one node of a network."""
     graph = gpu_graph(net.model())
     (node,) = graph.nodes

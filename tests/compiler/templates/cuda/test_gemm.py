@@ -11,7 +11,7 @@ from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemm_space, gemv
-from vdla.compiler.templates.gpu.gemm_account import Problem, account, choose_tile
+from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile
 from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.space import ESTIMATE
 

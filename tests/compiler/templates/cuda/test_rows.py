@@ -18,7 +18,7 @@ from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.te.ops.normalization import Normalized
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from vdla.compiler.te.threads import Sharing
-from vdla.compiler.templates.gpu import named
+from vdla.compiler.templates.gpu import bind_by_name
 from vdla.compiler.templates.gpu.flat import flattened
 from vdla.compiler.templates.gpu.rows import choose_knobs, choose_reduction_knobs
 
@@ -27,7 +27,7 @@ GROUPS, LANES = st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 8, 16, 64]
 
 
 def run(program: Program, **arrays: np.ndarray) -> np.ndarray:
-    s = named.schedule(TARGET, program)
+    s = bind_by_name.schedule(TARGET, program)
     assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program
     shapes = {p.name: p.shape for p in program.parameters}
     given = {name: array.astype(np.float32).reshape(shapes[name]) for name, array in arrays.items()}
@@ -142,7 +142,7 @@ def test_defaults_keep_to_the_limits_of_blocks(rows, size, beside) -> None:
 def test_a_block_of_several_short_rows_reads_them_once_and_in_order() -> None:
     knobs = choose_knobs(TARGET, 100_000, 5)
     text = format_node(
-        named.schedule(
+        bind_by_name.schedule(
             TARGET,
             thread_softmax((100_000, 5), 1, knobs),
         ).program

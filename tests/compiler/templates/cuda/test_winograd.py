@@ -25,7 +25,7 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops import winograd as winograd_operator
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
-from vdla.compiler.templates.gpu import conv2d, winograd, winograd_account
+from vdla.compiler.templates.gpu import conv2d, winograd, winograd_cost
 from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
 from vdla.compiler.templates.gpu.tile import Tile
 
@@ -121,7 +121,7 @@ def test_kernels(m, batch, channels, size, filters, pads, tile) -> None:
     arrays = pack_arrays(schedule.trace, {"W": transformed_weights(w, m)})
     found = emulated(schedule.program, {"X": x, **arrays})["Y"].astype(np.float64)
     expected = convolved(x, w, window)
-    assert relative(found, expected) < winograd_account.rounding(channels, m)
+    assert relative(found, expected) < winograd_cost.rounding(channels, m)
 
 
 def network() -> FloatNetwork:
@@ -200,10 +200,8 @@ def test_default_is_no_less_exact_than_sums_of_all_taps() -> None:
     chosen = winograd.wins(TARGET, large)
     # Tiles of four are faster still, and round too much.
     assert chosen is not None and chosen.m == 2
-    assert (
-        winograd_account.rounding(256, 2) < tolerance("float32", 9 * 256) < winograd_account.rounding(256, 4)
-    )
-    assert winograd_account.seconds_of(TARGET, large, 4)[0] < winograd_account.seconds_of(TARGET, large, 2)[0]
+    assert winograd_cost.rounding(256, 2) < tolerance("float32", 9 * 256) < winograd_cost.rounding(256, 4)
+    assert winograd_cost.seconds_of(TARGET, large, 4)[0] < winograd_cost.seconds_of(TARGET, large, 2)[0]
     assert winograd.wins(TARGET, large, [1e-6]) is None
 
 
@@ -222,7 +220,7 @@ def test_account_takes_what_conv2d_gathers() -> None:
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
     program = lower_conv2d(TARGET, graph, node, node.operator).program
-    assert conv2d.problem_of(program) == winograd_account.gathered(sizes)
+    assert conv2d.problem_of(program) == winograd_cost.gathered(sizes)
 
 
 def test_is_not_chosen_where_transforms_cost_too_much() -> None:
@@ -263,12 +261,12 @@ def test_points_of_the_space(m: int) -> None:
     program = winograd_conv2d(sizes, m)
     space = winograd.space(TARGET, program)
     default = winograd.default_values(TARGET, program)
-    seconds, tile = winograd_account.seconds_of(TARGET, sizes, m)
+    seconds, tile = winograd_cost.seconds_of(TARGET, sizes, m)
     assert winograd.knobs_of(TARGET, program, default) == winograd.Knobs(m=m, tile=tile)
     point = space.point(default)[None]
     found = space.account(space.columns(point))
     assert space.allowed(found).all()
-    transformed = winograd_account.transform_seconds(TARGET, sizes, m)
+    transformed = winograd_cost.transform_seconds(TARGET, sizes, m)
     assert found.quantities["estimate"][0] == pytest.approx(seconds - transformed)
     for point in space.sample(np.random.default_rng(0), 2):
         knobs = winograd.knobs_of(TARGET, program, space.values(point))

@@ -11,7 +11,7 @@ from float_networks import FloatNetwork, relative
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.gpu_lowering import GpuLowering
@@ -19,7 +19,7 @@ from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.templates.workload_limits import WorkloadError
@@ -67,7 +67,7 @@ def model_of_products() -> bytes:
     return net.model()
 
 
-def workloads(target: CudaTarget, of: bytes | None = None) -> dict[str, CudaWorkload]:
+def workloads(target: GpuTarget, of: bytes | None = None) -> dict[str, CudaWorkload]:
     return {w.template: w for _, w in network_workloads(GpuLowering(target), of or model())}
 
 
@@ -98,7 +98,7 @@ def record(workload: CudaWorkload, knobs: dict[str, int]) -> Record:
     ids=["float32", "tf32", "methods", "warpgroups"],
 )
 def test_a_sample_of_every_space_computes_what_the_workload_says(
-    target: CudaTarget, of: bytes, templates: set[str]
+    target: GpuTarget, of: bytes, templates: set[str]
 ) -> None:
     found = workloads(target, of)
     assert found.keys() - {"elementwise_cuda"} == templates

@@ -8,14 +8,14 @@ from math import ceil, prod
 
 import numpy as np
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...ir.kernels import WARP
 from ...te.blocks import ceil_div
 from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms
 from .conv2d import gathered_problem
-from .gemm_account import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
+from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
 from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
@@ -61,14 +61,14 @@ def kept_bytes(products: Problem) -> int:
     return 4 * products.batch * (products.depth + products.rows) * products.columns
 
 
-def tile_seconds(target: CudaTarget, problem: Problem, tile: Tile) -> float:
-    """The seconds that `gemm_account` estimates for one tile."""
+def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
+    """The seconds that `gemm_cost` estimates for one tile."""
     fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
     return float(account(target, problem, values).seconds[0])
 
 
-def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> float:
+def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
     """Estimated seconds of both transforms, each a kernel; one of them is an additional launch."""
     n, problem = m + TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
@@ -93,7 +93,7 @@ def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> f
     return seconds
 
 
-def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[float, Tile]:
+def seconds_of(target: GpuTarget, convolution: Convolution, m: int) -> tuple[float, Tile]:
     """Estimated seconds with tiles of m x m outputs, and the tile of the products for this estimate."""
     problem = products_of(convolution, m)
     tile = choose_tile(target, problem)
@@ -101,7 +101,7 @@ def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[fl
 
 
 def choose(
-    target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()
+    target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()
 ) -> tuple[int, Tile] | None:
     """The size m of output tiles with the least estimated seconds, and the tile of its matrix products; None if another
     method is faster.

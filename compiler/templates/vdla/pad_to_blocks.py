@@ -59,7 +59,7 @@ class _Rewrite:
         return replace(self._graph, nodes=tuple(self.nodes), tensors=self.tensors)
 
 
-def whole_blocks(graph: Graph, config: Config) -> Graph:
+def pad_to_blocks(graph: Graph, config: Config) -> Graph:
     """The graph with whole blocks of positions in tensors whose positions become weights or channels, and with spare
     lanes of a product's last block of channels at the zero point in one of the factors.
 

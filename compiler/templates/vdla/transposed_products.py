@@ -23,7 +23,7 @@ from .template import Details, Kernel, Source, parameters
 from .workload import windowed
 
 
-def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
+def transposed_products(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
     """One kernel for each image. The input has whole blocks of positions, the last of which may be unused; an operand
     is a constant with one value for each filter."""
     lanes, convolution = config.block_out, operator.convolution

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.ir.bounds import loop_range
-from vdla.compiler.ir.digits import determined_loops
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, binary
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.simplify import simplify
+from vdla.compiler.ir.split_axes import determined_loops
 from vdla.compiler.ir.stmt import Alloc, Assign, Program, nest, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from vdla.codesign.workload_models import cuda_workloads
-from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import ESTIMATE, Columns
 from vdla.compiler.tune.records.record import Record
@@ -29,7 +29,7 @@ class Measured:
     """Candidates of one workload: `knobs` are columns of its space's axes, `seconds` their times on a card."""
 
     name: str
-    target: CudaTarget
+    target: GpuTarget
     workload: CudaWorkload
     knobs: Columns
     seconds: np.ndarray
@@ -65,7 +65,7 @@ def read_tiles(path: Path) -> list[Measured]:
         raise TilesError(f"{path}: is no file of measured candidates: {error}") from None
 
 
-def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]:
+def measured_in(records: Iterable[Record], target: GpuTarget) -> list[Measured]:
     """The candidates of the tuner's records that succeeded, as on `target`; records of other kinds of target are left
     out."""
     found: dict[str, tuple[CudaWorkload, list[Record]]] = {}
@@ -97,7 +97,7 @@ def _shapes(workload: CudaWorkload) -> str:
     return " ".join("x".join(map(str, p.shape)) for p in workload.expression.parameters)
 
 
-def _of_task(card: CudaTarget, task: dict[str, Any]) -> Measured:
+def _of_task(card: GpuTarget, task: dict[str, Any]) -> Measured:
     target = replace(card, tensor_float=task["tensor_float"])
     found = [w for w in cuda_workloads(task["workload"], target) if w.template == task["template"]]
     if len(found) != 1:

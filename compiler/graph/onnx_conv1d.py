@@ -11,8 +11,8 @@ import numpy as np
 
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
+from .onnx_strided_views import line_of, settled
 from .onnx_values import Constant, Integer, Pending, QuantizedConstant, Real, Value
-from .onnx_views import line_of, settled
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
 """Attributes with an entry for each dimension of a window, and their entry for an added dimension of size 1."""

@@ -1,4 +1,4 @@
-"""The cost model of direct convolutions on a GPU, like `gemm_account`, and the choice of knobs without trials."""
+"""The cost model of direct convolutions on a GPU, like `gemm_cost`, and the choice of knobs without trials."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from math import prod
 import numpy as np
 
 from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ..space import Columns, combined
 from .direct_knobs import Knobs, Layer
-from .gemm_account import (
+from .gemm_cost import (
     COPY_INSTRUCTIONS,
     EQUAL_CYCLES,
     GATHER_INSTRUCTIONS,
@@ -63,7 +63,7 @@ LAYERS = 256
 """Layers in the cache of best knobs, which are needed to choose a method and to schedule it; many layers are equal."""
 
 
-def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
+def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
     """The account of knobs given as columns of the fields of `Knobs`, int64 of one length."""
     taps = prod(layer.taps)
     threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
@@ -158,7 +158,7 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
 
 
 @lru_cache(maxsize=LAYERS)
-def best_knobs(target: CudaTarget, layer: Layer) -> tuple[Knobs, float]:
+def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
     """The knobs of a fixed list with the least estimated seconds, and these seconds.
 
     Among equal ones the least bound. ValueError if none keeps to the limits of a block.

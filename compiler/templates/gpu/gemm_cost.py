@@ -3,7 +3,7 @@
 The model counts, for one step of a block, the cycles of each unit of a multiprocessor, and takes the busiest one;
 latencies that too few stages or blocks leave exposed; and the rounds of blocks on the busiest multiprocessor. Its
 constants are from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles
-weighted more). `benchmarks/gpu_account.py` measures its errors.
+weighted more). `benchmarks/gpu_cost.py` measures its errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ..space import Columns, combined
 from .tile import VECTOR, Tile
@@ -89,7 +89,7 @@ class TileAccount:
     quantities: Mapping[str, np.ndarray]
 
 
-def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
+def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
     """The account of tiles given as columns of the fields of `Tile`, int64 of one length (`width` aside)."""
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
@@ -219,7 +219,7 @@ class FetchedWork:
     moved: np.ndarray
 
 
-def kernel_cycles(target: CudaTarget, work: FetchedWork) -> np.ndarray:
+def kernel_cycles(target: GpuTarget, work: FetchedWork) -> np.ndarray:
     """Estimated cycles of kernels with this work."""
     busiest = ceil_divided(work.blocks, target.multiprocessors)
     together = np.clip(work.resident, 1, busiest)
@@ -264,13 +264,13 @@ PROBLEMS = 256
 """Problems in the cache of best tiles, which are needed to choose a method and to schedule it; many are equal."""
 
 
-def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
+def choose_tile(target: GpuTarget, problem: Problem) -> Tile:
     """The tile of a fixed list with the least estimated seconds; among equal ones the least bound."""
     return best_tile(target, problem)[0]
 
 
 @lru_cache(maxsize=PROBLEMS)
-def best_tile(target: CudaTarget, problem: Problem) -> tuple[Tile, float]:
+def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
     """`choose_tile`, and the seconds that the account expects."""
     columns = _candidates(problem)
     found = account(target, problem, columns)

@@ -25,7 +25,7 @@ from .template import Details, Kernel, Source, identity_parameters
 from .workload import windowed
 
 
-def swap_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> list[Kernel]:
+def transpose_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> list[Kernel]:
     """One kernel for each block of channels of each image; channels begin at a block. NodeError for machines without
     square tiles of one image."""
     lanes = Blocks.of(config).block

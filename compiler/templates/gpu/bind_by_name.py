@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import LoopKind, Program
 from ...ir.visit import loops
 from ...schedule import Schedule
@@ -12,7 +12,7 @@ from ...schedule import Schedule
 _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])")
 
 
-def schedule(target: CudaTarget, program: Program) -> Schedule:
+def schedule(target: GpuTarget, program: Program) -> Schedule:
     """Binds the loops called "block.x" or "stage.block.x" to that axis of the grid, any other "stage.x" to threads."""
     s = Schedule(program)
     for loop in loops(program):

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.vdla.kept_drafts import KeptDrafts
+from vdla.compiler.codegen.vdla.emission_cache import EmissionCache
 from vdla.compiler.codegen.vdla.link import link
-from vdla.compiler.codegen.vdla.machine import seen_by_kernels
+from vdla.compiler.codegen.vdla.machine import kernel_fields
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
-from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels, key_of
+from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache, key_of
 from vdla.isa.config import Config, Memory, load_config
 
 from ..random_networks import builder, network
@@ -40,7 +40,7 @@ def layers_alike() -> Graph:
     return net.graph(net.add(net.convolution(data, 16, (1, 1)), data))
 
 
-def lowered(graph: Graph, config: Config, kept: LoweredKernels | None) -> list[str]:
+def lowered(graph: Graph, config: Config, kept: ScheduleCache | None) -> list[str]:
     legalized = legalize(fuse(graph), config)
     kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
     points = choose_points(config, kernels, {}, 2)
@@ -53,13 +53,13 @@ def lowered(graph: Graph, config: Config, kept: LoweredKernels | None) -> list[s
 
 @pytest.mark.parametrize("graph", [layers_alike(), *(network(seed) for seed in range(3200, 3203))])
 def test_kept_kernels_are_those_lowered_anew(graph: Graph) -> None:
-    kept = LoweredKernels()
+    kept = ScheduleCache()
     for config in (*MACHINES, *MACHINES):
         assert lowered(graph, config, kept) == lowered(graph, config, None)
 
 
 def test_kernels_are_kept_for_other_layers_and_machines() -> None:
-    kept = LoweredKernels()
+    kept = ScheduleCache()
     lowered(layers_alike(), MACHINES[0], kept)
     few = kept.count
     assert few == 2, "the four convolutions of one shape are one kernel"
@@ -70,13 +70,13 @@ def test_kernels_are_kept_for_other_layers_and_machines() -> None:
 
 
 def test_no_more_are_kept_than_allowed() -> None:
-    kept = LoweredKernels(most=1)
+    kept = ScheduleCache(most=1)
     texts = lowered(layers_alike(), TINY, kept)
     assert kept.count == 1 and texts == lowered(layers_alike(), TINY, None)
 
 
 def test_programs_are_the_same_whatever_was_compiled_before() -> None:
-    kept, graph = LoweredKernels(), fuse(network(3207))
+    kept, graph = ScheduleCache(), fuse(network(3207))
     for config in MACHINES:
         a, b = compile_graph(graph, config, kept=kept).program, compile_graph(graph, config).program
         np.testing.assert_array_equal(a.instructions, b.instructions)
@@ -84,8 +84,8 @@ def test_programs_are_the_same_whatever_was_compiled_before() -> None:
 
 
 def test_lowering_sees_no_more_of_a_machine_than_its_key() -> None:
-    assert seen_by_kernels(MACHINES[0]) == seen_by_kernels(MACHINES[1]) == seen_by_kernels(MACHINES[4])
-    assert seen_by_kernels(MACHINES[0]) != seen_by_kernels(MACHINES[2])
+    assert kernel_fields(MACHINES[0]) == kernel_fields(MACHINES[1]) == kernel_fields(MACHINES[4])
+    assert kernel_fields(MACHINES[0]) != kernel_fields(MACHINES[2])
     legalized = legalize(fuse(layers_alike()), TINY)
     first, second, *_ = [kernels_of(TINY, legalized, node)[0] for node in legalized.graph.nodes]
     point = {"rows": 1}
@@ -94,11 +94,11 @@ def test_lowering_sees_no_more_of_a_machine_than_its_key() -> None:
 
 
 def test_drafts_are_kept_as_long_as_there_is_room() -> None:
-    graph, drafts = fuse(layers_alike()), KeptDrafts(most=100)
+    graph, drafts = fuse(layers_alike()), EmissionCache(most=100)
     legalized = legalize(graph, TINY)
     kernels = {node.name: kernels_of(TINY, legalized, node) for node in legalized.graph.nodes}
     points = choose_points(TINY, kernels, {}, 2)
-    kept = LoweredKernels()
+    kept = ScheduleCache()
     layers = [
         lower_node(TINY, name, kernels[name], points[name], virtual_threads=2, kept=kept) for name in kernels
     ]

@@ -10,7 +10,7 @@ from itertools import chain
 from vdla.isa.config import Config
 
 from ...codegen.vdla import intrinsics
-from ...codegen.vdla.kept_drafts import KeptDrafts
+from ...codegen.vdla.emission_cache import EmissionCache
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Intrinsic, Program, Stmt
 from ...ir.visit import map_stmt
@@ -21,7 +21,7 @@ from .table import template_of
 from .template import Kernel, Source
 
 
-class LoweredKernels:
+class ScheduleCache:
     """Least-recently-used cache of at most `most` lowered programs; key: `key_of`.
 
     `drafts` caches the emitted instructions of the programs.
@@ -29,7 +29,7 @@ class LoweredKernels:
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
-        self.drafts = KeptDrafts()
+        self.drafts = EmissionCache()
         self._kept: OrderedDict[Hashable, tuple[Program, Post, int]] = OrderedDict()
 
     @property
@@ -61,7 +61,7 @@ class LoweredKernels:
 
 
 def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) -> Hashable | None:
-    """Cache key of a kernel's lowered program; None for kernels without a `Source`. `config`: from `seen_by_kernels`.
+    """Cache key of a kernel's lowered program; None for kernels without a `Source`. `config`: from `kernel_fields`.
 
     The key leaves out names, and, for templates with `plain_constants`, pad values and post-processing constants.
     """

@@ -25,7 +25,7 @@ class Drafts:
         return sum(len(draft.positions) for draft in self.drafts)
 
 
-class KeptDrafts:
+class EmissionCache:
     """Least-recently-used cache of drafts, of at most `most` rows; key: kernel, operand addresses, machine."""
 
     def __init__(self, most: int = 400_000) -> None:

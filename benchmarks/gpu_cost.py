@@ -1,6 +1,6 @@
 """Errors of the cost models by which GPU templates choose tiles, against candidates that a card has timed.
 
-    python benchmarks/gpu_account.py [RECORDS.jsonl ...] [--arch sm_90a] [--all] [--json]
+    python benchmarks/gpu_cost.py [RECORDS.jsonl ...] [--arch sm_90a] [--all] [--json]
 
 Without records: the candidates of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json, drawn at random among those
 that the cost model estimates at no more than 2.5 to 4 times the best one's time; its constants were fitted to them.
@@ -21,7 +21,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from vdla.benchmarks.harness.gpu_accounts import Judgement, judge, mean_regret, measured_in, read_tiles
+from vdla.benchmarks.harness.gpu_costs import Judgement, judge, mean_regret, measured_in, read_tiles
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.tune.records.files import read_records
 from vdla.util.errors import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window
@@ -13,6 +13,7 @@ from ..registry import Registry
 from ..space import Space, Values
 from ..template import Template, table_of
 from . import (
+    bind_by_name,
     conv2d,
     conv2d_direct,
     conv2d_direct_space,
@@ -27,7 +28,6 @@ from . import (
     gemm_wgmma_space,
     gemv_space,
     generic,
-    named,
     pool,
     rows,
     rows_space,
@@ -39,16 +39,16 @@ from .gemm import schedule as schedule_product
 from .row_operator import RowOperator
 from .workload import CudaWorkload, workload_from_dict
 
-GpuTemplate: TypeAlias = Template[CudaTarget, CudaWorkload, Program]
+GpuTemplate: TypeAlias = Template[GpuTarget, CudaWorkload, Program]
 """The template type: its expression is always the workload's program, with all fused operators."""
 
 
 def _of_program(
     name: str,
-    space: Callable[[CudaTarget, Program], Space],
-    defaults: Callable[[CudaTarget, Program], dict[str, int]],
-    knobs: Callable[[CudaTarget, Program, Values], Any],
-    schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
+    space: Callable[[GpuTarget, Program], Space],
+    defaults: Callable[[GpuTarget, Program], dict[str, int]],
+    knobs: Callable[[GpuTarget, Program, Values], Any],
+    schedule: Callable[[GpuTarget, CudaWorkload, Any], Schedule],
 ) -> GpuTemplate:
     """A template whose functions take the workload's program."""
     return _template(
@@ -63,41 +63,41 @@ def _of_program(
 def _template(
     name: str,
     *,
-    space: Callable[[CudaTarget, CudaWorkload], Space],
-    choice: Callable[[CudaTarget, CudaWorkload], dict[str, int]],
-    knobs: Callable[[CudaTarget, CudaWorkload, Values], Any],
-    schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
+    space: Callable[[GpuTarget, CudaWorkload], Space],
+    choice: Callable[[GpuTarget, CudaWorkload], dict[str, int]],
+    knobs: Callable[[GpuTarget, CudaWorkload, Values], Any],
+    schedule: Callable[[GpuTarget, CudaWorkload, Any], Schedule],
 ) -> GpuTemplate:
     """A template whose schedule takes the knobs of a point, or None for its defaults."""
 
-    def scheduled(target: CudaTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
+    def scheduled(target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
         return schedule(target, workload, knobs(target, workload, values) if values else None)
 
     return Template(name=name, space=space, choice=choice, schedule=scheduled)
 
 
 def _alone(
-    schedule: Callable[[CudaTarget, Program, Any], Schedule],
-) -> Callable[[CudaTarget, CudaWorkload, Any], Schedule]:
+    schedule: Callable[[GpuTarget, Program, Any], Schedule],
+) -> Callable[[GpuTarget, CudaWorkload, Any], Schedule]:
     """How a program is scheduled of which all constants are known by their names."""
     return lambda target, workload, knobs: schedule(target, workload.expression, knobs)
 
 
-def _tiled(target: CudaTarget, workload: CudaWorkload, knobs: tile.Tile | None) -> Schedule:
+def _tiled(target: GpuTarget, workload: CudaWorkload, knobs: tile.Tile | None) -> Schedule:
     """The schedule in tiles, even for few rows."""
     own = knobs or gemm_space.default_tile(target, workload.expression)
     return tile.schedule_tile(workload.expression, own, workload.constants)
 
 
-def _product(target: CudaTarget, workload: CudaWorkload, knobs: Any) -> Schedule:
+def _product(target: GpuTarget, workload: CudaWorkload, knobs: Any) -> Schedule:
     return schedule_product(target, workload.expression, knobs, constants=workload.constants)
 
 
-def _warps(target: CudaTarget, workload: CudaWorkload, knobs: gemm_mma.Knobs | None) -> Schedule:
+def _warps(target: GpuTarget, workload: CudaWorkload, knobs: gemm_mma.Knobs | None) -> Schedule:
     return gemm_mma.schedule(target, workload.expression, knobs, constants=workload.constants)
 
 
-def _warpgroups(target: CudaTarget, workload: CudaWorkload, knobs: gemm_wgmma_knobs.Knobs | None) -> Schedule:
+def _warpgroups(target: GpuTarget, workload: CudaWorkload, knobs: gemm_wgmma_knobs.Knobs | None) -> Schedule:
     return gemm_wgmma.schedule(target, workload.expression, knobs, constants=workload.constants)
 
 
@@ -106,10 +106,10 @@ def _rows(workload: CudaWorkload) -> RowOperator:
     return workload.rows
 
 
-def _schedule_rows(target: CudaTarget, workload: CudaWorkload, knobs: rows.Knobs | None) -> Schedule:
+def _schedule_rows(target: GpuTarget, workload: CudaWorkload, knobs: rows.Knobs | None) -> Schedule:
     operator = _rows(workload)
     program = operator.program(knobs or operator.choose_knobs(target))
-    return named.schedule(target, flattened(program) if operator.is_reduction else program)
+    return bind_by_name.schedule(target, flattened(program) if operator.is_reduction else program)
 
 
 def _window(workload: CudaWorkload) -> Window:
@@ -117,7 +117,7 @@ def _window(workload: CudaWorkload) -> Window:
     return workload.window
 
 
-GPU: Registry[CudaTarget, CudaWorkload] = Registry(
+GPU: Registry[GpuTarget, CudaWorkload] = Registry(
     templates=table_of(
         _of_program("gemm_cuda", gemm_space.space, gemm_space.default_values, gemm_space.knobs_of, _tiled),
         _of_program("gemv_cuda", gemv_space.space, gemv_space.default_values, gemv_space.knobs_of, _product),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vdla.benchmarks.harness.gpu_accounts import (
+from vdla.benchmarks.harness.gpu_costs import (
     Measured,
     TilesError,
     judge,
@@ -18,7 +18,7 @@ from vdla.benchmarks.harness.gpu_accounts import (
 )
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 
 TILES = Path(__file__).parents[3] / "benchmarks" / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
