@@ -189,11 +189,11 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("pointwise:import_unary", "alpha beta"),
         ),
         "IsInf": (
-            _quantized("guards:import_guard", idle="detect_negative detect_positive"),
+            _quantized("nan_guards:import_guard", idle="detect_negative detect_positive"),
             _float("logic:import_logic", "detect_negative detect_positive"),
         ),
         "IsNaN": (
-            _quantized("guards:import_guard"),
+            _quantized("nan_guards:import_guard"),
             _float("logic:import_logic"),
         ),
         **_alike(
@@ -233,7 +233,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Sum": (_float("pointwise:import_nary"),),
         "Where": (
             _quantized("masks:import_masked"),
-            _quantized("guards:import_guard"),
+            _quantized("nan_guards:import_guard"),
             _float("logic:import_logic"),
         ),
         # Elements moved, picked or known.
@@ -264,15 +264,15 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", behind=_NORMALIZED),
             _either("structure:import_identity"),
         ),
-        "OneHot": (_float("choices:import_one_hot", "axis"),),
+        "OneHot": (_float("topk_scatter:import_one_hot", "axis"),),
         "Pad": (
             _quantized("channels:import_pad", "mode"),
             _float("movement:import_pad", "mode"),
         ),
         "Reshape": (_either("structure:import_view", "allowzero"),),
-        "ReverseSequence": (_steps("steps:reverse_sequence_steps", "batch_axis time_axis"),),
-        "ScatterElements": (_float("choices:import_scatter", "axis reduction"),),
-        "ScatterND": (_float("choices:import_scatter", "reduction"),),
+        "ReverseSequence": (_steps("decompose:reverse_sequence_steps", "batch_axis time_axis"),),
+        "ScatterElements": (_float("topk_scatter:import_scatter", "axis reduction"),),
+        "ScatterND": (_float("topk_scatter:import_scatter", "reduction"),),
         "Shape": (_either("structure:import_shape", "end start"),),
         "Size": (_either("structure:import_shape"),),
         "Slice": (
@@ -292,24 +292,24 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "Trilu": (_float("movement:import_trilu", "upper"),),
         # Along axes: reductions, normalizations, running sums.
-        **_alike("ArgMax ArgMin", _float("choices:import_extreme", "axis keepdims select_last_index")),
+        **_alike("ArgMax ArgMin", _float("topk_scatter:import_extreme", "axis keepdims select_last_index")),
         "BatchNormalization": (
             _quantized("affine:import_batch_norm", "epsilon training_mode", idle="momentum", images=True),
             _float("products:import_batch_normalization", "epsilon training_mode", idle="momentum"),
-            _steps("steps:batch_normalization_steps", "epsilon training_mode", idle="momentum"),
+            _steps("decompose:batch_normalization_steps", "epsilon training_mode", idle="momentum"),
         ),
-        "CumProd": (_float("choices:import_running", "exclusive reverse"),),
+        "CumProd": (_float("topk_scatter:import_running", "exclusive reverse"),),
         "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
         "GroupNormalization": (
             _steps("norm_steps:group_normalization_steps", "epsilon num_groups stash_type"),
         ),
-        "Hardmax": (_float("choices:import_hardmax", "axis"),),
+        "Hardmax": (_float("topk_scatter:import_hardmax", "axis"),),
         "InstanceNormalization": (
             _float("normalizations:import_instance_normalization", "epsilon"),
-            _steps("steps:instance_normalization_steps", "epsilon"),
+            _steps("decompose:instance_normalization_steps", "epsilon"),
         ),
-        "LRN": (_steps("steps:local_response_steps", "alpha beta bias size"),),
+        "LRN": (_steps("decompose:local_response_steps", "alpha beta bias size"),),
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
             _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
@@ -317,10 +317,10 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
-            _steps("steps:softmax_steps", "axis"),
+            _steps("decompose:softmax_steps", "axis"),
         ),
-        "LpNormalization": (_steps("steps:lp_normalization_steps", "axis p"),),
-        "Mean": (_steps("steps:mean_steps"),),
+        "LpNormalization": (_steps("decompose:lp_normalization_steps", "axis p"),),
+        "Mean": (_steps("decompose:mean_steps"),),
         "MeanVarianceNormalization": (_steps("norm_steps:mean_variance_steps", "axes"),),
         "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
         **_alike(
@@ -339,9 +339,9 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("rows:import_rows", "axis"),
             _quantized("masks:import_masked_softmax", "axis", behind="Masked"),
             _float("reductions:import_softmax", "axis"),
-            _steps("steps:softmax_steps", "axis"),
+            _steps("decompose:softmax_steps", "axis"),
         ),
-        "TopK": (_float("choices:import_top_k", "axis largest", idle="sorted"),),
+        "TopK": (_float("topk_scatter:import_top_k", "axis largest", idle="sorted"),),
         # Recurrent layers.
         "DynamicQuantizeLSTM": (
             _contributed("recurrent_steps:recurrent_steps", f"{_RECURRENT} input_forget", idle=_NUMBERS),
@@ -372,13 +372,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", idle=_QUANTIZATION, behind=_NORMALIZED),
             _quantized("quantization:import_dequantize", _QUANTIZATION),
             _float("quantization:import_dequantize", _QUANTIZATION),
-            _steps("steps:dequantize_steps", _QUANTIZATION),
+            _steps("decompose:dequantize_steps", _QUANTIZATION),
         ),
         "QuantizeLinear": (
             _quantized("norms:import_norm", idle=f"{_QUANTIZATION} saturate", behind=_NORMALIZED),
             _quantized("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
             _float("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
-            _steps("steps:quantize_steps", f"{_QUANTIZATION} saturate"),
+            _steps("decompose:quantize_steps", f"{_QUANTIZATION} saturate"),
         ),
         # Operators on integers, as steps between grids.
         "QLinearConv": (_integers("convolution_steps", f"{_CONVOLUTION} channels_last"),),
