@@ -59,7 +59,7 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
             # What was asked for has been done.
             return Outcome("right", text, operators)
         try:
-            vdla.compile(plain, cache=False, **options)  # pyright: ignore[reportArgumentType]
+            vdla.compile(plain, cache=False, **options).run(builder.feeds())  # pyright: ignore
         except UserError:
             return outcome
         return Outcome(

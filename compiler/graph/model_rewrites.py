@@ -24,7 +24,7 @@ NEEDS_A_SHAPE = frozenset(("EyeLike",))
 """Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, as one behind an operator
 of another domain has none."""
 _HIDDEN = "hidden from shape inference"
-"""Domain of nodes that inference must not see."""
+"""Domain of nodes that shape inference must not see."""
 RESIZE = 10
 """The opset that introduced Resize, in place of Upsample."""
 RESIZE_HAS_COORDINATES = 11
@@ -77,7 +77,16 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
     try:
         if opset < 1:
             raise ValueError("there is no such opset")
-        converted = version_converter.convert_version(model, wanted)
+        hidden = _without_shape(model.graph.node)
+        before = {place: model.graph.node[place].domain for place in hidden}
+        _set_domains(model, dict.fromkeys(hidden, _HIDDEN))
+        try:
+            # The converter infers shapes, and may change the number of nodes.
+            converted = version_converter.convert_version(model, wanted)
+        finally:
+            _set_domains(model, before)
+        places = [place for place, node in enumerate(converted.graph.node) if node.domain == _HIDDEN]
+        _set_domains(converted, dict.fromkeys(places, ""))
         if opset < RESIZE_HAS_COORDINATES <= wanted:
             _write_coordinates(converted.graph, {}, may_shrink=opset >= RESIZE)
         return converted

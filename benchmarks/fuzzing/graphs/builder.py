@@ -203,6 +203,8 @@ class Builder:
             _finite(array) for array in arrays.values()
         ):
             raise UnfitError("rounds what is not finite")
+        if node.op_type == "QuantizeLinear" and _overflows(*(arrays[name] for name in node.input[:2])):
+            raise UnfitError("its steps are more than its type can count")
         try:
             run = node_run(node, self.opsets, arrays)
             results = run(arrays)
@@ -287,6 +289,14 @@ def outer_names(node: onnx.NodeProto) -> list[str]:
                 own.update(inner.output)
             found.extend(info.name for info in body.output if info.name not in own)
     return found
+
+
+def _overflows(data: np.ndarray, scale: np.ndarray) -> bool:
+    """Whether the largest element over the smallest scale is beyond the type: ONNX's reference then gives anything."""
+    if not data.size or not is_float(data.dtype):
+        return False
+    steps = np.abs(data.astype(np.float64)).max() / np.abs(scale.astype(np.float64)).min()
+    return not steps <= float(ml_dtypes.finfo(data.dtype).max)
 
 
 def _finite(array: np.ndarray) -> bool:

@@ -28,6 +28,8 @@ UNITS: Mapping[str, float] = {
 """Relative size of a rounding of the types: of float32 four, as functions such as exp are not exact to the last bit."""
 MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
 """Largest spread, over the largest element, that still tells something."""
+ALLOWED = 4.0
+"""How many spreads a real result may be away from the oracle's; integers one."""
 _JUMP = 1e-2
 """Change of a result, over its largest element, that a few roundings of the inputs do not make unless it jumps."""
 
@@ -72,7 +74,10 @@ def spread_of(
     spread = any(s.any for _, s in feeds.values())
     changes = [np.zeros(array.shape) for array in results]
     if spread:
-        _widen(changes, run, feeds, results, 0.0, rng)
+        # As far as inputs may be away, and back: a result that bends in between (Relu) moves by its part of that.
+        far = {name: (array, Spread(_allowed(array) * given.array)) for name, (array, given) in feeds.items()}
+        _widen(changes, run, far, results, 0.0, rng)
+        changes = [change / _allowed(array) for array, change in zip(results, changes, strict=True)]
     if not moved and any(is_real(array.dtype) for array in results):
         rounding = [np.zeros(array.shape) for array in results]
         _widen(rounding, run, feeds, results, 1.0, rng)
@@ -91,7 +96,7 @@ def spread_of(
             if node.op_type in ROUNDED_INSIDE:
                 change = np.maximum(change, ROUNDED_INSIDE[node.op_type] * _largest(array))
             if not moved:
-                change = np.maximum(change, POSITIONS.get(node.op_type, 0.0) * _largest(array))
+                change = np.maximum(change, INEXACT.get(node.op_type, 0.0) * _largest(array))
                 with np.errstate(all="ignore"):
                     size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
                 change = 2 * change + UNITS[name] * (size + 0.25 * _largest(array))
@@ -115,19 +120,21 @@ product of both scales, half of which is up to so much of an output's step here.
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """The inputs of a QuantizeLinear, the first one with a spread of at least NEAR_TIE of the largest step."""
+    """The inputs of a QuantizeLinear, the first one allowed to differ by at least NEAR_TIE of the largest step."""
     if not {*node.input[:2]} <= feeds.keys():
         return dict(feeds)
     (data, spread), (scale, _) = feeds[node.input[0]], feeds[node.input[1]]
-    least = NEAR_TIE * float(np.abs(scale.astype(np.float64)).max(initial=0.0))
+    least = NEAR_TIE / ALLOWED * float(np.abs(scale.astype(np.float64)).max(initial=0.0))
     return {**feeds, node.input[0]: (data, Spread(np.maximum(spread.array, least)))}
 
 
 ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuantizeMatMul": 0.01}
 """Operators that round their inputs to 256 steps, and how far one such step of a few moves the largest result."""
-POSITIONS: Mapping[str, float] = dict.fromkeys(("Resize", "Upsample", "GridSample", "RoiAlign"), 2.0**-20)
-"""Operators that compute positions between elements in float32, and how far four roundings of a position move a result
-between neighbours, over the largest element."""
+INEXACT: Mapping[str, float] = dict.fromkeys(
+    ("Resize", "Upsample", "GridSample", "RoiAlign", "GRU", "LSTM", "RNN"), 2.0**-20
+)
+"""Operators with roundings inside (positions between elements, sums of each step), and how far these move results, over
+the largest element."""
 FIXED_POINT = frozenset(("QLinearSoftmax",))
 """Operators that ONNX Runtime computes by tables of integers, one step beside their definition."""
 ROUNDED = frozenset(("QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"))
@@ -196,6 +203,10 @@ def _moved(array: np.ndarray, given: Sequence[np.ndarray]) -> bool:
     return bool(np.isin(values, np.concatenate([*known, [0.0, np.inf]])).all())
 
 
+def _allowed(array: np.ndarray) -> float:
+    return ALLOWED if is_real(array.dtype) else 1.0
+
+
 def _largest(array: np.ndarray) -> float:
     with np.errstate(all="ignore"):
         size = np.abs(array.astype(np.float64))
@@ -212,7 +223,7 @@ def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float =
         return f"is {got.dtype}, not {wanted.dtype}"
     with np.errstate(all="ignore"):
         ours, theirs = got.astype(np.float64), wanted.astype(np.float64)
-        allowed = 4 * spread.array
+        allowed = ALLOWED * spread.array
         if is_real(wanted.dtype):
             allowed = allowed + UNITS[wanted.dtype.name] * 0.25 * np.nan_to_num(np.abs(theirs), posinf=0.0)
             allowed = allowed + float(ml_dtypes.finfo(wanted.dtype).smallest_normal)
