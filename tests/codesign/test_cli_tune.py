@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vdla.codesign import models
+from vdla.compiler.tune.measure import dask_workers
 from vdla.compiler.tune.records.files import RecordWriter, read_records
 from vdla.compiler.tune.records.record import Record
 
@@ -158,7 +159,8 @@ def test_records_of_others_are_said_and_passed_over(run, tmp_path, network):
         (("--workload", LAYER, "--strategy", "random", "--features", "program"), "leave out --features"),
     ],
 )
-def test_mistakes_are_told_in_one_line(run, tmp_path, arguments, message):
+def test_mistakes_are_told_in_one_line(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
     code, out, err = run("tune", "-o", tmp_path / "r.jsonl", *arguments)
     assert code == 2 and out == "" and message in err
     assert err.startswith("error: ") and len(err.splitlines()) == 1

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_SECONDS = 10.0
-"""Seconds to reach the scheduler."""
+"""Seconds to reach the scheduler, unless a caller gives another number."""
 STALL_SECONDS = 900.0
 """Seconds without any result after which trials are given up: workers may start late, but not never."""
 _LOOK_SECONDS = 1.0
@@ -117,7 +117,7 @@ class DaskWorkers(Backend):
         address: str,
         *,
         timeout: float | None = None,
-        connect: float = CONNECT_SECONDS,
+        connect: float | None = None,
         stall: float = STALL_SECONDS,
         module: str = WORKER,
         files: Mapping[str, bytes] | None = None,
@@ -129,8 +129,8 @@ class DaskWorkers(Backend):
         self._timeout = backends.TIMEOUT if timeout is None else timeout
         self._stall = stall
         self._notify = notify
-        self._connect_seconds = connect
-        self._client = _connect(address, connect)
+        self._connect_seconds = CONNECT_SECONDS if connect is None else connect
+        self._client = _connect(address, self._connect_seconds)
         self._name = f"vdla-trials-{uuid.uuid4().hex}"
         self._submitted = 0
         self._trial_seconds: float | None = None

@@ -12,6 +12,7 @@ import vdla
 from vdla.codesign import models
 from vdla.codesign.explore import places
 from vdla.codesign.explore.study import Exploration
+from vdla.compiler.tune.measure import dask_workers
 
 SPACE = {
     "base": "tiny",
@@ -66,7 +67,10 @@ def test_a_machine_that_ends_its_process_is_a_failed_design(model: Path, monkeyp
     assert all("ended the process" in row["failed"] for row in found if row["block_in"] == 8)
 
 
-def test_a_scheduler_that_is_not_there_is_one_line(vdla, model: Path, tmp_path: Path):
+def test_a_scheduler_that_is_not_there_is_one_line(
+    vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
     (tmp_path / "space.toml").write_text('base = "tiny"\n[fields]\nclock_mhz = [50, 100]\n')
     outcome = vdla(
         *("explore", tmp_path / "space.toml", "--network", model, "-o", tmp_path / "out"),
