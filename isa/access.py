@@ -1,12 +1,11 @@
 """Exact sets of elements that an instruction touches in each shared memory, and checks of their bounds.
 
-Covered are the memories that several units access: the input and weight scratchpads (written by load, read by compute),
-the accumulators (written by compute, read by store), the chain memory (written by store, read by compute) and DRAM
-(written by store, read by all). Micro-op memory and the tables of parameters and of functions belong to one unit each,
-configuration registers too, so their order is the unit's own.
+The module covers the memories that several units access: the input and weight scratchpads (written by load, read by
+compute), the accumulators (written by compute, read by store), the chain memory (written by store, read by compute) and
+DRAM (written by store, read by all). Micro-op memory, the parameter table, the look-up tables and the configuration
+registers each belong to one unit, which accesses them in program order.
 
-`Trace` follows registers and micro-op memory through a program; `accesses` gives the accesses of the next
-instruction.
+`Trace` follows registers and micro-op memory through a program; `accesses` gives the accesses of the next instruction.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Resource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The `elements` of `resource` that an instruction reads or writes, as something that indexes an array."""
+    """One access of an instruction: it reads or writes `elements`, an array index (slice or array), of `resource`."""
 
     resource: Resource
     write: bool
@@ -58,7 +57,7 @@ class AccessError(ProgramError):
 
 
 class UnknownMicroOps(AccessError):
-    """Micro-ops that come from DRAM which the program itself wrote, so nothing can be said about them."""
+    """Micro-ops loaded from DRAM that the program itself wrote: their indices are unknown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +95,7 @@ def start_trace(
 def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
     """The accesses of the next instruction, of format `name`, to the shared memories. `trace` stays unchanged.
 
-    Raises AccessError for an access out of bounds, UnknownMicroOps where the micro-ops cannot be known.
+    Raises AccessError for an access out of bounds, UnknownMicroOps for micro-ops loaded from DRAM that a store wrote.
     """
     match name:
         case "GEMM" | "DEPTHWISE" | "TAPS":
@@ -164,7 +163,7 @@ def _dram(
 
 
 def _shape(values: Values) -> tuple[int, int]:
-    """Rows and columns, pads included, that a load writes; none at all when x_size is 0."""
+    """Rows and columns of scratchpad elements that a load writes, pads included; (0, 0) if x_size is 0."""
     if values["x_size"] == 0:
         return 0, 0
     rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
@@ -198,7 +197,7 @@ def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
 
 
 def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
-    """(scratchpad indices, DRAM byte addresses) of the data elements, pads apart, that a load in bounds brings in."""
+    """(scratchpad indices, DRAM byte addresses) of the data elements, without pads, of a load within bounds."""
     size = config.element_bytes(kind)
     _, columns = _shape(values)
     y = np.arange(values["y_size"], dtype=np.int64)[:, None]
@@ -251,7 +250,7 @@ def _patch(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _sums(first: Indices, second: Indices) -> Indices:
-    """The distinct sums of an element of each, ascending."""
+    """The distinct sums a + b of every a in `first` and every b in `second`, ascending."""
     if first.size > second.size:
         first, second = second, first
     mask = np.zeros(int(first.max()) + int(second.max()) + 1, np.bool_)
@@ -273,7 +272,7 @@ def _operand(trace: Trace, values: Values, column: int, name: str, base: int, li
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
     words = trace.uop[begin:end]
     key = (words.tobytes(), column, values["iter_out"], values["iter_in"], outer, inner)
-    # The largest index is known before any set is built: an absurd loop count costs nothing.
+    # Check the largest index before building any set, so that huge loop counts cost nothing.
     largest = int(decode_uops(trace.config, words)[column].max())
     largest += base + (values["iter_out"] - 1) * outer + (values["iter_in"] - 1) * inner
     _within(name, of, largest, limit)
@@ -286,7 +285,9 @@ def _operand(trace: Trace, values: Values, column: int, name: str, base: int, li
 
 
 def _empty(trace: Trace, values: Values) -> bool:
-    """Whether a compute instruction has no operation; raises where its micro-ops are out of bounds or unknown."""
+    """Whether a compute instruction has no operation. Raises AccessError for micro-ops out of bounds, UnknownMicroOps
+    for unknown ones.
+    """
     begin, end = values["uop_bgn"], values["uop_end"]
     if not values["iter_out"] or not values["iter_in"] or end <= begin:
         return True
@@ -309,8 +310,8 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
     if values["reset"]:
         return
     limit = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
-    # TAPS reads the vectors behind, too: all of them lie in one memory.
-    # A position of DEPTHWISE and TAPS begins where its first vector lies.
+    # An operation of TAPS reads several consecutive vectors, all in one memory. A position of DEPTHWISE and TAPS begins
+    # at its first vector.
     position = 1 if name == "GEMM" else config.position_inputs
     more = position * (TAPS if name == "TAPS" else 1) - 1
     of = f"the first of {more + 1} input vectors" if more else "input vector"
@@ -326,7 +327,9 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
 
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
-    """Reads of `vectors` (ascending), `more` behind each too: those from chain_base on lie in the chain memory."""
+    """Reads of the input vectors `vectors` (ascending indices) and of the `more` vectors after each. Indices from
+    chain_base on are in the chain memory.
+    """
     own, chained = vectors, vectors[:0]
     if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
         first = int(np.searchsorted(vectors, config.chain_base))
@@ -368,7 +371,7 @@ def _outputs(trace: Trace, values: Values) -> Iterator[Elements]:
 def _vectors(
     trace: Trace, verb: str, what: str, rows: int, first: int, pitch: int, width: int
 ) -> Iterator[Elements]:
-    """Granules of `rows` rows of `width` output vectors."""
+    """DRAM granules of `rows` rows of `width` output vectors."""
     size = trace.config.out_bytes
     return _dram(trace, verb, what, rows, first * size, pitch * size, width * size)
 
@@ -416,7 +419,7 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _rows(trace: Trace, values: Values) -> Iterator[Access]:
-    """Accesses of ROWS; resources of the store unit alone are checked too."""
+    """The access of ROWS to the accumulators; its limits on row length and row entries are checked too."""
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
     elements = values["y_size"] * trace.config.block_out
@@ -454,7 +457,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
                 f"register WINDOW.{of} = {stride}: with {config.acc_depth} accumulators, no power of two, a window's "
                 "strides must be less"
             )
-    # Corners are in the scratchpad, windows wrap at its end.
+    # Corners must lie inside the scratchpad; windows wrap at its end.
     corners = loops[:2]
     _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in corners), config.acc_depth)
     key = ("post", *loops)
@@ -480,18 +483,18 @@ def _chained(config: Config, values: Values) -> Access:
 
 
 def _reads_own_outputs(values: Values, first: int, pitch: int, width: int) -> bool:
-    """Whether a vector's operand is the output of a vector before it in the same instruction.
+    """Whether some vector's operand is the output of an earlier vector of the same instruction.
 
-    Row y has outputs y * x_stride + x from dram_base on and operands y * pitch + x from `first` on, or with `width` 1
-    the one at y * pitch for all of them.
+    Row y writes outputs y * x_stride + x from dram_base on. Its operands are y * pitch + x from `first` on; with
+    `width` 1 all vectors of the row share the operand y * pitch.
     """
     step, columns, rows = values["x_stride"], values["x_size"], values["y_size"]
     row = np.arange(rows, dtype=np.int64)
     begin = first - values["dram_base"] + row * pitch
-    # In its own row: operand x of an output before it; of a repeated one, any output but the last.
+    # Same row: vector x reads an earlier output; a shared operand reads any output but the last.
     within = begin - row * step
     own = (within < 0) & (within > -columns) if width > 1 else (within >= 0) & (within < columns - 1)
-    # In a row before: which of them reach to where its operands lie.
+    # Earlier rows: whether the outputs of one overlap the operands of this row.
     if step == 0:
         earlier = (row > 0) & (begin < columns) & (begin + width > 0)
     else:

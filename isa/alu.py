@@ -35,10 +35,11 @@ class AluOpcode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AluOperation:
-    """`compute(left, right)` gives the result of int32 operands held as int64, of which the low 32 bits count.
+    """Arithmetic of one ALU operation: `compute(left, right)` takes int32 operands held as int64; the low 32 bits of
+    its result count.
 
-    `extra_cycles`: cycles that the arithmetic adds to the operation's one issue cycle. `extension` is the optional
-    hardware (`Config.extensions`) that it belongs to, None if every machine has the operation.
+    `extra_cycles`: cycles that the arithmetic adds to the operation's one issue cycle. `extension`: the optional
+    hardware (`Config.extensions`) that the operation needs, None if every machine has it.
     """
 
     compute: Callable[[Lanes, Lanes], Lanes]
@@ -47,7 +48,7 @@ class AluOperation:
 
 
 def _shift_right(left: Lanes, right: Lanes) -> Lanes:
-    """A right shift by up to 31, or a left shift of -right by up to 32: a 32-bit value then still fits int64."""
+    """left >> right for right of 0 to 31; left << -right for right of -32 to -1, whose result still fits int64."""
     return np.where(right >= 0, left >> np.clip(right, 0, 31), left << np.clip(-right, 0, 32))
 
 
@@ -55,11 +56,11 @@ ALU_OPERATIONS: dict[AluOpcode, AluOperation] = {
     AluOpcode.MIN: AluOperation(compute=np.minimum),
     AluOpcode.MAX: AluOperation(compute=np.maximum),
     AluOpcode.ADD: AluOperation(compute=np.add),
-    # Coarse and fine places take a cycle each.
+    # The coarse and the fine part of a shift take a cycle each.
     AluOpcode.SHR: AluOperation(compute=_shift_right, extra_cycles=2),
     # Three products on the lane's one 16-bit multiplier.
     AluOpcode.MUL: AluOperation(compute=np.multiply, extra_cycles=4),
-    # The lane's adder: the right operand's complement, and a carry.
+    # A subtraction on the lane's adder: the right operand's complement, and a carry.
     AluOpcode.SUB: AluOperation(compute=np.subtract, extension="subtract"),
 }
 

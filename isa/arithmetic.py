@@ -30,8 +30,9 @@ from numpy.typing import ArrayLike, NDArray
 from vdla.util.errors import UserError
 
 CONSTANT_BITS = 16
-"""The ratios and the offset of stage B are at most 2**CONSTANT_BITS in magnitude: the accelerator's sums are as wide as
-that needs. A larger ratio of two scales would saturate every value but a zero point."""
+"""Ratios and offset of stage B are at most 2**CONSTANT_BITS in magnitude; the accelerator's sums are wide enough for
+that. A larger ratio of two scales would saturate every value except a zero point.
+"""
 
 Int8Array = NDArray[np.int8]
 Int32Array = NDArray[np.int32]
@@ -77,8 +78,8 @@ def fused_multiply_add(integers: ArrayLike, factor: ArrayLike, addend: ArrayLike
 def _saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -> Int8Array:
     """Round half to even, add `zero_point` (an integer), clamp to ``[low, high]``.
 
-    Clamped before the sum, which then is exact: limits and zero points are integers far below 2^24. Infinities
-    saturate.
+    The rounded value is clamped before the sum, so the sum is exact: limits and zero points are integers far below
+    2^24. Infinities saturate.
     """
     zero = np.asarray(zero_point, np.float32)
     rounded = np.asarray(np.rint(values))

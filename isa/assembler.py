@@ -1,12 +1,13 @@
-"""Assembler text: one line an instruction, zero fields left out; every word has a text and back.
+"""Assembler text: one line an instruction, zero fields left out; every instruction word has a text, and every text a
+word.
 
     LOAD.INP sram_base=0 dram_base=256 y_size=4 x_size=14 x_stride=14 push_next
     CONFIG BASE acc_base=128 inp_base=12
     GEMM uop_bgn=0 uop_end=36 iter_out=14 iter_in=1 dst_factor_out=1 overwrite=1 pop_prev push_next
     ALU uop_end=1 iter_out=64 iter_in=1 alu_opcode=SHR use_imm=1 imm=7
 
-Values are decimal or 0x hexadecimal; float fields of registers are float literals, or 0x followed by their bits.
-Token flags are bare words. Words that are no instruction, or have unused bits set, are `.word` and their hexadecimal
+Values are decimal or 0x hexadecimal; float fields of registers are float literals, or 0x followed by their bits. Token
+flags are bare words. A word that is no instruction, or has unused bits set, is written as `.word` and its hexadecimal
 digits (32, or 64 where instructions have 256 bits). `#` begins a comment.
 """
 

@@ -53,16 +53,18 @@ from .layout import (
 from .ordering import Blocked, Clock, Ordering, Stage, order
 
 MOST_FINDINGS = 50
-"""Findings after which the list ends with a note; a broken program repeats itself."""
+"""Most findings in one list, which then ends with a note: a broken program repeats the same mistake."""
 
 _OURS = (*EXTENSION_OF, "CONFIG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing wrong: `kind` is encoding, extension, value, finish, bounds, token, deadlock, race or unchecked.
+    """One mistake in a program: `kind` is encoding, extension, value, finish, bounds, token, deadlock, race or
+    unchecked.
 
-    `severity` is error or warning; `instructions` are the indices concerned, the first one at fault.
+    `severity` is error or warning; `instructions` are the indices of the instructions concerned, the one at fault
+    first.
     """
 
     kind: str
@@ -109,7 +111,7 @@ def check(
 
     `uop` (uop_depth,) is the micro-op memory at launch, zero unless given.
 
-    Encoding errors end the check early: nothing more can be said of such a program.
+    After encoding errors the check stops: an unreadable program has no tokens or accesses to check.
     """
     findings: list[Finding] = []
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
@@ -169,7 +171,7 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
             continue
         stray = word & ~used_bits(layout.fields)
         if stray:
-            # VTA ignores bits it does not use, so a program made for it may have any there.
+            # VTA ignores unused bits, so a program made for VTA may set them.
             severity = "error" if layout.name in _OURS else "warning"
             bit = (stray & -stray).bit_length() - 1
             message = f"instruction {index} ({layout.name}): bit {bit} is set but belongs to no field"
@@ -278,7 +280,7 @@ def _blocked_text(program: _Decoded, item: Blocked) -> str:
 def _touches(
     program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None, ordering: Ordering
 ) -> Iterator[Finding]:
-    """Bounds of every instruction and, where the tokens order anything, races between units."""
+    """Findings of kind bounds for every instruction and, if no unit waits for ever, of kind race between units."""
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
     reported: set[tuple[int, int]] = set()
@@ -359,7 +361,7 @@ def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
 
 
 def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
-    """Scales that are not finite have no place in the arithmetic; only those in the initial image are known."""
+    """Findings for scales that are not finite; only scales in the initial image are known."""
     config, values = program.config, program.values[index]
     if values["x_size"] == 0:
         return

@@ -27,13 +27,14 @@ from .timing import PATCH_WINDOW_BYTES, STORE_BYTES, STORES_IN_FLIGHT
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
 
 CLOCK_IS = "assumed"
-"""The rung on which `clock_mhz` stands: nobody has placed and timed a machine at it. Whatever prints or writes times or
-rates that follow from the clock says so."""
+"""Status of `clock_mhz`: no machine has been placed and timed at this clock. All output of times or rates that follow
+from the clock says so.
+"""
 
 KIB = 1024
 
 ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
-"""Bits that are kept of a row: whole bytes."""
+"""Bits of a row's entry, a whole number of bytes."""
 
 LEAST_COLUMNS = 4
 """Columns of the smallest array, whether it folds or not."""
@@ -250,7 +251,9 @@ class Config:
             )
 
     def _check_chain(self) -> None:
-        """Before the other memories: the width of an index into the inputs, and of a micro-op, follows from it."""
+        """Checks the chain memory. Runs before the checks of other memories, because the widths of input indices and
+        micro-ops follow from it.
+        """
         value, word = self.chain_buffer_bytes, self.chain_word_bytes
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ConfigError(
@@ -291,7 +294,7 @@ class Config:
         )
 
     def _check_taps(self) -> None:
-        """Every bank of input vectors holds two positions at least, and whole ones."""
+        """Checks that every bank of input vectors holds whole positions, at least two."""
         size = self.inp_bytes * self.position_inputs
         for name in ("inp", "chain"):
             value = getattr(self, f"{name}_buffer_bytes")
@@ -310,7 +313,7 @@ class Config:
 
     def _check_buffers(self) -> None:
         bus = self.memory.bus_bytes
-        for kind in ("inp", "wgt", "acc", "uop"):  # the first three decide on the micro-ops' width
+        for kind in ("inp", "wgt", "acc", "uop"):  # The first three memories decide the width of micro-ops.
             size, element = getattr(self, f"{kind}_buffer_bytes"), self.element_bytes(kind)
             self._check_whole(f"{kind}_buffer_bytes", element)
             if size < 2 * element:
@@ -349,7 +352,7 @@ class Config:
                 )
 
     def _check_whole(self, name: str, element: int) -> None:
-        """A memory holds whole elements of `element` bytes, one at least."""
+        """Checks that a memory holds a whole number, at least one, of elements of `element` bytes."""
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < element or value % element:
             near = max(1, value // element if isinstance(value, int) else 1) * element
@@ -374,10 +377,11 @@ class Config:
 
     @property
     def inp_step_vectors(self) -> int:
-        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` as many as a bus word holds.
+        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` the number of vectors in a bus
+        word.
 
-        The banks of `taps` must take that many neighbours from any first vector on: TAPS vectors if `position_inputs`
-        is 1, else half the vectors in one word of each bank, as the first may lie inside a word.
+        The banks of `taps` must be able to take this many consecutive vectors, whatever the first one is: TAPS vectors
+        if `position_inputs` is 1, else half the vectors in one word of each bank, as the first may lie inside a word.
         """
         if not self.has("wide_loads"):
             return 1
@@ -391,7 +395,9 @@ class Config:
 
     @property
     def tile_parts(self) -> int:
-        """Weight tiles that a whole input and a whole output vector take: `folds`; 1 without the extension `fold`."""
+        """Number of weight tiles, `folds` (1 without the extension `fold`), for a whole input vector and a whole output
+        vector.
+        """
         return self.folds if self.has("fold") else 1
 
     @property
@@ -401,7 +407,7 @@ class Config:
 
     @property
     def whole_tile_rows(self) -> int:
-        """Rows of weights in these."""
+        """Rows of weights in the tiles of `whole_tile_bytes`."""
         return self.tile_parts * self.tile_rows
 
     @property
@@ -411,7 +417,7 @@ class Config:
 
     @property
     def columns(self) -> int:
-        """Columns of the array: weight rows that an operation of GEMM multiplies a whole input vector by, at once."""
+        """Columns of the array: the number of weight rows that one GEMM operation multiplies with an input vector."""
         return self.block_out // self.tile_parts
 
     @property
@@ -426,20 +432,22 @@ class Config:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a weight tile as DEPTHWISE and TAPS count them: of as many weights as the shorter vector has."""
+        """Rows of a weight tile for DEPTHWISE and TAPS, where a row has as many weights as the shorter of input and
+        output vector.
+        """
         return max(self.block_in, self.block_out) // self.tile_parts
 
     @property
     def swept(self) -> int:
-        """Operations of a sweep that are multiplied together: as many as a lane's multipliers have positions for."""
+        """Operations of a sweep that are multiplied together, limited by the multipliers of a lane."""
         return max(1, min(SWEPT, self.block_in // self.tile_parts // TAPS))
 
     @property
     def sweep_rows(self) -> int:
         """Rows of weights from one group of a sweep to the next.
 
-        The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then encodes the part of a
-        vector and whether to hold.
+        The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then also encodes the part
+        of a vector and whether the operation only holds its positions.
         """
         return max(TAPS * self.swept * self.position_inputs, 2 * self.position_outputs)
 
@@ -514,7 +522,7 @@ class Config:
     def chain_base(self) -> int:
         """Index of the chain memory's first vector for GEMM and DEPTHWISE: the first power of two from inp_depth on.
 
-        So the upper bits of an index tell the chain memory from the input scratchpad.
+        The upper bits of an index then distinguish the chain memory from the input scratchpad.
         """
         return 1 << _index_bits(self.inp_depth)
 
@@ -525,7 +533,9 @@ class Config:
 
     @property
     def chain_granule(self) -> int:
-        """Bytes of the narrower of an input and an output vector: an access of the chain memory touches whole ones."""
+        """Bytes of the narrower of an input and an output vector: every access of the chain memory touches whole
+        granules.
+        """
         return min(self.inp_bytes, self.out_bytes)
 
     @property
@@ -545,21 +555,22 @@ class Config:
 
     @property
     def table_depth(self) -> int:
-        """Tables of 256 bytes that LOAD.TABLE fills: `tables`, and the planes of the rows' table behind them; 0 without
-        the extension."""
+        """Number of tables of 256 bytes that LOAD.TABLE fills: `tables` look-up tables, then the planes of the rows'
+        table; 0 without the extension.
+        """
         return self.tables + PLANES * self.has("rows") if self.has("table") else 0
 
     @property
     def row_depth(self) -> int:
-        """Rows whose statistics are kept; 0 without the extension."""
+        """Number of rows whose statistics the machine stores; 0 without the extension `rows`."""
         return self.row_entries if self.has("rows") else 0
 
     @property
     def acc_bank_depth(self) -> int:
         """Vectors of one accumulator bank; bank = index // acc_bank_depth.
 
-        A power of two, so that the upper bits of an index are its bank. Where acc_depth is none, the last banks hold
-        less, or nothing.
+        The depth is a power of two, so that the upper bits of an index are its bank. If acc_depth is not a power of
+        two, the last banks hold fewer vectors or none.
         """
         return 1 << (self.acc_index_bits - _index_bits(self.acc_banks))
 
@@ -596,12 +607,16 @@ class Config:
         return lanes // (self.post_lanes or lanes) if self.has("post") else 1
 
     def fifo_bytes(self, fifo: str) -> int:
-        """Bytes of the `load`, `compute`, `operand` or `store` FIFO: as given, or enough for the bus."""
+        """Bytes of the `load`, `compute`, `operand` or `store` FIFO: the configured size, or one that suffices for the
+        bus.
+        """
         given = getattr(self, f"{fifo}_fifo_bytes")
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """This machine's hardware with another `memory` of equal bus: FIFOs keep the sizes derived from this memory."""
+        """A copy of this machine with another `memory` of equal bus width; FIFOs keep the sizes derived from the
+        present memory.
+        """
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         return dataclasses.replace(self, memory=memory, **sizes)
 
@@ -612,7 +627,9 @@ class Config:
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage beyond the four scratchpads, in bytes by name: of any size, and listed wherever storage is."""
+        """Storage beyond the four scratchpads, in bytes by name. Every listing of a machine's storage includes these
+        entries.
+        """
         listing = {
             "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
             "fetch buffer": self.fetch_buffer_depth * self.instruction_bytes,
@@ -627,19 +644,19 @@ class Config:
         if self.has("patch"):
             listing["patch window"] = PATCH_WINDOW_BYTES
         if self.has("taps"):
-            # Behind the banks, and an element of the other vectors at each further multiplier.
+            # Registers after the banks, and one element of the other vectors at each further multiplier.
             position, lanes = self.inp_bytes * self.position_inputs, self.batch * self.block_out
             listing["vectors of taps"] = (TAPS - 1) * position
             listing["vectors of taps"] += (TAPS if self.tile_rows > lanes else TAPS - 1) * lanes
         if self.has("sweep"):
-            # Held for the operations behind, and at the multipliers.
+            # Vectors held for the next operations, and copies at the multipliers.
             listing["vectors of sweeps"] = 2 * (self.swept - 1) * TAPS * self.batch * self.block_out
         if self.has("table"):
-            # Every lane of the arithmetic reads another entry in the same cycle, each from a copy of its own.
+            # Lanes read different entries in the same cycle, so each lane has its own copy of the tables.
             listing["look-up tables"] = self.tables * TABLE_BYTES * self.out_bytes // self.post_passes
         if self.has("rows"):
             listing["table of rows"] = PLANES * TABLE_BYTES * self.block_out // self.post_passes
-            # Value and factor, and a sum that is under way.
+            # Value and factor, and a partial sum.
             listing["entries of rows"] = self.row_entries * ROW_BITS // 8
         if self.chain_buffer_bytes:
             listing["chain memory"] = self.chain_buffer_bytes
@@ -651,7 +668,7 @@ class Config:
 
     @property
     def chose_extensions(self) -> bool:
-        """Whether the shape decided on the extensions, since the configuration names none."""
+        """Whether the extensions were derived from the machine's shape, because the configuration names none."""
         return isinstance(self.extensions, ByShape)
 
     # --- identity ---------------------------------------------------------------------------------------
@@ -659,7 +676,7 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, the shape of the TOML file.
 
-        A field that is None is absent, and so is one declared `later` (parameters.py) that has its default.
+        Fields that are None are left out, as are fields declared `later` (parameters.py) at their default.
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
@@ -668,8 +685,7 @@ class Config:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One warning for each FIFO or number of outstanding bursts that makes this machine slower than its bus; may be
-        empty."""
+        """One warning for each FIFO size or number of outstanding bursts that makes the machine slower than its bus."""
         return tuple(starved(self))
 
     @property
@@ -678,12 +694,12 @@ class Config:
         values = self.to_dict() | {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         del values["name"]
         if self.post_passes == 1:
-            values.pop("post_lanes", None)  # spelled out or not, the same machine
+            values.pop("post_lanes", None)  # explicit or default, the same machine
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values` but for those that are None, or declared `later` and at their default."""
+    """The fields of `values`, without fields that are None and without fields declared `later` at their default."""
     later = later_defaults(type(values))
     return {
         item.name: value
@@ -736,14 +752,15 @@ def parse_config(text: str, where: str) -> Config:
     except RecursionError:
         raise ConfigError(f"{where}: not valid TOML: nested too deeply") from None
     except ValueError as error:
-        # tomllib's own errors are among them, and Python's over integers of thousands of digits.
+        # The ValueErrors include tomllib's own errors and Python's error for integers of thousands of digits.
         raise ConfigError(f"{where}: not valid TOML: {error}") from None
     return _from_table(table, where)
 
 
 def toml_text(config: Config, *, as_given: bool = False) -> str:
-    """`config` as the TOML that `load_config` reads. `as_given`: without extensions that its shape chose, which
-    `load_config` chooses again."""
+    """`config` as TOML text for `load_config`. With `as_given` the extensions derived from its shape are left out;
+    `load_config` derives them again.
+    """
     values = config.to_dict()
     if as_given and config.chose_extensions:
         del values["extensions"]
@@ -763,8 +780,9 @@ def _toml_value(value: object) -> str:
 
 
 def load_config(name_or_path: str | Path, *, pipes: bool = True) -> Config:
-    """A preset by name (`vta`, `osdi18`, `edge8`, `tiny`) or a TOML file by path, a pipe among them where `pipes` says
-    so, which may make it wait. Raises ConfigError."""
+    """The configuration of a preset (`vta`, `osdi18`, `edge8`, `tiny`) or of the TOML file at a path. `pipes`: allow a
+    named pipe, whose read may block. Raises ConfigError.
+    """
     if str(name_or_path) in PRESETS:
         text = (resources.files("vdla.isa.presets") / f"{name_or_path}.toml").read_text(encoding="utf-8")
         return parse_config(text, f"preset {name_or_path}")

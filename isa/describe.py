@@ -167,7 +167,7 @@ def _field_table(fields: Iterable[Field]) -> list[str]:
 
 
 def _same_fields(config: Config) -> list[list[Format]]:
-    """The formats, those with equal fields together, in the order of their first."""
+    """The formats in groups of equal fields, in the order of each group's first format."""
     groups: dict[tuple[Field, ...], list[Format]] = {}
     for item in formats(config).values():
         groups.setdefault(item.fields, []).append(item)
@@ -185,7 +185,7 @@ def _format_section(group: list[Format]) -> list[str]:
 def markdown(config: Config) -> str:
     """The instruction reference of `config` in Markdown: sizes, fields, registers and token queues.
 
-    What the fields mean is in isa/README.md; this is where they lie.
+    isa/README.md explains the meaning of the fields; this table gives their bits.
     """
     lines = [f"# Instruction set of configuration `{config.name}`", ""]
     lines += [

@@ -12,4 +12,4 @@ class EncodingError(UserError):
 
 
 class ProgramError(UserError):
-    """A program that the static checker refuses or that a file does not hold whole."""
+    """A program with errors found by the static checker, or a program file that is damaged or incomplete."""

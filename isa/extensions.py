@@ -1,7 +1,7 @@
 """Optional hardware of a machine, and the hardware of each part of the data path: lanes, multipliers, ports, storage.
 
-`Config.extensions` names extensions of this table. Instructions say which of them they need (`layout.EXTENSION_OF`, and
-`alu.ALU_OPERATIONS` for operations of the ALU).
+`Config.extensions` lists names from this table. `layout.EXTENSION_OF` gives the extension that an instruction needs,
+`alu.ALU_OPERATIONS` that of an ALU operation.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 TAPS = 4
-"""Input vectors, and rows of weights, of an operation of TAPS; as many banks hold the input vectors."""
+"""Input vectors, and rows of weights, of one TAPS operation; also the number of banks that hold the input vectors."""
 
 SWEPT = 4
-"""Most operations of a sweep whose positions are multiplied together, the newest among them (`Config.swept`)."""
+"""Largest number of operations of a sweep whose positions are multiplied together (`Config.swept`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,17 +258,18 @@ DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if ite
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions derived from a machine's shape by `suited`, as its configuration names none; `dataclasses.replace`
-    derives them anew."""
+    """Extensions that `suited` derived from a machine's shape, because the configuration names none;
+    `dataclasses.replace` derives them anew.
+    """
 
     __slots__ = ()
 
 
 def suited(config: Config) -> ByShape:
-    """The extensions of a machine that names none: the default ones, where its shape has them.
+    """The extensions of a machine whose configuration names none: the default ones that its shape supports.
 
-    DEPTHWISE needs block_in = block_out, or `taps` beside it, and `taps` whole positions of input vectors in its
-    memories (`Config.holds_positions`); where neither is the case, `depthwise` is left out.
+    DEPTHWISE needs block_in = block_out, or `taps` beside it; `taps` needs memories that hold whole positions of input
+    vectors (`Config.holds_positions`). Where neither is the case, `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)
@@ -278,7 +279,7 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """`extensions` without each one whose needed extension is missing, in the same order."""
+    """`extensions` without those whose prerequisite extension is missing, in the same order."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 

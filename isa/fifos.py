@@ -1,9 +1,10 @@
-"""Sizes of FIFOs that keep the bus busy: defaults of a configuration, and warnings about smaller given sizes.
+"""Sizes of FIFOs that keep the bus busy: defaults of a configuration, and warnings about smaller configured sizes.
 
-All follows from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words reads in bursts of
-b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved while its
-request waits for memory (`read_latency`), while its beats move and until a new request may use it again; the next k - 1
-bursts must keep the bus busy for that long. `outstanding_reads` bursts must do so from acceptance to the last beat.
+The formulas follow from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words reads in
+bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. A burst's room is reserved while
+its request waits for memory (`read_latency`), while its beats move and until a new request may reuse the room; the next
+k - 1 bursts must keep the bus busy for that time. `outstanding_reads` bursts must keep it busy from the acceptance of a
+request to its last beat.
 """
 
 from __future__ import annotations
@@ -27,30 +28,33 @@ if TYPE_CHECKING:
     from .config import Config, Memory
 
 FIFOS = ("load", "compute", "operand", "store")
-"""The FIFOs between the bus and the units: `load_fifo_bytes` and so on are their sizes."""
+"""The FIFOs between the bus and the units; `load_fifo_bytes` and the like give their sizes."""
 
 FIFO_WORDS = 1 << 16
-"""Most bus words that a FIFO holds, as many as a scratchpad has elements: at the longest latency more do not help."""
+"""Largest number of bus words in a FIFO, equal to the largest number of elements in a scratchpad: at the longest
+latency more do not help.
+"""
 
 OUTSTANDING = 64
-"""Most reads, and most writes, that a memory may have outstanding."""
+"""Largest number of outstanding reads, and of outstanding writes, of a memory."""
 
 DEFAULT_RATE = {"load": 1.0, "compute": 0.9, "operand": 0.9, "store": 0.75}
-"""The part of the bus that a FIFO of a size not given keeps busy, at least, where nothing else uses the bus.
+"""Share of bus cycles that a FIFO of default size keeps busy, at least, while nothing else uses the bus.
 
-Loads alone can fill the bus. What compute and store read shares it with them. Layers that expand channels store more
-than they load, so half of the bus is too little for stores.
+Loads alone can fill the bus; reads of the compute and store units share it with them. Layers that expand channels store
+more than they load, so half of the bus is too little for stores.
 """
 
 JITTER = 0.75
-"""Effective random latency as a part of its maximum: reads are served in order, so the slowest of a few decides.
+"""Effective random latency as a part of its maximum: reads are served in order, so the slowest of several determines
+the delay.
 
 None of 0.5, 0.6, ..., 1 predicted as well, on the simulator, which of 1,344 machines keep a bus 95% busy: 0.75 without
 an error.
 """
 
 BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
-"""The part below which a size that is given gets a warning."""
+"""Share of busy bus cycles below which a configured FIFO size gets a warning."""
 
 
 def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) -> float:
@@ -83,13 +87,13 @@ def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -
 
 
 def least_bytes(config: Config, fifo: str) -> int:
-    """The smallest `fifo` that can be built: two bus words; operands and outputs two vectors at least."""
+    """The smallest size of `fifo` that can be built: two bus words; for operands and outputs at least two vectors."""
     out = config.out_bytes if fifo in ("operand", "store") else 0
     return 2 * max(config.memory.bus_bytes, out)
 
 
 def default_bytes(config: Config, fifo: str) -> int:
-    """The size of a `fifo` that is not given: the smallest that keeps DEFAULT_RATE of the bus busy, a power of two."""
+    """The default size of `fifo`: the smallest power of two that keeps DEFAULT_RATE of the bus busy."""
     bus, rate = config.memory.bus_bytes, _rate(config, fifo)
     size = least_bytes(config, fifo)
     wanted = min(DEFAULT_RATE[fifo], rate(FIFO_WORDS))
@@ -111,7 +115,7 @@ def starved(config: Config) -> Iterator[str]:
     fifos = [fifo for fifo in FIFOS if fifo != "operand" or config.has("post")]
     for fifo in fifos:
         size, rate, default = config.fifo_bytes(fifo), _rate(config, fifo), default_bytes(config, fifo)
-        # An array narrower than the bus takes less than the bus moves, whatever the FIFO.
+        # An array narrower than the bus uses less than the bus delivers, whatever the FIFO.
         reachable = _taken(config, fifo)
         busy = min(rate(size // bus), reachable)
         if size < default and busy < BUSY[fifo] * min(1.0, reachable):
@@ -138,7 +142,7 @@ def starved(config: Config) -> Iterator[str]:
 
 
 def _taken(config: Config, fifo: str) -> float:
-    """The part of a bus word that a unit takes, or gives, in a cycle at most."""
+    """Largest share of a bus word that a unit consumes or produces in a cycle."""
     widest = {
         "load": max(config.wgt_bytes, config.inp_bytes),
         "compute": config.acc_bytes,

@@ -1,10 +1,10 @@
-"""Races: pairs of accesses to one element that nothing orders as the program does.
+"""Races: pairs of accesses to one element that no token orders as the program does.
 
-Each of the shared memories has one writing unit, so a pair is a read after a write or a write after a read;
-two writes always belong to one unit, whose instructions take effect in order. An access is safe when the token
-ordering puts the unit's last conflicting instruction before it: those before that one then come before it too.
+Each shared memory has one writing unit, so a race is a read after a write or a write after a read; two writes always
+belong to one unit, whose instructions take effect in order. An access is safe when the token ordering puts the other
+unit's last conflicting instruction before it: earlier instructions of that unit then come before the access too.
 
-Within a unit there is one: a LOAD.PAR does not wait for the stores in flight before it (hw/README.md, section 8).
+One race is possible within a unit: a LOAD.PAR does not wait for stores in flight before it (hw/README.md, section 8).
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ READERS = {
     Resource.CHAIN: (Unit.COMPUTE,),
     Resource.DRAM: (Unit.LOAD, Unit.COMPUTE),
 }
-"""The other units that read it."""
+"""The units other than its writer that read each shared memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Instruction `earlier` of unit `unit` touched `element` of `resource` too; `kind` is RAW or WAR."""
+    """A conflict with instruction `earlier` of unit `unit`, which touched `element` of `resource` too; `kind` is RAW or
+    WAR.
+    """
 
     kind: str
     resource: Resource
@@ -51,14 +53,14 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAccess:
-    """For every element of every shared memory, the index of the last instruction of a unit to touch it, or -1."""
+    """For every element of every shared memory, the index of each unit's last instruction that touched it, or -1."""
 
     writes: dict[Resource, NDArray[np.int32]]
     reads: dict[tuple[Resource, Unit], NDArray[np.int32]]
 
 
 def start_access(config: Config, memory_size: int) -> LastAccess:
-    """Nothing touched yet, for DRAM of `memory_size` bytes."""
+    """A LastAccess without any access, for DRAM of `memory_size` bytes."""
     sizes = {
         Resource.INP: config.inp_depth,
         Resource.WGT: config.wgt_depth,
@@ -98,7 +100,7 @@ def _latest(indices: NDArray[np.int32], kind: str, item: Access, other: Unit) ->
 
 
 def waits_for_stores(name: str, values: Mapping[str, int]) -> bool:
-    """Whether an instruction of the store unit begins only when all before it have ended, whatever those are."""
+    """Whether an instruction of the store unit begins only after all earlier instructions of the unit have ended."""
     if name == "LOAD.PAR":
         return False
     if name in ("STORE.OUT", "STORE.POST"):

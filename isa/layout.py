@@ -23,8 +23,9 @@ from .widths import WORD_BITS
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`width` bits from bit `low` of the instruction (or micro-op), two's complement if `signed`. Machines without
-    `extension`, where there is one, want it to be 0."""
+    """`width` bits from bit `low` of an instruction, micro-op or register, two's complement if `signed`. On machines
+    that lack `extension` (if not None) the field must be 0.
+    """
 
     name: str
     low: int
@@ -68,7 +69,7 @@ class Format:
 
 
 def _pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Fields one behind the other from bit `start` on; one that would cross into the next word begins it instead."""
+    """Consecutive fields from bit `start` on; a field that would cross into the next word starts at that word."""
     fields, low = [], start
     for name, width in items:
         if low // WORD_BITS != (low + width - 1) // WORD_BITS:
@@ -184,7 +185,7 @@ INSTRUCTIONS = (
     Instruction("DEPTHWISE", Opcode.DEPTHWISE, None, Unit.COMPUTE, "matrix", _matrix, "depthwise"),
     Instruction("TAPS", Opcode.TAPS, None, Unit.COMPUTE, "matrix", _matrix, "taps"),
 )
-"""Every instruction. Encoder, decoder, documents, checker, simulator, RTL and random programs go by this table."""
+"""Every instruction. Encoder, decoder, documents, checker, simulator, RTL and random programs read this table."""
 
 
 def names_of(*groups: str) -> tuple[str, ...]:
@@ -196,14 +197,14 @@ LOADS, STORES, MATRIX = names_of("load"), names_of("store"), names_of("matrix")
 """Assembler names of the loads, the stores, and the instructions of the array."""
 
 EXTENSION_OF = {item.name: item.extension for item in INSTRUCTIONS if item.extension is not None}
-"""The extension that an instruction belongs to; those not named here are always there."""
+"""The extension that each optional instruction needs, by format name; every machine has the other instructions."""
 
 _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs: its format's, its ALU operation's or that of the register which it sets;
-    None where every machine has it. Its fields may need others (`lacking`).
+    """The extension that an instruction needs, or None: that of its format, of its ALU operation, or of the register
+    that it sets. Single fields may need further extensions (`lacking`).
     """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])
@@ -214,8 +215,9 @@ def extension_of(name: str, values: Mapping[str, int]) -> str | None:
 
 
 def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
-    """The feature that an instruction of format `name` needs and `config` lacks, with the way out; None if nothing is
-    lacking."""
+    """The feature that an instruction of format `name` needs and `config` lacks, as text with the way out; None if
+    `config` has all it needs.
+    """
     extension = extension_of(name, values)
     if extension is not None and not config.has(extension):
         return f"needs the extension {extension!r}, which configuration {config.name!r} lacks; add it to `extensions`"
@@ -247,7 +249,9 @@ def _absent(config: Config, fields: Sequence[Field]) -> tuple[Field, ...]:
 
 @lru_cache(maxsize=64)
 def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
-    """The fields that instructions of `config` must leave 0 for want of an extension, by format, where it has some."""
+    """For each format, the fields that must be 0 in programs for `config` because their extension is missing; formats
+    without any are left out.
+    """
     found = {name: _absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
 
@@ -273,8 +277,9 @@ def uop_fields(config: Config) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One configuration register of a unit; all are zero at launch. `extension` is the optional hardware that has it;
-    None if every machine has it, or ignores it for want of readers."""
+    """One configuration register of a unit, zero at launch. `extension`: the optional hardware with this register; None
+    if every machine has it, or ignores it because nothing reads it.
+    """
 
     name: str
     unit: Unit
@@ -283,7 +288,7 @@ class Register:
     extension: str | None = None
 
     def absent(self, config: Config) -> tuple[Field, ...]:
-        """The fields that programs for `config` must leave 0 for want of an extension."""
+        """The fields that must be 0 in programs for `config` because their extension is missing."""
         return _absent(config, self.fields)
 
 
@@ -383,7 +388,7 @@ REGISTERS = (
 
 def operand_shape(values: Mapping[str, int], operand: Mapping[str, int]) -> tuple[int, int, int]:
     """(first, pitch, width) of the operand vectors of a STORE.POST, in output vectors of DRAM: row y has `width` of
-    them from first + y * pitch on. `operand` are the fields of its register.
+    them from first + y * pitch on. `operand`: the fields of register OPERAND.
     """
     pitch = operand["stride"] if operand["own_stride"] else values["x_stride"]
     return values["dram_base"] + operand["delta"], pitch, 1 if operand["repeat"] else values["x_size"]
@@ -441,7 +446,8 @@ def register_value(name: str, **values: int) -> int:
 
 
 def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int | np.ndarray:
-    """`register_value` of many: each column is an int for all or an array of n integers; so is the result (uint64).
+    """`register_value` of n values at once: a column is one int for all, or an array of n integers. The result is an
+    int if all columns are ints, else uint64 (n,).
 
     Raises EncodingError.
     """
@@ -485,7 +491,7 @@ def encode_many(
 ) -> np.ndarray:
     """(n, words) uint64 words of n instructions of format `name`; each column is n integers, or an int for all.
 
-    `count` is n, which may be left out where a column is an array. Raises EncodingError.
+    `count` is n; it may be None if a column is an array. Raises EncodingError.
     """
     layout = formats(config)[name]
     fields = {item.name: item for item in layout.fields}
@@ -504,13 +510,13 @@ def encode_many(
 def _pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """uint64 words, `words` of them n long, with the columns in their fields. Raises EncodingError."""
+    """`words` uint64 arrays (n,): the instructions' words, with the columns in their fields. Raises EncodingError."""
     items: list[Field] = []
     for key in columns:
         if key not in fields:
             raise EncodingError(f"{where} has no field {key!r}; it has {', '.join(fields)}")
         items.append(fields[key])
-    # A field of a whole word holds any uint64, which need not be an int64.
+    # A 64-bit field holds any uint64, which may not fit int64.
     values = np.array([column.astype(np.int64) for column in columns.values()])
     least = np.array([-(1 << 63) if item.width == 64 else item.minimum for item in items])[:, None]
     most = np.array([(1 << 63) - 1 if item.width == 64 else item.maximum for item in items])[:, None]
@@ -632,4 +638,4 @@ TOKEN_QUEUES = (
     TokenQueue("store->load", Unit.STORE, Unit.LOAD, "push_next", "pop_prev"),
     TokenQueue("load->store", Unit.LOAD, Unit.STORE, "push_prev", "pop_next"),
 )
-"""VTA's four queues, then ours between store and load (free flag bits in VTA)."""
+"""VTA's four queues, then two queues between store and load (free flag bits in VTA)."""

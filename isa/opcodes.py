@@ -1,4 +1,4 @@
-"""The numbers that instructions name things by: opcodes and memory types (ALU operations: alu.py); and the units."""
+"""Numbers in instructions' encodings: opcodes, memory types and units. The codes of ALU operations are in alu.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS are ours."""
+    """Bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS extend VTA's opcodes."""
 
     LOAD = 0
     STORE = 1
@@ -19,8 +19,9 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST; a LOAD of 4 is TABLE;
-    a STORE of 3 is ROWS."""
+    """Bits 7..9 of LOAD and STORE. 6 and 7 extend VTA's types: a LOAD of 6 is PAR, a STORE to 6 is POST; a LOAD of 4 is
+    TABLE; a STORE of 3 is ROWS.
+    """
 
     UOP = 0
     WGT = 1

@@ -1,8 +1,8 @@
-"""Dependence tokens without time: does the program run to its end, and what do its tokens order?
+"""Dependence tokens without time: whether a program runs to its end, and which instructions its tokens order.
 
-Fetch, queues and units only ever wait for something that stays true once it is (a token that is there, room
-that nobody else can take), so any order of progress reaches the same end: executing greedily decides deadlock
-exactly, with bounded command queues, bounded token queues and head-of-line blocking in fetch.
+Fetch, queues and units wait only for conditions that stay true once they hold (a token in a queue, room that nobody
+else can take), so any order of progress reaches the same end. Greedy execution therefore decides deadlock exactly, with
+bounded command queues, bounded token queues and head-of-line blocking in fetch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .config import Config
 from .layout import TOKEN_QUEUES, Unit
 
 Clock = tuple[int, int, int]
-"""For each unit the index of its last instruction known to have ended, -1 for none."""
+"""For each unit the index of its last instruction known to have ended, -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A unit that waits for ever, or fetch (`unit` None), which waits for room in a command queue.
+    """A unit that waits for ever, or (`unit` None) fetch waiting for room in a command queue.
 
-    `queue` is the token queue whose token is missing (`full` False) or that has no room (`full` True); for fetch
-    and for FINISH it is None. `pop_number` counts pops of that queue from 1. `never` says that the whole program
-    pushes fewer tokens than that.
+    `queue` is the token queue whose token is missing (`full` False) or that has no room (`full` True); None for fetch
+    and for FINISH. `pop_number` counts the pops of `queue` from 1. `never`: the whole program pushes fewer tokens to
+    `queue` than `pop_number`.
     """
 
     unit: Unit | None
@@ -60,7 +60,7 @@ class _State:
     commands: list[deque[int]] = field(default_factory=lambda: [deque() for _ in Unit])
     tokens: list[deque[Clock]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
     popped: list[int] = field(default_factory=lambda: [0] * len(TOKEN_QUEUES))
-    # Pops of each unit's head instruction that are still to happen; None before the head has been looked at.
+    # Remaining pops of each unit's head instruction; None before the first attempt to begin it.
     waiting: list[list[int] | None] = field(default_factory=lambda: [None] * len(Unit))
     known: list[Clock] = field(default_factory=lambda: [(-1, -1, -1)] * len(Unit))
     clocks: list[Clock | None]
@@ -68,7 +68,7 @@ class _State:
 
 
 def order(config: Config, stages: Sequence[Stage]) -> Ordering:
-    """Execute the tokens of a program, FINISH last, greedily."""
+    """The ordering by the tokens of a program whose last stage is FINISH, from greedy execution."""
     state = _State(stages=stages, clocks=[None] * len(stages))
     progress = True
     while progress:
@@ -91,7 +91,9 @@ def _dispatch(config: Config, state: _State) -> bool:
 
 
 def _begin(config: Config, state: _State, unit: Unit) -> bool:
-    """Let the unit's head instruction pop all tokens that are there and, if it can, begin and end."""
+    """Pops the available tokens of the unit's head instruction and, if all are popped and pushes have room, begins and
+    ends it. Returns whether anything changed.
+    """
     if not state.commands[unit]:
         return False
     index = state.commands[unit][0]

@@ -1,8 +1,8 @@
-"""Declaration of a configuration's fields: meaning, unit, legal range, and all else that depends on the field.
+"""Declaration of a configuration's fields: meaning, unit, legal range and further properties.
 
     read_latency: int = parameter(30, "cycles from ...", unit="cycles", low=1, high=10_000, rtl=False, samples=(1, 30))
 
-The declaration is the only place that says these things. Validation (`check_declared`), the parser's names and types,
+The declaration is the single source of these properties. Validation (`check_declared`), the parser's names and types,
 the table of fields (`describe.field_table`), random machines (`samples`), co-simulation's machines and memories, the
 parameters of the RTL's memory model and the digest all read it.
 """
@@ -23,7 +23,7 @@ class Parameter:
 
     `rtl`: the Verilog depends on it (a memory's latency does not change the accelerator). `samples`: values that random
     machines take. `later`: the field came after programs, tuning records and digests were first written; while it has
-    its default, `Config.to_dict` and the digest leave it out, so that what was written before stays valid.
+    its default, `Config.to_dict` and the digest leave it out, so that older files stay valid.
     """
 
     doc: str

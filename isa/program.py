@@ -1,7 +1,6 @@
 """A program: instructions, the initial DRAM image and the names of its segments; its binary file form.
 
-The text form is in `program_text.py`. Both forms hold everything, so each round-trips: saving what was loaded
-gives the same bytes.
+The text form is in `program_text.py`. Both forms are complete: saving a loaded program gives the same bytes.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """Everything one launch needs.
+    """Instructions, DRAM image and names of one launch.
 
     `instructions` is (n, config.instruction_words) uint64, low word first; `image` is the initial DRAM contents, uint8,
     whose length is the whole memory the program may touch (constants and micro-ops in place, zeros elsewhere);
-    `group_of` is (n,) int32, the index into `groups` (layer names, unique) of the layer each instruction works for, or
-    -1. The arrays are made read-only. Raises ProgramError when the parts contradict each other.
+    `group_of` is (n,) int32: for each instruction the index of its layer in `groups` (unique layer names), or -1. The
+    arrays are made read-only. Raises ProgramError when the parts contradict each other.
     """
 
     config: Config
@@ -115,7 +114,7 @@ class Program:
 def bare_program(
     config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8] | None = None
 ) -> Program:
-    """A program without names: instructions and an image (empty by default) alone."""
+    """A program of instructions and an image (empty by default), without names of segments or layers."""
     return Program(
         config=config,
         instructions=instructions,
@@ -185,7 +184,9 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def load_program(path: str | Path) -> Program:
-    """The program in binary file `path`. Raises ProgramError, naming it, for a truncated or foreign file."""
+    """The program in the binary file `path`. Raises ProgramError, naming the file, if it is truncated or of another
+    kind.
+    """
     return from_bytes(read_bytes(path), str(path))
 
 
@@ -237,8 +238,8 @@ def from_bytes(data: bytes, where: str) -> Program:
 def read_hex(path: str | Path, config: Config | None = None) -> NDArray[np.uint64]:
     """(n, words) uint64 instructions from a text file, one a line in hexadecimal digits.
 
-    These are as many as an instruction of `config` has, 32 for its 128 bits (and without `config`) or 64. The most
-    significant digit comes first; blank lines and `#` comments are allowed. Raises ProgramError naming file and line.
+    A line has the digits of one instruction of `config`: 32 for 128 bits (also without `config`) or 64 for 256, the
+    most significant digit first; blank lines and `#` comments are allowed. Raises ProgramError naming file and line.
     """
     words = 2 if config is None else config.instruction_words
     count = 16 * words

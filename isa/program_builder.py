@@ -6,12 +6,12 @@
     append(build, "FINISH", {})
     program = finish(build)
 
-Token flags among the values are wishes: a pop is kept if its queue holds a token there, a push if its queue has room.
-With `insist` other instructions are placed, or get flags, so that the wish comes true.
+Token flags among the values are requests: a pop stays if its queue holds a token at that point, a push if its queue has
+room. With `insist` further instructions or flags are added until the request can be met.
 
-Why no deadlock, whatever the depths: a token is popped by an instruction that lies behind its push in the
-program, and a push is placed only where, in program order, its queue still has room. So each instruction waits
-only for instructions before it, and the fetch unit has dispatched those.
+Why there is no deadlock, whatever the depths: an instruction that pops a token comes after the push in the program, and
+a push is placed only where, in program order, its queue still has room. So each instruction waits only for earlier
+instructions, which fetch has dispatched.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .program import Program, bare_program
 _OPERATIONS = names_of("matrix", "vector")
 
 CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
-"""The token carriers: each unit's instruction that, with x_size = 0, only pops and pushes tokens."""
+"""The token carrier of each unit: an instruction that, with x_size = 0, only pops and pushes tokens."""
 
 Instruction = tuple[str, dict[str, int]]
 """Format name and field values."""
@@ -41,7 +41,9 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """The program so far, the contents of its registers and micro-op memory, and the order that its tokens enforce."""
+    """The program built so far, the contents of its registers and micro-op memory, and the order that its tokens
+    enforce.
+    """
 
     config: Config
     trace: Trace
@@ -49,16 +51,16 @@ class ProgramBuilder:
     instructions: list[Instruction] = field(default_factory=list)
     # clocks[u][v]: index of the last instruction of unit v that has ended before unit u's next one begins.
     clocks: list[list[int]] = field(default_factory=lambda: [[-1] * 3 for _ in Unit])
-    # The clock that each token in flight carries, a queue for each of TOKEN_QUEUES.
+    # For each of TOKEN_QUEUES, the clocks carried by the tokens in flight, oldest first.
     tokens: list[deque[list[int]]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
-    # Tokens in flight, in program order, when each unit's last instruction was placed.
+    # Number of tokens in flight, in program order, when each unit's last instruction was placed.
     before: list[list[int]] = field(default_factory=lambda: [[0] * len(TOKEN_QUEUES) for _ in Unit])
 
 
 def start_builder(
     config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
 ) -> ProgramBuilder:
-    """Nothing yet, for a launch with memory `image` and micro-op memory `uop` (zero unless given)."""
+    """An empty builder for a launch with memory `image` and micro-op memory `uop` (zero unless given)."""
     return ProgramBuilder(
         config=config,
         trace=start_trace(config, image, uop),
@@ -67,14 +69,14 @@ def start_builder(
 
 
 def finish(build: ProgramBuilder) -> Program:
-    """The program as built; its image is that of the start."""
+    """The program as built, with the launch's image."""
     words = [encode(build.config, name, **values) for name, values in build.instructions]
     count = build.config.instruction_words
     return bare_program(build.config, np.array(words, np.uint64).reshape(-1, count), build.trace.image)
 
 
 def _nothing(build: ProgramBuilder, unit: Unit) -> None:
-    """No tokens beyond those asked for."""
+    """Default of `placed`: pushes no further tokens."""
 
 
 def append(
@@ -85,11 +87,10 @@ def append(
     insist: bool = False,
     placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
 ) -> bool:
-    """Place an instruction behind the tokens it needs; False, and nothing done, if it leaves a memory, or a field of it
-    does not fit the encoding of the configuration.
+    """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if the
+    instruction accesses outside a memory or a field does not fit the configuration's encoding.
 
-    `placed` is called after each instruction that got a place (this one and those that only carry tokens) with its
-    unit and may let it push tokens (`push`).
+    `placed` is called with the unit after each appended instruction, token carriers included, and may `push` tokens.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -129,7 +130,9 @@ def append(
 
 
 def push(build: ProgramBuilder, queue: int) -> bool:
-    """Let the producer's last instruction push a token now, if there is one and the queue has room there."""
+    """Sets the push flag of `queue` on the producer's last instruction; False if there is none, the flag is set or the
+    queue has no room at that point.
+    """
     item = TOKEN_QUEUES[queue]
     place = build.clocks[item.producer][item.producer]
     held = max(build.before[item.producer][queue], len(build.tokens[queue]))
@@ -143,8 +146,7 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated cycles that the next instruction is busy, for instructions whose loops the scratchpads' sizes do not
-    bound; else 0."""
+    """Estimated busy cycles of the next instruction if its loops are not bounded by the scratchpads' sizes; else 0."""
     registers = build.trace.registers
     match name:
         case _ if name in _OPERATIONS:
@@ -169,7 +171,7 @@ def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
 
 
 def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
-    """Append an instruction whose pops are done."""
+    """Appends an instruction whose pops are already done."""
     build.clocks[unit][unit] = len(build.instructions)
     build.before[unit] = [len(tokens) for tokens in build.tokens]
     build.instructions.append((name, values))
@@ -181,7 +183,7 @@ def _carrier(
     queue: int | None,
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Place an instruction that does nothing but, perhaps, pop the oldest token of `queue`."""
+    """Appends a token carrier of `unit`, which pops the oldest token of `queue` unless that is None."""
     name = CARRIERS[unit]
     values = {item.name: 0 for item in formats(build.config)[name].fields}
     if queue is not None:
@@ -197,7 +199,7 @@ def _prepare(
     wishes: set[str],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Make room in the queues that the next instruction of `unit` wishes to push to."""
+    """Pops tokens, with carriers, from full queues to which the next instruction of `unit` requests a push."""
     for queue, item in enumerate(TOKEN_QUEUES):
         if item.producer is unit and item.push_flag in wishes:
             while len(build.tokens[queue]) >= build.config.token_queue_depth:
@@ -205,7 +207,7 @@ def _prepare(
 
 
 def _refill(build: ProgramBuilder, queue: int, placed: Callable[[ProgramBuilder, Unit], None]) -> None:
-    """Let the producer of the empty `queue` push a token, with a new instruction if its last one cannot."""
+    """Pushes a token to the empty `queue`: by the producer's last instruction or, if that cannot, by a new carrier."""
     if not push(build, queue):
         _carrier(build, TOKEN_QUEUES[queue].producer, None, placed)
         push(build, queue)
@@ -219,9 +221,10 @@ def _wait(
     values: dict[str, int],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> list[int] | None:
-    """Order the instruction of `unit` about to be placed behind instruction `index` of unit `other`.
+    """Orders the next instruction of `unit`, with fields `values`, behind instruction `index` of unit `other`.
 
-    The token that the instruction itself pops is returned, not merged: carriers may still be placed before it.
+    The token that this instruction itself pops is returned, not merged into the clock: carriers may still be placed
+    before it.
     """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)
@@ -234,7 +237,7 @@ def _wait(
         if any(clock[other] >= index for clock in tokens):
             _carrier(build, unit, queue, placed)
         elif not push(build, queue):
-            # No push where the producer stands: make room first, or let it go on to a place where there is.
+            # The producer's last instruction cannot push: make room in the queue, or append a carrier that can.
             if tokens:
                 _carrier(build, unit, queue, placed)
             else:

@@ -50,7 +50,7 @@ def to_text(program: Program) -> str:
 
 
 def instructions_text(program: Program) -> str:
-    """The instructions of `program`, a line each, behind lines that name the layers that they belong to."""
+    """The instructions of `program`, one a line, with a `.group` line before each layer's instructions."""
     lines: list[str] = []
     if program.groups:
         lines.append(f".groups {json.dumps(list(program.groups))}")
@@ -75,7 +75,7 @@ class _Parts:
 
 
 def from_text(text: str, where: str, config: Config | None = None) -> Program:
-    """The program in `text`; `where` names it in messages. `config` serves where the text has no .config.
+    """The program in `text`; `where` names it in messages. `config` is used if the text has no .config.
 
     Raises ProgramError naming `where`, the line and the directives or values allowed there.
     """

@@ -1,8 +1,8 @@
-"""The semantics of every instruction in plain Python and numpy: slow, obviously right, the oracle of all engines.
+"""The semantics of every instruction in plain Python and numpy: slow and simple, the oracle of all engines.
 
-Instructions execute one after the other in program order; tokens and timing play no part. A race-free
-program gives the same memory on any engine, so this is the only statement of what a program computes. The
-formulas are those of isa/README.md, element by element.
+Instructions execute one after the other in program order; tokens and timing play no part. A race-free program gives the
+same memory on any engine, so this module alone defines a program's result. The formulas are those of isa/README.md,
+element by element.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class _Machine:
         raise ProgramError(f"{self.where}: {message}")
 
     def check(self, field: str, value: int, limit: int, of: str) -> int:
-        """`value`, which `field` led to, if it is an index below `limit`; else an error naming the field."""
+        """`value` if it is an index below `limit`; else raises an error naming `field`, from which the index was
+        computed.
+        """
         if not 0 <= value < limit:
             self.fail(f"{field} leads to {of} {value}, outside 0..{limit - 1}")
         return value
@@ -245,11 +247,11 @@ def _load_patch(machine: _Machine, values: Values) -> None:
 
 
 def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, int, int, int]]:
-    """(y, x, dst, src, wgt) of every operation in order, the last three as the micro-op gives them."""
+    """(y, x, dst, src, wgt) of every operation in order; the last three are the micro-op's fields."""
     begin, end = values["uop_bgn"], values["uop_end"]
     if values["iter_out"] and values["iter_in"] and end > begin:
         machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
-    # No operation writes micro-ops. Without any, loops of millions of steps do nothing.
+    # Operations never write micro-ops. Without micro-ops, loops of millions of steps do nothing.
     columns = decode_uops(machine.config, machine.uop[begin:end])
     micro_ops = list(zip(*[column.tolist() for column in columns], strict=True))
     if not micro_ops:
@@ -263,7 +265,8 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, (batch, block_in): of the input scratchpad or, from chain_base on, of the chain memory.
 
-    With `first`, the index of another vector, it is refused if it is not in that one's memory.
+    `first`, if given, is the index of the position's first vector: `index` must be in the same memory, else it is
+    refused.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -287,7 +290,7 @@ def _differences(
 
 
 def _matrix(machine: _Machine, name: str, values: Values) -> None:
-    """GEMM, DEPTHWISE or TAPS."""
+    """Executes GEMM, DEPTHWISE or TAPS."""
     config, base = machine.config, machine.registers["BASE"]
     products = {"GEMM": _dot_products, "DEPTHWISE": _lane_products, "TAPS": _neighbour_products}[name]
     sweeps = name == "TAPS" and machine.registers["SWEEP"]["on"] == 1
@@ -307,7 +310,7 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
         )
         total = products(machine, s, w)
         if sweeps and w % config.sweep_rows >= config.sweep_rows // 2:
-            continue  # It only holds.
+            continue  # This operation only holds its positions.
         if name == "GEMM":
             lanes, replaces = _folded_lanes(machine, w)
         before = machine.acc[d][:, lanes].astype(np.int64)
@@ -317,8 +320,9 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
 
 
 def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
-    """Input vector `s` with every row of tile `w`; for an array that folds, only the parts of both that meet in it:
-    [batch] of the lanes in `_folded_lanes`."""
+    """Products of input vector `s` with every row of tile `w`, [batch][lanes of `_folded_lanes`]; for an array that
+    folds, only of the parts of vector and tile that meet in one group.
+    """
     config = machine.config
     vector = _input(machine, s)
     machine.check("wgt", w, config.wgt_depth, "weight tile")
@@ -332,16 +336,18 @@ def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
 
 
 def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
-    """(groups that the array's rows work in, rows of a group, the part of an input vector that all of them take) of an
-    operation with tile `w`."""
+    """(groups of the array's rows, rows of a group, number of the part of the input vector that all groups take) for an
+    operation with tile `w`.
+    """
     config, shape = machine.config, machine.registers["FOLD"]["shape"]
     groups = 1 << machine.check("register FOLD.shape", shape, config.tile_parts.bit_length(), "shape")
     return groups, config.block_in // groups, w % config.tile_parts % groups
 
 
 def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
-    """The lanes that GEMM with tile `w` changes, and whether `overwrite` replaces them: the first part of the inputs
-    does."""
+    """(lanes that GEMM with tile `w` changes, whether `overwrite` replaces them). Only the first part of the inputs
+    replaces; further parts add.
+    """
     config = machine.config
     if not config.has("fold"):
         return slice(None), True
@@ -351,12 +357,12 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
 
 
 def _lane_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """The position of input vector `s` with weight row `row`, lane by lane."""
+    """Products, lane by lane, of the position of input vector `s` with weight row `row`."""
     return _positions(machine, s, row, 1)
 
 
 def _neighbour_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """TAPS positions from that of input vector `s` on with the weight rows of the group of `row`; their sum."""
+    """Sum of products of TAPS positions, from that of input vector `s` on, with the weight rows of `row`'s group."""
     return _positions(machine, s, row, TAPS)
 
 
@@ -387,10 +393,10 @@ def _swept_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
 
 
 def _positions(machine: _Machine, s: int, row: int, count: int) -> NDArray[np.int64]:
-    """The sum over `count` positions, lane by lane.
+    """The sum over `count` positions of input times weight, lane by lane: int64 (batch, block_out).
 
     Where an output vector has more elements than an input vector, a position is several input vectors and as many rows.
-    Where it has fewer, lanes are a part of an input vector, of which the last bits of `row` say the number.
+    Where it has fewer, the lanes are a part of an input vector; the last bits of `row` give the part's number.
     """
     config = machine.config
     machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
@@ -409,7 +415,7 @@ def _positions(machine: _Machine, s: int, row: int, count: int) -> NDArray[np.in
 
 
 def _weight_row(machine: _Machine, row: int) -> NDArray[np.int8]:
-    """Row `row` of the weight scratchpad, of as many weights as the shorter of an input and an output vector has."""
+    """Row `row` of the weight scratchpad; a row has as many weights as the shorter of an input and an output vector."""
     config = machine.config
     tile, place = divmod(row, config.tile_rows)
     return machine.wgt[tile].reshape(config.tile_rows, -1)[place]
@@ -449,7 +455,7 @@ def _store_out(machine: _Machine, values: Values) -> None:
 
 
 def _reduced(machine: _Machine, values: Values, y: int, x: int) -> NDArray[np.int64]:
-    """Maximum or sum of the window of vector (y, x) of a STORE.POST or ROWS; sums of a window may be wide."""
+    """Maximum or sum of the window of vector (y, x) of a STORE.POST or ROWS; sums are wider than int32."""
     config, address, window = machine.config, machine.registers["ADDRESS"], machine.registers["WINDOW"]
     corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
     machine.check("sram_base", corner, config.acc_depth, "accumulator")
@@ -493,7 +499,7 @@ def _store_post(machine: _Machine, values: Values) -> None:
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
-    """Stage B; its operand is output vector `operand_at` of DRAM."""
+    """Stage B of int8 `q`; its operand is output vector `operand_at` of DRAM."""
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]
     zero_point = first["table_zero_point" if values["table"] else "zero_point"]

@@ -1,4 +1,4 @@
-"""The reference's statistics of rows (ROWS, and STORE.POST with `rows`), element by element as isa/README.md has it."""
+"""The reference of row statistics (ROWS, and STORE.POST with `rows`), element by element after isa/README.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Machine(Protocol):
 
 
 def row_table(config: Config, table: NDArray[np.int8]) -> NDArray[np.int64]:
-    """The 256 entries of the rows' table: the PLANES tables behind the look-up tables, low bytes first."""
+    """The 256 entries of the rows' table, from the PLANES tables that follow the look-up tables, low bytes first."""
     planes = table[config.tables : config.tables + PLANES].view(np.uint8).astype(np.int64)
     return np.asarray(sum(plane << (8 * place) for place, plane in enumerate(planes)))
 
@@ -54,7 +54,7 @@ def _entry(machine: _Machine, x: int) -> int:
 def row_statistics(
     machine: _Machine, values: Values, reduced: Callable[[int, int], NDArray[np.int64]]
 ) -> None:
-    """ROWS; `reduced(y, x)` are the lanes of a vector, (1, block_out)."""
+    """Executes ROWS; `reduced(y, x)` returns the lanes of a vector, (1, block_out)."""
     register = machine.registers["ROWS"]
     if values["y_size"] * machine.config.block_out > MOST_ELEMENTS and values["x_size"]:
         machine.fail(f"y_size = {values['y_size']} makes rows of more than {MOST_ELEMENTS} elements")

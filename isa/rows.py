@@ -1,11 +1,10 @@
-"""Statistics of rows and the shares that STORE.POST computes from them: the one definition, in integers, for every
-engine.
+"""Statistics of rows and the shares that STORE.POST computes from them: the integer definition for every engine.
 
 A row is the elements of one position: lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS of them. Of the last
 vector only the first `lanes` may be elements (`elements_of_last`); the share of the others is 0. An element is a 9-bit
-difference d = x - c, or entry d mod 256 of a table of 256 entries. The machine keeps an entry for each of some rows: a
-*value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 / root of the sum of
-squares), with which
+difference d = x - c, or entry d mod 256 of a table of 256 entries. The machine has `row_entries` entries, one for each
+row in progress: a *value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 /
+root of the sum of squares), with which
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ELEMENTS = 8192
-"""Elements of a row: no sum then overflows."""
+"""Most elements of a row, so that no sum overflows."""
 
 DIFFERENCE_BITS = 9
 LENGTH_BITS = 14
@@ -82,13 +81,13 @@ def _packed(factor: int, shift: int) -> int:
 
 
 def reciprocal(total: int) -> int:
-    """The packed factor of a sum of table entries: apply(w, it) = w * 2^FRACTION_BITS / total."""
+    """The packed factor of a sum of table entries: apply(w, factor) = w * 2^FRACTION_BITS / total."""
     mantissa, places = normalized(total, False)
     return _packed((1 << QUOTIENT_SHIFT) // mantissa >> 16, TOTAL_BITS - places)
 
 
 def reciprocal_root(total: int) -> int:
-    """The packed factor of a sum of squares: apply(w, it) = w * 2^FRACTION_BITS / sqrt(total)."""
+    """The packed factor of a sum of squares: apply(w, factor) = w * 2^FRACTION_BITS / sqrt(total)."""
     mantissa, places = normalized(total, True)
     return _packed(isqrt((1 << QUOTIENT_SHIFT) // mantissa), (TOTAL_BITS - places) // 2)
 
@@ -112,8 +111,8 @@ def signed_value(bits: int) -> int:
 
 
 def exponentials(scale: float) -> Int64Array:
-    """The rows' table, int64 (256,), with which shares are a softmax of elements of `scale`: at d mod 256 stands
-    (2^ENTRY_BITS - 1) exp(scale * d) for d from 0 down to -255.
+    """The rows' table, int64 (256,), for softmax of elements of scale `scale`: entry d mod 256 is (2^ENTRY_BITS - 1)
+    exp(scale * d) for d from 0 down to -255.
     """
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(-float(scale) * np.arange(256, dtype=np.float64)))
     return np.roll(entries[::-1], 1).astype(np.int64)

@@ -1,7 +1,7 @@
 """Contents of the scratchpads at launch: zero, or given.
 
-Contents are bytes by memory (`KINDS`), in the order in which the elements lie: the form in which the harness of the
-RTL takes and gives them.
+Contents are a uint8 array of bytes for each memory (`KINDS`), elements in index order: the same form as in the test
+harness of the RTL.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .layout import uop_dtype
 from .rows import FACTOR_BITS, SHIFT_BITS, VALUE_BITS
 
 KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table", "rows")
-"""The memories that programs fill; the parameter table is there with the extension `post`, the chain memory where
-`Config.chain_buffer_bytes` says so, the look-up tables with the extension `table`, the entries of
-rows with the extension `rows`."""
+"""The memories that programs fill. `par` exists with the extension `post`, `chain` if `Config.chain_buffer_bytes` is
+above 0, `table` with the extension `table`, `rows` with the extension `rows`.
+"""
 
 ROW_ENTRY_BYTES = 8
-"""Bytes of an entry of rows as contents have it: a packed factor, and a value."""
+"""Bytes of an entry of `rows` in contents: a packed factor, and a value."""
 
 ROW_MASKS = ((1 << FACTOR_BITS + SHIFT_BITS) - 1, (1 << VALUE_BITS) - 1)
-"""The bits of each that there are."""
+"""Masks of the bits that factor and value have in hardware."""
 
 Contents = Mapping[str, NDArray[np.uint8]]
 
@@ -46,12 +46,12 @@ def scratchpad_sizes(config: Config) -> dict[str, int]:
 
 
 def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[str, NDArray[Any]]:
-    """Fresh arrays of all KINDS that hold `contents`, zeros where it names none.
+    """Fresh arrays of all KINDS, filled from `contents`; memories not in `contents` are zero.
 
-    `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
-    columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain`
-    int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32 (row_depth, 2): packed factor,
-    and the bits of the value. Raises ProgramError for a memory that `config` has not, or has in another size.
+    `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, columns,
+    block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain` int8
+    (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32 (row_depth, 2): packed factor, and
+    the bits of the value. Raises ProgramError for a memory that `config` lacks or that has another size.
     """
     contents = {} if contents is None else contents
     sizes = scratchpad_sizes(config)
@@ -78,6 +78,6 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
         kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)
         for kind, (shape, dtype) in shapes.items()
     }
-    # There are no more bits.
+    # The hardware has no further bits.
     arrays["rows"] &= np.array(ROW_MASKS, np.uint32)
     return arrays

@@ -16,15 +16,15 @@ from vdla.util.user_files import FileError, read_whole
 
 
 def scratchpads_bytes(contents: Contents) -> bytes:
-    """The file of `contents`, by memory uint8 (its bytes,)."""
+    """The bytes of an .npz file that holds `contents`: for each memory a uint8 array of its bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **contents)
     return buffer.getvalue()
 
 
 def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]:
-    """The contents in the file at `path` for `config`: by memory uint8 (its bytes,); memories that it does not name are
-    zero.
+    """Scratchpad contents from the file at `path` for `config`: a uint8 array of bytes for each memory, zero for
+    memories not in the file.
 
     Raises FileError, naming the file, if it cannot be read, is no .npz archive of uint8 arrays, holds a memory that
     `config` lacks or has in another size, or scales that are not finite.

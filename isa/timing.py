@@ -1,6 +1,6 @@
 """Timing constants that follow from a configuration; the rules that use them are in hw/README.md.
 
-Nothing here is a free parameter of the simulator: the RTL must be built with the same latencies.
+None of them is a free parameter of the simulator: the RTL has the same latencies.
 """
 
 from __future__ import annotations
@@ -22,47 +22,50 @@ AXI_BOUNDARY = 4096
 """No AXI4 burst crosses an address that is a multiple of this many bytes."""
 
 LOADS_IN_FLIGHT = 32
-"""Loads that may have begun in the load unit while its writer still works on the first of them (its job queue)."""
+"""Most loads that may have begun in the load unit while its writer works on the first of them (its job queue)."""
 
 STORES_IN_FLIGHT = 8
-"""Instructions of the store unit that may have begun and not ended: stores, and loads of parameters between them."""
+"""Most instructions of the store unit (stores, and loads of parameters between them) that may have begun and not ended.
+"""
 
 STORE_BYTES = 11
-"""Bytes stored of each instruction in flight: a store's destination (base, sizes, stride), tokens to push, flags."""
+"""Bytes stored for each instruction in flight: a store's destination (base, sizes, stride), tokens to push, flags."""
 
 BEGIN_DELAY = 1
-"""Cycles from the cycle in which all conditions of an instruction hold to its begin: the decision is a register."""
+"""Cycles from the cycle in which all conditions of an instruction hold to its begin: the decision is registered."""
 
 FIFO_LATENCY = 3
 """Cycles from a read beat to its use: register at the port, write into the FIFO's memory, read."""
 
 REQUEST_DELAY = 5
-"""Cycles from the begin of an instruction to its first read request: decode, length in words, cut, next, room."""
+"""Cycles from the begin of an instruction to its first read request: decode, length in words, burst cutting, next
+request, FIFO room.
+"""
 
 WRITE_DELAY = 5
 """Cycles from the begin of an instruction to its first write request, which needs no room but waits for its data."""
 
 REQUEST_GAP = 2
-"""Cycles from the acceptance of a client's request to its next one at the earliest: cut, room."""
+"""Least cycles from the acceptance of a client's request to its next request: burst cutting, FIFO room."""
 
 PRODUCT_CYCLES = 7
-"""Further cycles before the requests of an instruction whose run lengths are a product (4 bits of a factor a cycle)."""
+"""Additional cycles before the requests of an instruction whose run length is a product (4 bits of a factor a cycle).
+"""
 
 ROOM_DELAY = 4
-"""Cycles from the last use of a burst's bytes to a request that their room allows."""
+"""Cycles from the last use of a burst's bytes to a request for which they make room."""
 
 FETCH_DELAY = 4
 """First cycle in which fetch may show a request."""
 
 FETCH_ROOM_DELAY = 3
-"""Cycles from the dispatch of an instruction to a request that its place in the fetch buffer allows."""
+"""Cycles from the dispatch of an instruction to a request for which it makes room in the fetch buffer."""
 
 STEP_DELAY = 4
-"""Cycles from the begin of a load to its first step at the earliest."""
+"""Least cycles from the begin of a load to its first step."""
 
 PATCH_STEP_DELAY = 16
-"""Cycles from the begin of a LOAD.PATCH to its first step: PRODUCT_CYCLES, and the stages that find the words of a
-step."""
+"""Cycles from the begin of a LOAD.PATCH to its first step: PRODUCT_CYCLES, and the stages that find a step's words."""
 
 STEP_GAP = 2
 """Least cycles from the last step of a load to the first step of the next: the writer takes its next job."""
@@ -80,19 +83,21 @@ NOISE_STALL = 1
 def gemm_latency(config: Config) -> int:
     """Cycles from the issue of a GEMM or DEPTHWISE operation to its end.
 
-    Micro-op 2, address 1, scratchpad read 1, operand choice 2, multiply `multiplier_stages`, one level of the adder
-    tree a cycle (log2 block_in), accumulate 1. The write is the cycle of the end.
+    Cycles: micro-op 2, address 1, scratchpad read 1, operand choice 2, multiply `multiplier_stages`, one for each level
+    of the adder tree (log2 block_in), accumulate 1. The write is in the cycle of the end.
     """
     return 7 + config.multiplier_stages + (config.block_in.bit_length() - 1)
 
 
 def gemm_read_stage(config: Config) -> int:
-    """Cycles from the issue of a GEMM operation to its accumulator read: read 1, forward 1, accumulate 1, write 1."""
+    """Cycles from the issue of a GEMM operation to its accumulator read: `gemm_latency` less read 1, forward 1,
+    accumulate 1 and write 1.
+    """
     return gemm_latency(config) - 4
 
 
 def alu_read_stage(config: Config) -> int:
-    """Cycles from an issue cycle of an ALU operation to its accumulator read: micro-op 2, address 1."""
+    """Cycles from the issue of an ALU operation to its accumulator read: micro-op 2, address 1."""
     return 3
 
 
@@ -102,7 +107,7 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic."""
+    """Issue cycles of an ALU operation: one, one more for a second accumulator operand, and those of its arithmetic."""
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
@@ -112,14 +117,16 @@ choice 1, product 3, shift 2, rounding 1, bias 1."""
 
 
 ROW_VALUE_CYCLES = 4
-"""Cycles from a lane's accumulator to the element that goes into a sum: difference 1, table or product 2, choice 1."""
+"""Cycles from a lane's accumulator to the element that is added to a sum: difference 1, table or product 2, choice 1.
+"""
 
 ROW_FACTOR_CYCLES = 35
 """Cycles from a row's sums to its factor: radicand 4, place of the first bit 3, division 18, root 9, packing 1. The
-other time of ROWS is that of its vectors in the pipeline of STORE.POST."""
+rest of the time of ROWS is that of its vectors in the pipeline of STORE.POST.
+"""
 
 TABLE_CYCLES = 2
-"""Cycles of a look-up: the word of a bus, and the byte of it."""
+"""Cycles of a table look-up: one for the word of the table, one for its byte."""
 
 
 def post_latency(config: Config) -> int:
@@ -148,34 +155,38 @@ def parameter_cycles(config: Config) -> int:
 
 def store_latency(config: Config) -> int:
     """Cycles from the last accumulator read of a STORE.OUT vector to its bytes entering the store FIFO: accumulators 2
-    and write 1; truncation is free."""
+    and write 1; truncation costs no cycle.
+    """
     return 3
 
 
 def longest_burst(words: float, most: int) -> int:
-    """Most beats of a burst of a FIFO of `words` bus words: at most half the FIFO, and `most`."""
+    """Most beats of a burst of a FIFO of `words` bus words: half the FIFO, and no more than `most`."""
     return max(1, min(most, int(words) // 2))
 
 
 def read_burst_beats(config: Config, fifo_bytes: int) -> int:
-    """Most beats of a read burst of a unit whose FIFO holds `fifo_bytes`: at most half the FIFO."""
+    """Most beats of a read burst of a unit whose FIFO holds `fifo_bytes` bytes: half the FIFO, and no more than
+    READ_BURST_BEATS.
+    """
     return longest_burst(fifo_bytes // config.memory.bus_bytes, READ_BURST_BEATS)
 
 
 def fetch_burst_instructions(config: Config) -> int:
-    """Most instructions of one fetch request: half the buffer, and no more than fit the longest read burst."""
+    """Most instructions of one fetch request: half the fetch buffer, and no more than fit in the longest read burst."""
     worth = READ_BURST_BEATS * config.memory.bus_bytes // config.instruction_bytes
     return min(config.fetch_buffer_depth // 2, max(1, worth))
 
 
 def write_burst_beats(config: Config) -> int:
-    """Most beats of a write burst: at most half the store FIFO, and at least a whole output vector."""
+    """Most beats of a write burst: half the store FIFO, but at least a whole output vector."""
     return longest_burst(config.fifo_bytes("store") // config.memory.bus_bytes, most_write_beats(config))
 
 
 def most_write_beats(config: Config) -> int:
-    """Most beats of a write burst, whatever the store FIFO: WRITE_BURST_BEATS, or the beats of an output vector if
-    these are more."""
+    """Most beats of a write burst with any store FIFO: WRITE_BURST_BEATS, or the beats of an output vector if they are
+    more.
+    """
     return max(WRITE_BURST_BEATS, config.out_bytes // config.memory.bus_bytes)
 
 

@@ -1,6 +1,6 @@
-"""Widths of micro-ops and instructions: VTA's 32 and 128 bits where they hold a machine's indices, else twice that.
+"""Widths of micro-ops and instructions: VTA's 32 and 128 bits if they hold a machine's indices, else twice as many.
 
-A machine's fields have as many bits as its memories need; `layout.py` puts them in their places. Each of the two widths
+A machine's fields have as many bits as its memories need; `layout.py` gives their positions. Each of the two widths
 follows from the configuration alone, so a machine with small scratchpads reads VTA's programs bit for bit.
 """
 
@@ -22,9 +22,11 @@ VTA_INSTRUCTION_BYTES = 16
 _FACTOR_BITS = 64
 """Bits of the six factors of a GEMM in an instruction of 128 bits: its upper word."""
 _ALU_FACTOR_BITS = 44
-"""Bits of the four factors of an ALU instruction: the rest of the same word beside alu_opcode."""
+"""Bits of the four factors of an ALU instruction of 128 bits: its upper word without alu_opcode, use_imm and imm."""
 _UOP_INDEX_BITS = 13
-"""uop_bgn, uop_end, two loop counts and the overwrite bit share the lower word with opcode, flags and reset."""
+"""Largest index width at which uop_bgn, uop_end, two loop counts and the overwrite bit fit in the lower word with
+opcode, flags and reset.
+"""
 
 
 def uop_bytes(config: Config) -> int:
@@ -34,7 +36,7 @@ def uop_bytes(config: Config) -> int:
 
 
 def instruction_bytes(config: Config) -> int:
-    """Bytes of an instruction: 16, or 32 where the loops or the factors of `config` do not fit their word."""
+    """Bytes of an instruction: 16, or 32 where the loops or the factors of `config` do not fit in 128 bits."""
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     fits = (
         2 * (acc + inp + wgt) <= _FACTOR_BITS

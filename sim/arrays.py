@@ -1,6 +1,6 @@
-"""The arrays of a timing run in groups, as the functions of the timing core pass them on.
+"""Named groups of the arrays of a timing run, as arguments of the functions of the timing core.
 
-`state.py` names the places in each. Beside the groups there are P (`parameters.py`), U, V and X.
+`state.py` names the columns of each array. Further arguments are P (`parameters.py`) and the state arrays U, V and X.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Program(NamedTuple):
     """A program as arrays: `rows` of instructions, the `registers` that each instruction sees, and `order[unit]`, the
     instructions of each unit.
 
-    `sizes` are element bytes by kind; B and `kept` tell which accumulator bank an operation reads (`ports.py`).
+    `sizes` are element bytes by kind; B and `kept` give the accumulator bank that an operation reads (`ports.py`).
     """
 
     rows: Array
@@ -39,7 +39,9 @@ class Bus(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """T the token queues, the cycles in which tokens were `pushed` and `popped`, and the queue of each unit's flag."""
+    """T: the token queues; `pushed` and `popped`: the cycles of each queue's pushes and pops; and the queue of each
+    unit's flags.
+    """
 
     T: Array
     pushed: Array

@@ -39,11 +39,11 @@ from .state import (
 
 
 class Pads(NamedTuple):
-    """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them.
+    """The scratchpads while a program executes; `packed` are the weight tiles in the layout of `kernels.multiply_tile`.
 
-    `swept` (swept, TAPS, batch, block_out) are the positions that sweeps multiply, the oldest first, less zero points.
-    `inputs` is what GEMM, DEPTHWISE and TAPS index: `inp`, then nothing up to chain_base, then the chain memory (of
-    which `chain` (chain_buffer_bytes,) are the bytes), all one array.
+    `swept` (swept, TAPS, batch, block_out) are the positions that sweeps multiply, less zero points, the oldest first.
+    `inputs` is indexed by GEMM, DEPTHWISE and TAPS: one array of `inp`, unused vectors up to chain_base, then the chain
+    memory (`chain` (chain_buffer_bytes,) views its bytes).
     """
 
     uop: NDArray[np.uint64]
@@ -93,8 +93,9 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
-    """Whether all sources, each with `more` vectors behind it, lie below `own`, the vectors of the input scratchpad, or
-    in chain_base..depth - 1."""
+    """Whether all sources, with `more` vectors after each, are in the input scratchpad (indices below `own`) or in the
+    chain memory (chain_base..depth - 1).
+    """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
     if depth == own or not _inside(row, indices, 1, base, SRC_OUT, SRC_IN, depth - more):
@@ -110,8 +111,9 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 
 @compiled()
 def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type: ignore[no-untyped-def]
-    """GEMM: `inp` int16 (depth, batch, block_in), of which the first `own` are the input scratchpad, `packed` as in
-    loads.py, `acc` int32 (depth, batch, block_out). OUTSIDE as well for more groups than the array folds into.
+    """Executes GEMM: `inp` int16 (depth, batch, block_in), of which the first `own` are the input scratchpad, `packed`
+    as in loads.py, `acc` int32 (depth, batch, block_out). Also OUTSIDE if register FOLD sets more groups than the array
+    has.
     """
     if _empty(row):
         return DONE
@@ -176,7 +178,9 @@ def zero_points(here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """All micro-ops at one position, for arrays with fewer output lanes than LANES and for zero points."""
+    """Executes all micro-ops at one position, for arrays with fewer output lanes than LANES and for nonzero zero
+    points.
+    """
     lanes = packed.shape[3]
     totals = np.empty(lanes, np.int32)
     for k in range(len(indices)):
@@ -197,17 +201,19 @@ def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero
 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """(weights of a row, input vectors and output vectors of a position, rows of a tile) of DEPTHWISE and TAPS."""
+    """(weights of a row, input vectors of a position, output vectors of a position, rows of a tile) of DEPTHWISE and
+    TAPS.
+    """
     narrow = min(acc.shape[2], inp.shape[2])
     return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow
 
 
 @compiled()
 def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """DEPTHWISE and TAPS; `wgt` int8 (depth, columns, block_in), whose rows are counted one by one.
+    """Executes DEPTHWISE or TAPS; `wgt` int8 (depth, columns, block_in) is indexed by rows of weights.
 
-    A row has as many weights as the shorter of an input and an output vector; a position is `inputs` input vectors, or
-    one of which `outputs` parts are lanes of an output vector.
+    A row has as many weights as the shorter of an input and an output vector. A position is `inputs` input vectors, or
+    one input vector with `outputs` parts, of which one fills the lanes of an output vector.
     """
     if _empty(row):
         return DONE
@@ -252,14 +258,16 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
 
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
-    """`Config.sweep_rows`, of the arrays of Pads."""
+    """`Config.sweep_rows`, computed from the shapes of the arrays of Pads."""
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(POSITIONS * len(swept) * max(1, block_out // block_in), 2 * max(1, block_in // block_out))
 
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Let the positions from `s` on, (an input vector, the part of it that lanes are), be the newest of `swept`."""
+    """Shifts the TAPS positions from `s` on into `swept` as its newest; `s` is (input vector, part of it for the
+    lanes).
+    """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])
     for r in range(len(swept) - 1):
@@ -274,7 +282,7 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """TAPS with register SWEEP."""
+    """Executes TAPS with register SWEEP on."""
     uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
     if _empty(row):
         return DONE
@@ -321,7 +329,7 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 
 @compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
-    """ALU on accumulators."""
+    """Executes ALU on accumulators."""
     if row[ALU_OPCODE] >= CODES:
         return OUTSIDE
     if _empty(row):
@@ -348,7 +356,7 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """The instruction `row`, one of OPERATIONS."""
+    """Executes the instruction `row`, whose kind is one of OPERATIONS."""
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:

@@ -1,7 +1,7 @@
 """Instruction words to one int64 row an instruction, by the tables of `isa.layout`.
 
-The pass also follows CONFIG in program order (each unit runs its instructions in that order, so this is what
-the instruction will see) and checks that every DRAM access lies inside the memory image.
+The pass also follows CONFIG in program order, which gives the registers that each instruction sees (a unit runs its
+instructions in that order), and checks that every DRAM access lies inside the memory image.
 """
 
 from __future__ import annotations
@@ -126,9 +126,10 @@ class Decoded:
 def _tables(
     config: Config,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Format number by the low 10 bits (-1: none); (kind, unit) of each; its fields, ended by a column -1.
+    """(format number by the low 10 bits of a word, -1 if none; (kind, unit) of each format; its fields, up to a column
+    -1).
 
-    A field is (column, word, shift, width, signed). CONFIG's unit is -1: it has a field of that name.
+    A field is (column, word, shift, width, signed). CONFIG's unit is -1, because the instruction has a field for it.
     """
     chosen = np.full(1024, -1, np.int64)
     count = len(formats(config))
@@ -155,7 +156,7 @@ def _tables(
 
 @compiled()
 def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
-    """Fill `rows`; the index of the first unknown instruction, or -1. Stops behind the first FINISH."""
+    """Fills `rows`; returns the index of the first unknown instruction, or -1. Stops after the first FINISH."""
     for i in range(len(words)):
         number = chosen[words[i, 0] & np.uint64(1023)]
         if number < 0:
@@ -191,7 +192,9 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operand_shape(row, operand):  # type: ignore[no-untyped-def]
-    """(first, pitch, width) of a STORE.POST's operand vectors, as `isa.layout` has it; `operand` is its register."""
+    """(first, pitch, width) of a STORE.POST's operand vectors, as in `isa.layout.operand_shape`; `operand` is register
+    OPERAND.
+    """
     pitch = operand >> 32 & 0xFFFF if operand >> 48 & 1 else row[X_STRIDE]
     width = np.int64(1) if operand >> 49 & 1 else row[X_SIZE]
     return row[DRAM_BASE] + (operand << 32 >> 32), pitch, width
@@ -199,7 +202,9 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
-    """Register log and bounds: (outcome, instruction, first byte, end, whether stores may write micro-ops)."""
+    """Fills the register log and checks bounds: (outcome, instruction, first byte, end, whether stores may write
+    micro-ops).
+    """
     current = np.zeros(3, np.int64)
     used = 1
     uop_low, uop_high = np.int64(1) << 60, np.int64(-1)
@@ -228,7 +233,7 @@ def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  
         if kind == LOAD_PATCH:
             length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
             if length <= 0:
-                # All of it is pads, wherever the transfer would begin.
+                # A load of pads only, which reads no DRAM.
                 continue
             end = begin + (row[Y_SIZE] - 1) * row[X_STRIDE] + length
         if kind == STORE_POST and row[CHAIN]:
@@ -264,7 +269,7 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
 def _lacking(
     config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
 ) -> Iterator[tuple[int, str]]:
-    """(first instruction, missing feature as text) of every feature that `rows` use and `config` lacks."""
+    """(first instruction that uses it, feature as text) for every feature that `rows` use and `config` lacks."""
     chained = (rows[:, KIND] == STORE_POST) & (rows[:, CHAIN] == 1)
     if chained.any() and not config.chain_buffer_bytes:
         yield int(np.argmax(chained)), "a chain memory (chain = 1)"

@@ -10,7 +10,9 @@ class SimulationError(CodeError):
 
 
 class DeadlockError(SimulationError):
-    """Nothing can move any more; the message names every waiting unit, its instruction and what it waits for."""
+    """A run in which no event can happen any more; the message names every waiting unit, its instruction and the event
+    it waits for.
+    """
 
 
 class CycleLimitError(SimulationError):

@@ -1,7 +1,7 @@
 """Executes a program's instructions in program order, on scratchpads laid out for speed.
 
-Inputs are held widened to int16, weight tiles a second time as int16 pairs (`kernels.multiply_tile`); results are
-those of `isa.reference`, bit for bit.
+Inputs are stored as int16, and weight tiles also as int16 pairs (`kernels.multiply_tile`); results are bit for bit
+those of `isa.reference`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Scratchpads:
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch, trace, used
 ):
-    """Run one row: OUTSIDE if it reaches outside a scratchpad, and how much of `trace` is used behind it."""
+    """Runs one row; returns (DONE, or OUTSIDE if it reaches outside a scratchpad; entries of `trace` used so far)."""
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
     if kind in OPERATIONS:
@@ -121,7 +121,7 @@ def run_row(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Run all rows; the index of an instruction that reaches outside a scratchpad, or -1."""
+    """Runs all rows; returns the index of an instruction that reaches outside a scratchpad, or -1."""
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
     for i in range(len(rows)):
@@ -143,7 +143,7 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
-    """Fill `trace`; the index of a LOAD.UOP that reaches outside `buffer`, or -1."""
+    """Fills `trace`; returns the index of a LOAD.UOP that reaches outside `buffer`, or -1."""
     used = 0
     for i in range(len(rows)):
         if rows[i, KIND] == LOAD_UOP:
@@ -156,7 +156,9 @@ def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-unty
 
 
 def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The words every LOAD.UOP writes, one load after the other, if no STORE changes them in `memory`."""
+    """The words that every LOAD.UOP writes, one load after the other, provided that no STORE changes them
+    in `memory`.
+    """
     trace = np.empty(_trace_size(decoded.rows), np.uint64)
     buffer = np.zeros(config.uop_depth, np.uint64)
     image = np.ascontiguousarray(memory, np.uint8)
@@ -173,7 +175,7 @@ def _refuse(decoded: Decoded, index: int) -> None:
 
 
 def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """Zeros that start at a cache line: a vector that straddles two costs a third of the array's speed."""
+    """Zeros that start at a cache line: vectors that straddle two lines would cost a third of the array's speed."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     buffer = np.zeros(size + _LINE, np.uint8)
     start = -buffer.ctypes.data % _LINE
@@ -181,7 +183,7 @@ def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 
 def start_pads(config: Config, contents: Contents | None = None) -> Pads:
-    """Scratchpads that hold `contents`, zeros where it names none."""
+    """Scratchpads filled from `contents`; memories not in `contents` are zero."""
     start = typed_scratchpads(config, contents)
     wgt, par, uop = start["wgt"], start["par"], start["uop"].astype(np.uint64)
     depth = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth

@@ -1,4 +1,4 @@
-"""Finds the operations of a folding array that add to accumulators although their GEMM overwrites."""
+"""Counts the operations of a folding array that add to accumulators although their GEMM has `overwrite`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .state import (
 
 
 def adding_operations(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """(n,) how many operations of each GEMM that overwrites have another part of the inputs than the first one.
+    """(n,) int64: of each GEMM with `overwrite`, the number of operations on another part of the inputs than the first.
 
-    None on machines that do not fold. No STORE may change the micro-ops in `memory`. Raises ProgramError where a
+    Zeros on machines that do not fold. No STORE may change the micro-ops in `memory`. Raises ProgramError where a
     LOAD.UOP reaches outside the scratchpad.
     """
     if not config.has("fold"):
@@ -66,6 +66,6 @@ def _adding(rows, registers, trace, uops, widths):  # type: ignore[no-untyped-de
             for y in range(row[ITER_OUT]):
                 for x in range(row[ITER_IN]):
                     tile = base + weights + y * row[WGT_OUT] + x * row[WGT_IN]
-                    # Groups divide folds, both powers of two.
+                    # groups_of and folds are powers of two, and groups_of divides folds.
                     found[i] += tile % groups != 0
     return found

@@ -1,4 +1,6 @@
-"""GEMM on arrays that fold (extension `fold`): of which part of inputs and lanes an operation's tile is."""
+"""GEMM on arrays that fold (extension `fold`): the part of the inputs and of the lanes that an operation's tile
+multiplies.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ from .state import (
 
 @compiled()
 def groups_of(fold):  # type: ignore[no-untyped-def]
-    """In how many groups the array's rows work with register FOLD at `fold`."""
+    """Number of groups of the array's rows with value `fold` of register FOLD."""
     return np.int64(1) << (fold & 7)
 
 
 @compiled()
 def parts_of(w, folds, groups):  # type: ignore[no-untyped-def]
-    """The numbers of the part of the inputs and of the part of the lanes that tile `w` multiplies."""
+    """(number of the part of the inputs, number of the part of the lanes) that tile `w` multiplies."""
     part = w % folds
     return part % groups, part // groups
 
@@ -47,8 +49,9 @@ def add_products(totals, inputs, weights, inp_zero, wgt_zero):  # type: ignore[n
 
 @compiled()
 def run_folded(row, here, indices, inp, packed, acc, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """GEMM, neither empty nor a reset, whose indices are all inside: `indices` (n, 3) of its micro-ops, the rest as
-    `compute.run_gemm` has it, with `packed` (depth, blocks of columns, pairs, lanes, 2)."""
+    """Executes a GEMM that is neither empty nor a reset and has all indices in bounds: `indices` (n, 3) of its
+    micro-ops, other arguments as of `compute.run_gemm`, with `packed` (depth, blocks of columns, pairs, lanes, 2).
+    """
     acc_base, inp_base, wgt_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[0] >> 32 & 0xFFFF
     batch, blocks, lanes = acc.shape[1], packed.shape[1], packed.shape[3]
     columns, groups = blocks * lanes, groups_of(here[FOLD])

@@ -1,4 +1,4 @@
-"""The arithmetic of the array and of the store pipeline, for numba; `isa.arithmetic` defines the latter.
+"""The arithmetic of the array and of the store pipeline, for numba; `isa.arithmetic` defines the store pipeline's.
 
 `multiply_tile` is one operation of the array on 16 output lanes, as portable vector IR: products of int16 pairs added
 to int32, which LLVM maps to one instruction where the machine has it (pmaddwd, or VNNI's).

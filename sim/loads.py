@@ -1,4 +1,4 @@
-"""Loads: from DRAM bytes into a scratchpad. Each returns DONE, or OUTSIDE if it would leave the scratchpad.
+"""Loads: from DRAM bytes into a scratchpad. Each function returns DONE, or OUTSIDE if the load leaves the scratchpad.
 
 `row` is the decoded instruction, `here` the configuration registers it sees, `memory` uint8.
 """
@@ -34,7 +34,9 @@ def _fits(row, depth):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _runs(row):  # type: ignore[no-untyped-def]
-    """(m, 3) of a rectangular load: first scratchpad element, elements, first DRAM element (-1 for pads)."""
+    """(m, 3) runs of a rectangular load: first scratchpad element, number of elements, first DRAM element (-1 for
+    pads).
+    """
     columns = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     runs = np.empty((3 * row[Y_SIZE] + 2, 3), np.int64)
     at, used = row[SRAM_BASE], 0

@@ -26,7 +26,7 @@ from .ports import B_SIZE, MIXED, find_banks
 class TimingRun:
     """Result of a run: `outcome` (OK, DEADLOCK or LIMIT) in `cycle`, the record of each instruction (m,
     RECORD_COLUMNS), final unit and token state, and traffic by kind. An instruction begins `begin_delay` cycles after
-    all that it waits for holds.
+    all its conditions hold.
     """
 
     outcome: int
@@ -51,7 +51,7 @@ def token_queues() -> tuple[Array, Array]:
 def _clients(config: Config) -> Array:
     table = np.zeros((4, s.C_SIZE), np.int64)
     table[:, s.C_SHOWN] = s.NEVER
-    # Fetch counts its room itself, in instructions.
+    # Fetch counts room in instructions, not in bytes.
     for client, size in (
         (s.COMPUTE_CLIENT, config.fifo_bytes("compute")),
         (s.STORE_CLIENT, config.fifo_bytes("operand")),
@@ -63,7 +63,9 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """A power of two above the bursts of a client that matter at a time: each has a bus word of its FIFO at least."""
+    """Length of the rings of bursts: a power of two above the number of a client's bursts in flight, each of which has
+    at least one bus word of its FIFO.
+    """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
     vectors = config.fifo_bytes("store") // config.out_bytes
     return 1 << max(10, (2 * max(words, vectors)).bit_length())
@@ -91,7 +93,9 @@ def run_timing(
     trace: NDArray[np.uint64],
     uops: NDArray[np.uint64],
 ) -> TimingRun:
-    """Run the decoded program; `trace` holds the words of all LOAD.UOPs, `uops` (changed here) those at launch."""
+    """Runs the decoded program; `trace` holds the words of all LOAD.UOPs, `uops` (modified) the micro-op memory at
+    launch.
+    """
     rows = decoded.rows
     numbers = parameter_values(
         Launch(config=config, count=count, last=decoded.last, memory_size=memory_size, limit=limit)

@@ -88,7 +88,7 @@ def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
 
 @timing_code
 def burst_bytes(address, left, longest, bus):  # type: ignore[no-untyped-def]
-    """Data bytes of the burst at `address` of a run with `left` bytes; `longest` bytes fit when aligned."""
+    """Data bytes of the burst at `address` of a run with `left` bytes left; an aligned burst holds `longest` bytes."""
     return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)
 
 
@@ -100,7 +100,9 @@ def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
-    """Client `c` will read `runs` runs of `length` bytes (both above zero); first request at `earliest`."""
+    """Starts a transfer: client `c` reads `runs` runs of `length` bytes (both above zero); first request
+    at `earliest`.
+    """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
     C[c, C_LEFT] = length
@@ -119,7 +121,7 @@ def requests_left(C, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Show the client's next request if the cycle in which its FIFO has room is known; whether it did."""
+    """Shows the client's next request if the cycle in which its FIFO has room is known; returns whether it did."""
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
     bus = P[P_BUS]
@@ -158,7 +160,7 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
-    """Cycle in which the next read address is accepted, as far as shown requests tell; NEVER without one."""
+    """Cycle in which the next read address is accepted, given the requests shown so far; NEVER if there are none."""
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
     if shown == NEVER:
         return NEVER
@@ -173,7 +175,7 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accept the request of the first client, in order of priority, that shows one; the client."""
+    """Accepts the request of the first client, in order of priority, that shows one; returns the client."""
     c = 0
     while C[c, C_SHOWN] > cycle:
         c += 1
@@ -193,14 +195,14 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 @timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
-    """Accept shown write addresses as far as earlier responses are known; whether any was accepted."""
+    """Accepts shown write addresses as far as earlier responses are known; returns whether any was accepted."""
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
         burst = W[number & (W.shape[0] - 1)]
         cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
         if burst[W_BEGIN] != NEVER:
-            # The cutter is free once the last burst of the store before has left it.
+            # The cutter is free once it has cut the last burst of the previous store.
             left = max(cut + product + P[P_WRITE_DELAY] - 2, M[M_WRITE_FIRST_BEFORE])
             cut, product = max(burst[W_BEGIN], left + 1), burst[W_PRODUCT]
         first = max(
@@ -224,7 +226,7 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
-    """Cycle in which the memory picks the next burst, as far as accepted bursts tell; NEVER without one."""
+    """Cycle in which the memory picks the next burst, given the bursts accepted so far; NEVER if there are none."""
     ready = NEVER
     if M[M_SERVED] < M[M_ACCEPTED]:
         ready = Q[M[M_SERVED] & QUEUE_MASK, Q_READY]
@@ -237,7 +239,9 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
-    """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats; its client."""
+    """Picks the burst that the data slot serves from `cycle` on and sets the cycles of its beats; returns
+    its client.
+    """
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
     read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle

@@ -1,7 +1,7 @@
-"""The parameters of a timing run: one int64 array, each place declared with the value that it holds.
+"""The parameters of a timing run: one int64 array, each entry declared with the value that it holds.
 
-A rule of the simulator reads `P[P_NAME]`; numba takes the places as constants. A latency is `isa.timing`'s, never
-computed here.
+A rule of the simulator reads `P[P_NAME]`; numba compiles the indices as constants. Latencies come from `isa.timing` and
+are never computed here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from vdla.isa.timing import (
 class Launch:
     """A run to be timed: the program has `count` instructions, of which `last` is the first FINISH, or `count`.
 
-    The memory image has `memory_size` bytes; the run is given up in cycle `limit`.
+    The memory image has `memory_size` bytes; the run is abandoned in cycle `limit`.
     """
 
     config: Config
@@ -63,7 +63,7 @@ _VALUES: list[Callable[[Launch], int]] = []
 
 
 def _place(value: Callable[[Launch], int]) -> int:
-    """The next place of the array, which holds `value` of the launch."""
+    """Declares the next entry of the array, `value(launch)`; returns its index."""
     _VALUES.append(value)
     return len(_VALUES) - 1
 
@@ -102,7 +102,8 @@ P_ACC_DEPTH = _place(lambda run: run.config.acc_depth)
 P_BANK_DEPTH = _place(lambda run: run.config.acc_bank_depth)
 P_UOP_DEPTH = _place(lambda run: run.config.uop_depth)
 P_OUT_BYTES = _place(lambda run: run.config.out_bytes)
-# Bytes of the aligned block of DRAM of which a step of LOAD.INP writes all vectors; 0 where it writes one at most.
+# Bytes of an aligned DRAM block whose vectors one step of LOAD.INP writes together; 0 if a step writes one vector at
+# most.
 P_INP_BLOCK = _place(
     lambda run: run.config.inp_bytes * run.config.inp_step_vectors if run.config.inp_step_vectors > 1 else 0
 )

@@ -1,7 +1,8 @@
 """The accumulator's read ports (hw/README.md section 7): which bank each GEMM, DEPTHWISE or ALU operation reads.
 
-Micro-op memory changes only by LOAD.UOP, in program order, so the banks are a property of the program. Nearly
-all instructions keep to one bank; those that do not keep a copy of their micro-ops to look operations up in.
+Micro-op memory changes only by LOAD.UOP, in program order, so the banks are a property of the program. Nearly all
+instructions read one bank. For each other one, the micro-ops are copied, and the bank of an operation is computed from
+the copy.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ from .state import (
     Y_SIZE,
 )
 
-# B[instruction]: the one bank its destinations lie in, that of its ALU sources, or MIXED; its copy of micro-ops; which
-# of its operations read.
+# B[instruction]: the bank of all its destinations, the bank of its ALU sources (either may be MIXED), the start of its
+# copy of micro-ops, and which of its operations read accumulators (NONE, ALL or BY_PART).
 B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
 B_SIZE = 4
 MIXED = -1
@@ -91,10 +92,10 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Fill B; the copies of micro-ops that mixed instructions point into.
+    """Fills B; returns the copies of micro-ops to which B_UOPS of mixed instructions points.
 
-    `trace` (uint64) holds, one LOAD.UOP after the other, the words each writes; `uops` (uop_depth,) is the memory at
-    launch, which this changes.
+    `trace` (uint64) holds, one LOAD.UOP after the other, the words that each writes; `uops` (uop_depth,) is the memory
+    at launch and is modified.
     """
     slots = np.full((_SLOTS, 8), -1, np.int64)
     kept = np.empty(1024, np.uint64)
@@ -156,13 +157,15 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
 
 @timing_code
 def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
-    """Cycles that each operation of an ALU instruction issues for."""
+    """Issue cycles of each operation of an ALU instruction."""
     return P[P_ALU_CYCLES + 2 * min(row[ALU_OPCODE], ALU_OPCODES - 1) + row[USE_IMM]]
 
 
 @timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
-    """Bank that operation `number` of instruction `i` reads for its destination, or for its source."""
+    """Bank that operation `number` of instruction `i` reads: that of its source if `source`, else of its
+    destination.
+    """
     uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
     if uniform != MIXED:
         return uniform
@@ -180,14 +183,14 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 
 @timing_code
 def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyped-def]
-    """Whether operation `number` of the GEMM `i` has the first part of the inputs."""
+    """Whether operation `number` of GEMM `i` multiplies the first part of the inputs."""
     count = row[UOP_END] - row[UOP_BGN]
     word = np.int64(kept[B[i, B_UOPS] + number % count])
     x = number // count % row[ITER_IN]
     y = number // count // row[ITER_IN]
     tile = (registers[row[REGISTERS_AT], 0] >> 32 & 0xFFFF) + y * row[WGT_OUT] + x * row[WGT_IN]
     tile += word >> (P[P_UOP_DST] + P[P_UOP_SRC]) & ((1 << P[P_UOP_WGT]) - 1)
-    # Groups divide folds, both powers of two.
+    # The number of groups is a power of two and divides folds.
     return tile & (groups_of(registers[row[REGISTERS_AT], FOLD]) - 1) == 0
 
 
@@ -195,7 +198,7 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
     """First cycle from `cycle` on in which compute does not read `bank`: (that cycle, last cycle known to stay free).
 
-    Looks at the instructions begun so far, and no further than `horizon`.
+    Considers the instructions begun so far, and cycles up to `horizon`.
     """
     rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:
@@ -206,7 +209,7 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
         kind = row[KIND]
         matrix = kind in MATRIX
         reads = B[i, B_READS]
-        # Without operations it must be passed over at once: it would hide the instruction behind it.
+        # An instruction without operations must be skipped at once, else it hides the next instruction.
         if reads == NONE or X[i, X_ISSUES] == 0:
             V[V_PORT] += 1
             continue
@@ -229,7 +232,7 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
                 continue
         if reads == BY_PART and _first_part(P, row, registers, B, kept, i, number):
             return cycle, cycle
-        # Of its issue cycles an operation reads in the first, source before destination.
+        # An operation reads in the first of its issue cycles, the source before the destination.
         part = number % each
         source = part + 1 < reads_each
         if part >= reads_each or _bank_of(P, row, registers, B, kept, i, number // each, source) != bank:

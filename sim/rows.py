@@ -34,7 +34,7 @@ def _difference(x, c):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _entry(table, place):  # type: ignore[no-untyped-def]
-    """Entry `place` of the rows' table, in the last tables of `table` int8 (depth, 256)."""
+    """Entry `place` of the rows' table, which is in the last PLANES tables of `table` int8 (depth, 256)."""
     entry = np.int64(0)
     for plane in range(PLANES):
         entry |= (np.int64(table[len(table) - PLANES + plane, place]) & 255) << (8 * plane)
@@ -73,14 +73,14 @@ def _factor(total, root):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
-    """Number of a vector's `lanes` that are elements, by register ROWS."""
+    """Number of a vector's `lanes` that are elements of the row, from register ROWS."""
     wanted = register >> 53 & 0xFF
     return min(wanted, lanes) if is_last and wanted > 0 else lanes
 
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """The lanes `reduced` (batch, block_out) int32 of a vector of row `x` of an instruction become their shares."""
+    """Replaces the lanes `reduced` (batch, block_out) int32, a vector of row `x` of an instruction, by their shares."""
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])
     entry = entries[(register & 0xFF) + x]
@@ -103,7 +103,7 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
-    """ROWS; `scratch` int32 (batch, block_out), `entries` uint32 (row_depth, 2)."""
+    """Executes ROWS; `scratch` int32 (batch, block_out), `entries` uint32 (row_depth, 2)."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
     y_stride, x_stride, register = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[6]

@@ -24,7 +24,7 @@ from .timeline import BUSY_CATEGORIES, CATEGORIES, unit_segments
 discard_stale_code()
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
-"""Cycles after which a run is given up: three hours at 100 MHz."""
+"""Cycles after which a run is abandoned: three hours at 100 MHz."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,10 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounters:
-    """Cycles of one unit by activity and by cause of stall; both together are the run's cycles.
+    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`); together they sum to the run's cycles.
 
-    `busy` has the single key `busy` for load and store, and gemm, alu, load_uop, load_acc, other, drain for
-    compute. Categories with no cycle are left out.
+    `busy` has the single key `busy` for load and store, and gemm, alu, load_uop, load_acc, other, drain for compute.
+    Categories with no cycle are left out.
     """
 
     busy: dict[str, int]
@@ -51,8 +51,8 @@ class UnitCounters:
 class Timeline:
     """Intervals [start, stop) of one unit, in order and without gaps from 0 to the run's cycles.
 
-    All arrays are (m,) int64. `category` indexes CATEGORIES; `instruction` is the one that was busy or waited, -1
-    behind the unit's last. [start, stop) stands for the cycles start + 1 .. stop.
+    All arrays are (m,) int64. `category` indexes CATEGORIES; `instruction` is the one that was busy or waited, -1 after
+    the unit's last instruction. [start, stop) stands for the cycles start + 1 .. stop.
     """
 
     start: NDArray[np.int64]
@@ -114,7 +114,7 @@ def timeline(result: SimulationResult, unit: Unit) -> Timeline:
 
 
 def compute_timeline(result: SimulationResult) -> Timeline:
-    """The compute unit's intervals, which a layer's cycles are split by."""
+    """The compute unit's intervals, which attribute the run's cycles to layers."""
     return timeline(result, Unit.COMPUTE)
 
 
@@ -139,13 +139,14 @@ def simulate(
 ) -> SimulationResult:
     """Run (n, words) uint64 `instructions` on `config` with the DRAM image `memory` (uint8, not modified).
 
-    With `data` the result holds the final memory and scratchpads, computed instruction by instruction in program
-    order: a race-free program cannot tell that from the order of time. Without, timing alone: the same cycles,
-    begin and end of every instruction, and counters. `scratchpads` are the contents at launch (`isa.scratchpads`), zero
-    where not named.
+    With `data` the result holds the final memory and scratchpads, computed instruction by instruction in program order,
+    which for a race-free program equals execution in order of time. Without `data` it has timing alone: the same
+    cycles, begin and end of every instruction, and counters. `scratchpads` are the contents at launch
+    (`isa.scratchpads`), zero where not named.
 
-    Raises ProgramError (or EncodingError) for a program that names what does not exist, DeadlockError when
-    nothing can move before FINISH retires, CycleLimitError past `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
+    Raises ProgramError (or EncodingError) for an unknown encoding or register, a missing extension or an access out of
+    bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past `cycle_limit` (default
+    DEFAULT_CYCLE_LIMIT).
     """
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit

@@ -1,4 +1,4 @@
-"""Names of the places in the arrays that hold the simulator's state (numba reads them as constants).
+"""Column names of the arrays that hold the simulator's state (numba compiles them as constants).
 
 Times are int64 cycles. `NEVER` stands for a time that is not known yet.
 """
@@ -34,14 +34,12 @@ UOP_BGN, UOP_END, ITER_OUT, ITER_IN, RESET, OVERWRITE = range(7, 13)
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = range(13, 19)
 ALU_OPCODE, USE_IMM, IMM = 17, 18, 19
 REGISTER, VALUE = 7, 8
-LOAD_BEFORE = (
-    20  # load unit: the load that must have ended for this one to have a place in the job queue, or -1
-)
+LOAD_BEFORE = 20  # load unit: the load that must have ended before this one enters the job queue, or -1
 ROW_COLUMNS = 24
 
-FOLD = 4  # among the compute unit's configuration registers
+FOLD = 4  # an index into the compute unit's configuration registers
 
-# Kinds of instruction: their places in the table of instructions.
+# Kinds of instruction: their indices in the table of instructions.
 KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
 (
     LOAD_UOP,
@@ -89,7 +87,7 @@ FETCH_CLIENT, COMPUTE_CLIENT, STORE_CLIENT, LOAD_CLIENT = range(4)
 (
     C_FIFO,  # bytes of the FIFO
     C_BURST,  # bytes of the longest aligned burst
-    C_RUNS,  # runs behind the current one
+    C_RUNS,  # runs after the current one
     C_NEXT,  # address of the next run
     C_LENGTH,  # bytes of every run
     C_PITCH,  # bytes from run to run
@@ -103,12 +101,12 @@ FETCH_CLIENT, COMPUTE_CLIENT, STORE_CLIENT, LOAD_CLIENT = range(4)
     C_ACCEPTED,  # cycle of the last acceptance
     C_ISSUED,  # requests shown since launch
     C_SERVED,  # bursts whose data cycles are known
-    C_TAKEN,  # bursts given back
-    C_RESERVED,  # bytes ever reserved
-    C_FREE_AT,  # burst that must be given back before the next may show
+    C_TAKEN,  # bursts whose FIFO room is free again
+    C_RESERVED,  # bytes reserved since launch
+    C_FREE_AT,  # burst whose room must be free before the next request may show
     C_ACTIVE,  # the writer is inside an instruction
     C_STEP_TIME,  # cycle of the writer's last step
-    C_STEP,  # its number in the instruction
+    C_STEP,  # that step's number in the instruction
     C_DATA,  # data steps done
     C_ROW,  # PATCH: row, patch, vector in the patch's row
     C_PATCH,
@@ -127,8 +125,8 @@ QUEUE = 128
 QUEUE_MASK = QUEUE - 1
 Q_CLIENT, Q_READY, Q_BEATS, Q_LAST = range(4)
 Q_SIZE = 4
-# W_SHOWN: first cycle in which its vectors let it show; W_BEGIN: the begin of its store if it is the first burst of it,
-# or NEVER; W_PRODUCT: cycles that its runs' product takes. W_END: bytes of all stores up to its end.
+# W_SHOWN: first cycle in which the burst's vectors allow it to show. W_BEGIN: the begin of its store for the store's
+# first burst, else NEVER. W_PRODUCT: cycles of the product of its runs. W_END: bytes of all stores up to its end.
 W_SHOWN, W_READY, W_BEATS, W_LAST, W_END, W_BEGIN, W_PRODUCT = range(7)
 W_SIZE = 7
 
@@ -142,9 +140,9 @@ W_SIZE = 7
     M_WRITE_ACCEPTED,
     M_WRITE_SERVED,
     M_LAST_WRITE_ACCEPT,
-    M_WRITE_FIRST,  # cycle in which the last accepted write first showed, and the one before it
+    M_WRITE_FIRST,  # cycle in which the last accepted write first showed, and that of the write before
     M_WRITE_FIRST_BEFORE,
-    M_CUT_FROM,  # cycle from which its store's bursts are cut, and those that their product takes
+    M_CUT_FROM,  # cycle from which the store's bursts are cut, and the cycles of its product
     M_CUT_PRODUCT,
     M_SLOT_FREE,
     M_LAST_WAS_WRITE,
@@ -167,20 +165,20 @@ M_SIZE = 18
     U_POPPED,  # bit set of the head instruction's pops done
     U_READY,  # ready_cycle of the head instruction, BLOCKED while unknown
     U_LAST_END,  # largest end so far
-    U_FREE,  # load: cycle in which the address side was last busy
+    U_FREE,  # load: last busy cycle of the address side
     U_ISSUED,  # compute: cycle of the last GEMM operation
-    U_OTHER_END,  # compute: largest end of instructions that are not of the array
+    U_OTHER_END,  # compute: largest end of instructions that do not use the array
     U_HARD_END,  # compute: largest end of ALU, LOAD and FINISH
 ) = range(12)
 U_SIZE = 12
 
-# --- V: the store whose accumulators are read, and what those before it left ------------------------------
+# --- V: the store whose accumulators are being read, and totals of the stores before it --------------------
 
 (
-    V_INSTRUCTION,  # its index
-    V_INDEX,  # vector to be read next; V_COUNT of them
+    V_INSTRUCTION,  # the store's index in the program
+    V_INDEX,  # next vector to read; V_COUNT of them
     V_COUNT,
-    V_READ,  # its next read; V_ROWS x V_COLUMNS of them
+    V_READ,  # next read of the vector's window; V_ROWS x V_COLUMNS of them
     V_ROWS,
     V_COLUMNS,
     V_BASE,
@@ -194,25 +192,25 @@ U_SIZE = 12
     V_LAST_READ,  # cycle of the last read of a store so far
     V_BEGIN,  # begin of the store whose first write burst is not cut yet, or NEVER; cycles of its product
     V_PRODUCT,
-    V_ADDRESS,  # of the next burst
-    V_LEFT,  # bytes left in the current output run, runs behind it
+    V_ADDRESS,  # byte address of the next burst
+    V_LEFT,  # bytes left in the current output run, runs after it
     V_RUNS,
     V_NEXT,
     V_LENGTH,
     V_PITCH,
-    V_STORED,  # bytes of all stores whose vectors are read
+    V_STORED,  # bytes of all stores whose vectors have been read
     V_CUT,  # bytes of all stores up to and including the burst being filled
     V_CUT_BEATS,
     V_ROOM,  # bursts whose room is known to be free
     V_OPERAND,
     V_OPERAND_END,  # operand bytes up to the end of the oldest operand burst
-    V_PORT,  # compute instruction whose accumulator reads are looked at
-    V_REST,  # cycles between a vector's last read and the next one's first in which no read may happen
-    V_CHAIN,  # it writes the chain memory, or nothing (ROWS): no bursts, and no room needed
-    V_REPEAT,  # vectors that share an operand: 1, or those of a row
+    V_PORT,  # compute instruction whose accumulator reads are checked next
+    V_REST,  # cycles after a vector's last read in which the next vector's first read may not happen
+    V_CHAIN,  # the store writes the chain memory, or nothing (ROWS): it has no bursts and needs no room
+    V_REPEAT,  # vectors that share an operand: 1, or all of a row
     V_LIKENESS,  # kind and flags of the last store that has begun (section 8)
-    V_OPEN,  # the youngest instruction lets others begin behind it: a plain store or a LOAD.PAR
-    V_LOAD,  # LOAD.PAR or LOAD.TABLE that has steps to do, or BLOCKED; the last one that has begun
+    V_OPEN,  # the youngest instruction allows others to begin before its end: a plain store or a LOAD.PAR
+    V_LOAD,  # LOAD.PAR or LOAD.TABLE with steps to do, or BLOCKED; the last one that has begun
     V_LAST_LOAD,
 ) = range(37)
 V_SIZE = 37
@@ -222,7 +220,7 @@ V_SIZE = 37
 T_PUSHED, T_RESERVED, T_POPPED = range(3)
 T_SIZE = 3
 
-# --- X[instruction]: what is recorded --------------------------------------------------------------------
+# --- X[instruction]: record of each instruction ------------------------------------------------------------
 
 X_HEAD, X_POP_0, X_POP_1, X_FULL_0, X_FULL_1, X_BEGIN, X_END, X_ISSUES = range(8)
 X_DISPATCH = 8

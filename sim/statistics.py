@@ -1,8 +1,8 @@
 """Counts of bits that change from one step of a unit to the next: the part of switching that depends on data.
 
-The program runs with its data, instruction by instruction as `execute.py` does, and every unit's registers are followed
-in program order (`toggles_compute.py`, `toggles_store.py`, `toggles_bus.py`): bits that differ between what a register
-holds and what it held before. The cycle of an operation plays no part.
+The program runs with its data, instruction by instruction as in `execute.py`. For every unit's registers
+(`toggles_compute.py`, `toggles_store.py`, `toggles_bus.py`) the module counts, in program order, the bits that differ
+between a register's content and its previous content. The cycle of an operation plays no part.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ _BUS_AT = _STORE_AT + len(STORE_MEASURED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandStatistics:
-    """The counts of a program by `MEASURED`, how many operations of the array there are, and how many of them were
-    looked at. Those stand for all in proportion."""
+    """Changed bits of a program by counter of `MEASURED`, scaled to all `operations` of the array although only
+    `looked_at` of them were examined.
+    """
 
     operations: int
     looked_at: int
@@ -72,9 +73,9 @@ def operand_statistics(
 ) -> OperandStatistics:
     """The statistics of a program with memory `memory`.
 
-    What happens inside the array costs by far the most to count: it is counted for a random `share` of its operations,
-    chosen one by one over the whole program, each with the operation just before it. All else is counted in full.
-    Raises ProgramError as `simulate` does.
+    Changes inside the array cost by far the most time to count. They are counted for a random `share` of its
+    operations, chosen one by one over the whole program, each compared with the operation just before it. All other
+    changes are counted in full. Raises ProgramError as `simulate` does.
     """
     decoded = decode(config, instructions, len(memory))
     image = np.array(memory, np.uint8)
@@ -109,12 +110,12 @@ def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.
 
 
 SAMPLED = ("weights", "digits", "partial_products", "carries", "products", "sums")
-"""Counters that sample a share of the array's operations."""
+"""Counters that are measured on a share of the array's operations."""
 
 
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
-    """(n,) the accumulator bank of the next store behind each instruction, which the store unit's port shows."""
+    """(n,) for each instruction the accumulator bank of the next store after it, which the store unit's port shows."""
     found = np.zeros(len(rows), np.int64)
     bank = np.int64(0)
     for i in range(len(rows) - 1, -1, -1):
@@ -128,7 +129,9 @@ def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
 def _observe(  # type: ignore[no-untyped-def]
     rows, registers, memory, words, widths, uop_bytes, pads, sizes, machine, immediates, share, counts, totals
 ):
-    """The index of an instruction that reaches outside a scratchpad, or -1."""
+    """Runs the program and counts its changes; returns the index of an instruction that reaches outside a scratchpad,
+    or -1.
+    """
     bank_depth, passes, bus = machine
     scratch = np.empty(pads.acc.shape[1:], np.int32)
     trace = np.empty(pads.uop.shape[0], np.uint64)

@@ -123,7 +123,7 @@ from .units import begin, end, first_request, look_ahead, start_load
 
 @timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
-    """Cut the next write burst from the output runs, if any is left."""
+    """Cuts the next write burst from the output runs, if any bytes are left."""
     if V[V_LEFT] == 0:
         if V[V_RUNS] == 0:
             return
@@ -140,7 +140,9 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
-    """Set up the store that begins in `cycle` and stores something. All reads of the one before are known."""
+    """Sets up the store that begins in `cycle` and writes at least one vector. All reads of the store before it are
+    known.
+    """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i
     V[V_COUNT] = row[Y_SIZE] * row[X_SIZE]
@@ -190,7 +192,7 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _likeness(row):  # type: ignore[no-untyped-def]
-    """A number that is the same for stores of one kind with the same flags."""
+    """A number that is equal for stores of one kind with equal flags."""
     if row[KIND] != STORE_POST:
         return np.int64(0)
     flags = row[COMBINE] | row[UNSIGNED] << 1 | row[TABLE] << 2 | row[WITH_ROWS] << 3 | row[CHAIN] << 4
@@ -213,7 +215,7 @@ def _plain(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle from `cycle` on in which the unit's condition for `row` holds; BLOCKED if not known yet."""
+    """First cycle from `cycle` on in which the store unit's condition for `row` holds; BLOCKED if not known yet."""
     u = STORE
     if U[u, U_ENDED] == U[u, U_BEGUN]:
         all_ended = max(cycle, U[u, U_LAST_END] + 1)
@@ -256,7 +258,7 @@ def _complete(P, M, W, X, row, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begin and end store instructions as far as times are known; whether anything moved."""
+    """Begins and ends store instructions as far as times are known; returns whether anything changed."""
     u, c = STORE, STORE_CLIENT
     M, C, R, W = bus.M, bus.C, bus.R, bus.W
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
@@ -265,7 +267,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
         progress |= look_ahead(P, U, X, tokens, program, u)
         i = V[V_LOAD]
         if i >= 0 and V[V_INDEX] == V[V_COUNT]:
-            # It steps once the vectors in front of it have read their parameters.
+            # A load of parameters steps once all earlier vectors have read their parameters.
             begun = max(X[i, X_BEGIN], V[V_LAST_READ] + P[P_PARAMETER_CYCLES] - P[P_STEP_DELAY])
             cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], begun)
             if cycle != BLOCKED:
@@ -333,7 +335,9 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
-    """The operand leaves the FIFO in `cycle` with the last vector that it is for; give back the bursts it ends."""
+    """The operand leaves the FIFO in `cycle`, with the last vector that uses it; frees the room of bursts that end with
+    it.
+    """
     c = STORE_CLIENT
     if (V[V_INDEX] + 1) % V[V_REPEAT]:
         return
@@ -349,10 +353,10 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
-    """Last cycle whose accumulator reads are all known, if nothing unknown happens before `next_event`.
+    """Last cycle whose accumulator reads are all known, if no unknown event happens before `next_event`.
 
-    A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last
-    issue of the GEMM ahead and behind the end of everything else; its first read comes later still.
+    A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last issue of
+    the GEMM before it, and after the end of every other instruction; its first read comes later still.
     """
     known = max(next_event + 1, U[COMPUTE, U_OTHER_END] + 1) + P[P_ALU_STAGE]
     return max(known, U[COMPUTE, U_ISSUED] + P[P_GEMM_STAGE])
@@ -360,7 +364,7 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 
 @timing_code
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
-    """Read accumulator vectors as far as room, operands and port use are known; whether any read happened."""
+    """Reads accumulator vectors as far as room, operands and port use are known; returns whether any was read."""
     if V[V_INDEX] == V[V_COUNT]:
         return False
     M, C, R, W = bus.M, bus.C, bus.R, bus.W

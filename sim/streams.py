@@ -1,7 +1,7 @@
 """The writers of hw/README.md section 6: from a client's FIFO into a scratchpad, one step a cycle.
 
-All steps fed by one burst follow each other without a gap once the first has happened, because a step takes
-at most one bus word and a beat arrives every cycle: the burst's steps are a closed form.
+The steps of one burst follow each other without a gap, because a step takes at most one bus word and a beat arrives
+every cycle: their times have a closed form.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Go on with the load `row` (elements of `size` bytes) that began in `begin`; its end, or BLOCKED."""
+    """Advances the load `row` (elements of `size` bytes) that began in `begin`; returns its end, or BLOCKED."""
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
     width = min(size, P[P_BUS])
@@ -98,9 +98,10 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
 
 @timing_code
 def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """`write_elements` of a LOAD.INP whose steps write all vectors that a block of P_INP_BLOCK bytes has of a row.
+    """`write_elements` for a LOAD.INP whose steps write all vectors of a row that fall in one block of P_INP_BLOCK
+    bytes.
 
-    C_ROW is the row of data of the next byte, C_PATCH the steps before that row.
+    C_ROW is the row of data of the next byte, C_PATCH the number of steps before that row.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -145,7 +146,9 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
-    """Step times of a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM."""
+    """Advances a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM. Returns its
+    end, or BLOCKED.
+    """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])
     bus, block = P[P_BUS], P[P_BLOCK_IN]

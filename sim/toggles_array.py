@@ -9,19 +9,19 @@ from vdla.util.machine_code import compiled
 ARRAY_MEASURED = (
     "inputs", "weights", "chosen", "digits", "partial_products", "carries", "products", "sums",
 )  # fmt: skip
-"""Bits that change of input vectors, of weight tiles, of the row of a tile that DEPTHWISE would take, of the weights'
-digits (radix 4, as Booth's multipliers have them), of digits times inputs, of the carry-save sums of these, of
-products, of sums in the adder trees."""
+"""Bits that change of: input vectors; weight tiles; the row of a tile that DEPTHWISE would take; the weights' radix-4
+Booth digits; digits times inputs; the carry-save sums of these; products; sums in the adder trees.
+"""
 
 INPUTS, _WEIGHTS, CHOSEN, _DIGITS, _PARTIAL, _CARRIES, _PRODUCTS, _SUMS = range(8)
 
 SUM_BITS = 24
-"""Bits of a sum that are looked at; longer ones repeat their sign."""
+"""Bits of a sum that are compared; the bits above repeat the sign."""
 
 
 @compiled()
 def ones(value):  # type: ignore[no-untyped-def]
-    """Ones among the low 32 bits."""
+    """Number of ones among the low 32 bits."""
     x = np.uint32(value & 0xFFFFFFFF)
     x = x - ((x >> np.uint32(1)) & np.uint32(0x55555555))
     x = (x & np.uint32(0x33333333)) + ((x >> np.uint32(2)) & np.uint32(0x33333333))
@@ -31,7 +31,9 @@ def ones(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
-    """Products of a row of a tile, and sums of all levels: each has half as many as the one before, or `folds`."""
+    """Length of a row's tree: its products and the sums of all levels; a level has half as many as the one before, at
+    least `folds`.
+    """
     size, pairs = block_in, block_in // 2
     while pairs > 0:
         size += max(pairs, folds)
@@ -41,9 +43,10 @@ def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
 
 @compiled()
 def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[no-untyped-def]
-    """Fills `tree` with the products and every level of sums. With `alone` the sums of row o take only the products of
-    its lanes: the lanes that are o modulo the rows, lane j's product being of element j + `shift`. Sums of `groups`
-    stay apart."""
+    """Fills `tree` with the products and every level of sums. With `alone` (DEPTHWISE) row o sums only the products of
+    its own lanes: lanes j with j modulo the number of rows equal to o, whose product is that of element j + `shift`.
+    Sums stay separate for each of `groups`.
+    """
     columns, block_in = tile.shape
     folds = lanes // columns
     for b in range(len(vector)):
@@ -70,8 +73,9 @@ def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[
 
 @compiled()
 def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
-    """Digit number `digit` of `y` in radix 4 (-2 .. 2) times `x`, `width` bits; negative ones as complements, which a
-    carry completes."""
+    """Radix-4 digit number `digit` of `y` (-2 .. 2) times `x`, in `width` bits; negative multiples are complements, to
+    be completed by a carry.
+    """
     three = (y << 1) >> (2 * digit) & 7
     row = np.int64(0)
     if three == 1 or three == 2 or three == 5 or three == 6:
@@ -85,7 +89,7 @@ def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyped-def]
-    """Bits that change of all rows of a product."""
+    """Changed bits of all partial products of x * y against last_x * last_y."""
     found = 0
     for digit in range(digits):
         found += ones(booth_row(x, y, digit, width) ^ booth_row(last_x, last_y, digit, width))
@@ -94,14 +98,14 @@ def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyp
 
 @compiled()
 def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-def]
-    """Rows of an 8-bit product and how they are added, now and before."""
+    """Counts changed bits of the partial products of an 8-bit product and of their carry-save sums."""
     if x == last_x and y == last_y:
         return
     save, carry, last_save, last_carry = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for digit in range(4):
         row, last = booth_row(x, y, digit, 9), booth_row(last_x, last_y, digit, 9)
         totals[_PARTIAL] += ones(row ^ last)
-        # The sign's bit is inverted, and a constant makes up for it.
+        # The sign bit is inverted; a constant compensates for the inversion.
         row, last = (row ^ 0x100) << (2 * digit), (last ^ 0x100) << (2 * digit)
         if digit:
             save, carry = save ^ carry ^ row, (save & carry | save & row | carry & row) << 1
@@ -116,7 +120,7 @@ def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-
 
 @compiled()
 def compare(vector, tile, before_vector, before_tile, now, before, totals):  # type: ignore[no-untyped-def]
-    """Compares two operations of the array, whose trees are filled."""
+    """Counts the changes between two operations of the array whose trees are filled."""
     columns, block_in = tile.shape
     for o in range(columns):
         for k in range(block_in):

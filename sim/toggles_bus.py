@@ -1,4 +1,4 @@
-"""Bits that change on the bus from one beat to the next, by who moves them."""
+"""Bits that change on the bus from one beat to the next, by the unit that moves the data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from .state import (
 from .toggles_array import ones
 
 BUS_MEASURED = ("fetched", "loaded_words", "compute_words", "store_words", "written_words")
-"""Bits that change on the bus of instructions, of loads of inputs and weights, of the compute unit's, of the store
-unit's, and of outputs."""
+"""Bits that change on the bus in: instructions; loads of inputs and weights; the compute unit's loads; the store unit's
+reads; outputs.
+"""
 
 _FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
 
@@ -55,7 +56,7 @@ def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
-    """Beats of a load or of a store's operands (two `beats`), or of a store's outputs (one)."""
+    """Counts the beats of a load or of a store's operands (two `beats`), or of a store's outputs (one)."""
     kind = row[KIND]
     size = sizes[kind]
     if size == 0 or row[Y_SIZE] == 0 or row[X_SIZE] == 0:

@@ -49,10 +49,12 @@ COMPUTE_MEASURED = (
     *ARRAY_MEASURED, "results", "reads", "seen", "rights", "drained", "shifted", "multiplied", "micro_ops", "places",
     "loaded", "loaded_lanes",
 )  # fmt: skip
-"""Counters of the compute unit. Array: see `toggles_array.py`. Lanes: changed bits of results, of accumulators as a
-bank reads them, of accumulators that the store unit's port shows as well, of the second operand of ALU operations; ones
-of the first and last result of an instruction; operands and results of shifts; digits times operand of multiplications.
-Changed bits of micro-ops and of the addresses that follow from them. Accumulators that loads write, and their lanes."""
+"""Counters of the compute unit. Array: see `toggles_array.py`. Lanes: changed bits of results, of accumulators at a
+bank's output, of accumulators also visible at the store unit's port, of the second operand of ALU operations; ones of
+the first and last result of an instruction; operands and results of shifts; digits times operand of multiplications.
+Changed bits of micro-ops and of the addresses computed from them. Changed bits of accumulators written by loads, and
+their lanes.
+"""
 
 (
     _RESULTS, _READS, _SEEN, _RIGHTS, _DRAINED, _SHIFTED, _MULTIPLIED, _UOPS, _PLACES, _LOADED, _LANES,
@@ -63,11 +65,12 @@ _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 
 
 class ComputeState(NamedTuple):
-    """Last contents of the compute unit's registers: an input vector, a tile, a row of it, trees (products, then every
-    level) of two operations, the result, the read of each bank, an ALU operation's second operand, a shift's first and
-    a product's two, a load's vector; micro-op and addresses, and behind them the depth of a bank and the groups that
-    the array's rows worked in. `vector` is as the rows take it: where they fold, a part of an input vector for every
-    group."""
+    """Last contents of the compute unit's registers: an input vector; a tile; one row of it; the trees (products, then
+    every level) of two operations; the result; the read of each bank; an ALU operation's second operand; a shift's
+    first and a product's two operands; a load's vector. `places` has the micro-op and addresses, then the depth of a
+    bank and the number of groups of the array's rows. `vector` is the input of the array's rows: where they fold, a
+    part of an input vector for every group.
+    """
 
     vector: NDArray[np.int64]
     tile: NDArray[np.int64]
@@ -83,7 +86,7 @@ class ComputeState(NamedTuple):
 
 @compiled()
 def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
-    """All registers 0."""
+    """A state with all registers 0."""
     batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.acc.shape[2]
     lanes, columns = batch * block_out, pads.wgt.shape[1]
     banks = (len(pads.acc) + bank_depth - 1) // bank_depth
@@ -103,7 +106,7 @@ def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
-    """Whether operation `number` is among those looked at: a hash of it is below the share."""
+    """Whether operation `number` belongs to the sample: a hash of its number is below the share."""
     if share >= 1:
         return True
     x = np.uint64(number) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -114,7 +117,9 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
-    """A read of an accumulator `vector`: bits that change behind the bank, and at the store unit's port."""
+    """Counts a read of an accumulator `vector`: bits that change at the bank's output and, if the bank is `shown`, at
+    the store unit's port.
+    """
     found = 0
     held = state.banks[bank]
     for k in range(len(held)):
@@ -129,7 +134,7 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Accumulators that a load has just written."""
+    """Counts the accumulators that a load has just written."""
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
         return
@@ -145,8 +150,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """Row `number` of a tile as sweeps count them, of `narrow` weights, where the row of DEPTHWISE would have it for
-    lanes of `part`."""
+    """Row `number` (of `narrow` weights) of a tile in the numbering of sweeps, at the elements where a DEPTHWISE row
+    has the weights for lanes of `part`.
+    """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
     for j in range(narrow):
@@ -156,8 +162,9 @@ def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
-    """The lanes take the bits of any instruction of the unit that stand where an ALU instruction has its immediate, if
-    the bit is set that says so there."""
+    """Counts a change of the lanes' immediate. Lanes take the immediate bits of every instruction of the unit whose
+    use_imm bit is set, whether or not the instruction is an ALU.
+    """
     if immediate == NO_IMMEDIATE:
         return
     for k in range(len(state.right)):
@@ -169,9 +176,9 @@ def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
 def observe_operations(  # type: ignore[no-untyped-def]
     row, here, widths, pads, state, shown, share, counts, totals
 ):
-    """Executes GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
+    """Executes and counts GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
 
-    The array's toggles of a TAPS count like those of a sequence of DEPTHWISE on its positions; likewise of a sweep,
+    The array's toggles of a TAPS count like those of a sequence of DEPTHWISE on its positions; likewise for a sweep,
     whose older positions add no changes of input vectors. The array's contents count without the zero points of
     register ZERO.
     """
@@ -186,7 +193,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     swept = pads.swept
     rows = len(swept) if sweeps else 1
     vector = np.zeros((batch, block_in), np.int16)
-    # Of as many weights as the shorter vector has; a position is several inputs, or lanes are a part of one.
+    # A row has as many weights as the shorter vector; a position is several inputs, or the lanes are a part of one.
     narrow = min(block_in, block_out)
     rows_a_tile = columns * block_in // narrow if depthwise else 1
     inputs = block_out // narrow if depthwise else 1
@@ -194,7 +201,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows_a_tile
     inp_zero, wgt_zero = zero_points(here)
-    # DEPTHWISE and TAPS have as many groups of rows as there may be.
+    # DEPTHWISE and TAPS use the largest number of groups of rows.
     groups = folds if depthwise else groups_of(here[FOLD])
     size = block_in // groups
     if row[UOP_END] > len(uop):
@@ -203,7 +210,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     tile = np.empty((columns, block_in), np.int64)
     sums = np.empty(lanes, np.int64)
     bank_depth = state.places[4]
-    # Which of the two trees is that of the operation before, if it was looked at or kept.
+    # Index of the tree of the previous operation, if that was sampled or its tree filled.
     tree, filled = 0, False
     first = True
     for y in range(row[ITER_OUT]):
@@ -322,7 +329,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
                     if first:
                         totals[_DRAINED] += ones(value) + ones(state.result[k])
                     state.result[k] = value
-                    # All lanes have a sum, some of them that of another group; a part of them is written.
+                    # All lanes have a sum, some of them the sum of another group; only a part of the lanes is written.
                     if row[RESET] or depthwise or k % block_out // columns // groups == lanes_part:
                         flat[d, k] = value
                 first = False
@@ -333,7 +340,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
-    """A micro-op and its addresses."""
+    """Counts the changes of a micro-op and its addresses."""
     totals[_UOPS] += ones(word ^ places[0]) + ones((word ^ places[0]) >> 32)
     totals[_PLACES] += ones(d ^ places[1]) + ones(s ^ places[2]) + ones(w ^ places[3])
     places[0], places[1], places[2], places[3] = word, d, s, w
@@ -341,7 +348,7 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
-    """Executes an ALU instruction."""
+    """Executes an ALU instruction and counts its changes."""
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
     flat = acc.reshape(-1, lanes)
@@ -369,7 +376,8 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
                     totals[_RIGHTS] += ones(right ^ before)
                     state.right[k] = right
                     if row[USE_IMM] == 0 and not slow:
-                        # In the cycle of its source a lane combines that with the operand of the operation before.
+                        # In the cycle of its source read, a lane combines the source with the operand of the previous
+                        # operation.
                         passing = np.int64(np.int32(operate(row[ALU_OPCODE], np.int64(flat[s, k]), before)))
                         totals[_RESULTS] += ones(passing ^ state.result[k])
                         state.result[k] = passing
@@ -395,6 +403,6 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 
 @compiled()
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
-    """One of the three products of a MUL."""
+    """Counts the changes of one of the three products of a MUL."""
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right

@@ -1,4 +1,4 @@
-"""Bits that change in the store unit from one vector to the next, pass by pass as STORE.POST's lanes see them."""
+"""Bits that change in the store unit from one vector to the next, in the passes of STORE.POST's lanes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ STORE_MEASURED = (
     "operands", "pairs", "pair_partials", "pair_mantissas", "pair_products", "outputs",
     "modes", "settings",
 )  # fmt: skip
-"""Bits that change: of accumulators at the store unit's port, of a window's reduction, of sums with the bias, of their
-mantissas, of mantissa times the scale's digits, of their product, of the product in fixed point (7 places),
-of stage A's result. Of stage B: of operands, of its two inputs, of such rows in its two multipliers, of the mantissa
-between them, of their products. Of the bytes stored. Of an instruction's flags, and of the unit's registers."""
+"""Bits that change of: accumulators at the store unit's port; a window's reduction; sums with the bias; their
+mantissas; mantissa times the scale's digits; their product; the product in fixed point (7 places); stage A's result.
+Stage B: operands; its two inputs; partial products in its two multipliers; the mantissa between them; their products.
+Then the bytes stored, an instruction's flags, and the unit's registers.
+"""
 
 (
     _READS, _REDUCED, _TOTALS, _MANTISSAS, _SCALED, _PRODUCTS, _FIXED, _REQUANTIZED, _OPERANDS, _PAIRS, _PAIR_PARTIALS,
@@ -52,8 +53,10 @@ between them, of their products. Of the bytes stored. Of an instruction's flags,
 
 
 class StoreState(NamedTuple):
-    """Last contents of the store unit's registers: by lane of the vector (reduction, output, sum as far as it goes on,
-    bias), and by lane of the arithmetic (`_KEPT`). `table` are the look-up tables."""
+    """Last contents of the store unit's registers: for each lane of the vector the reduction, bias, scale, output and
+    operand; for each lane of the arithmetic the `_KEPT` registers `kept`; the settings of the last instruction. `table`
+    are the look-up tables.
+    """
 
     reduced: NDArray[np.int64]
     biases: NDArray[np.int64]
@@ -72,7 +75,7 @@ _KEPT = 15
 
 @compiled()
 def start_store(pads, passes):  # type: ignore[no-untyped-def]
-    """All registers 0."""
+    """A state with all registers 0."""
     lanes = pads.acc.shape[1] * pads.acc.shape[2]
     return StoreState(
         np.zeros(lanes, np.int64),
@@ -93,7 +96,7 @@ def _wide(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _mantissa(magnitude):  # type: ignore[no-untyped-def]
-    """The upper 24 bits of a number from its first 1 on."""
+    """The 24 bits of a number from its leading 1 on."""
     if magnitude == 0:
         return np.int64(0)
     while magnitude >= 1 << 24:
@@ -112,7 +115,7 @@ def _float_mantissa(bits):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
-    """Requantizes one sum."""
+    """Requantizes one sum and counts the changes."""
     zero_point = here[2] << 48 >> 48
     low, high = here[2] << 40 >> 56, here[2] << 32 >> 56
     magnitude = abs(total)
@@ -134,7 +137,7 @@ def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no-untyped-def]
-    """Observes stage B on one pair; it computes on every pair, whether its result is used or not."""
+    """Counts the changes of stage B for one pair; stage B computes on every pair, whether its result is used or not."""
     zero_point = here[2] << 48 >> 48
     if row[TABLE]:
         value, zero_point = np.int64(table[row[TABLE_INDEX], value + 128]), here[2] >> 48
@@ -172,8 +175,9 @@ def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no
 
 @compiled()
 def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
-    """Observes the begin of an instruction: its flags (only STORE.POST has any) and registers reach lanes that still
-    hold the last values."""
+    """Counts the changes at the begin of an instruction: its flags (only STORE.POST has any) and registers reach lanes
+    that still hold the last values.
+    """
     flags = np.int64(0)
     post = row[KIND] == STORE_POST
     modes = row if post else np.zeros_like(row)
@@ -216,7 +220,9 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_store(row, here, memory, operands, pads, compute, bank_depth, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the changed bits of a store that has just executed; `operands` are from `operands_of` before it."""
+    """Counts the changed bits of a store that has just executed; `operands` are the result of
+    `operands_of` before it.
+    """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
     flat, width = acc.reshape(-1, lanes), len(state.kept)
@@ -273,7 +279,7 @@ def observe_store(row, here, memory, operands, pads, compute, bank_depth, state,
 
 @compiled()
 def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
-    """One more accumulator vector of a window."""
+    """Adds one accumulator vector to a window's reduction and counts the changes."""
     for k in range(len(reduced)):
         value = np.int64(vector[k])
         if not first:

@@ -111,7 +111,7 @@ from .streams import write_elements, write_patches, write_vectors
 
 @timing_code
 def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
-    """Show the next instruction fetch once the buffer is known to have room; whether it did."""
+    """Shows the next instruction fetch once the buffer is known to have room; returns whether it did."""
     c = FETCH_CLIENT
     if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
         return False
@@ -138,7 +138,7 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
 
 @timing_code
 def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
-    """Move fetched instructions to the command queues as far as times are known; whether any moved."""
+    """Moves fetched instructions to the command queues as far as times are known; returns whether any moved."""
     c = FETCH_CLIENT
     M, C, R = bus.M, bus.C, bus.R
     rows, order = program.rows, program.order
@@ -172,9 +172,10 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
-    """First cycle in which instruction `i`, the next of unit `u`, has its place, tokens and room; or BLOCKED.
+    """First cycle in which instruction `i`, the next of unit `u`, has a free unit, its tokens and room for its pushes;
+    or BLOCKED.
 
-    Pops whose cycle is known are done, one by one, even if the instruction then waits for something else.
+    Pops whose cycle is known are done, one by one, even if the instruction then waits for another condition.
     """
     T, pushed, popped, pop_queue, push_queue = tokens
     head = max(X[i, X_DISPATCH] + 1, U[u, U_PREVIOUS_BEGIN] + 1)
@@ -213,7 +214,9 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
-    """Do the pops of the unit's head instruction, even while the unit is busy; whether its U_READY became known."""
+    """Does the pops of the unit's head instruction, even while the unit is busy; returns whether any pop was done or
+    U_READY became known.
+    """
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
         return False
     i = program.order[u, U[u, U_BEGUN]]
@@ -224,7 +227,9 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
-    """Instruction `i` of unit `u`, which is ready in `ready`, begins: reserve room for its pushes. Returns when."""
+    """Begins instruction `i` of unit `u`, ready in cycle `ready`: reserves room for its pushes. Returns the begin's
+    cycle.
+    """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
     U[u, U_PREVIOUS_BEGIN] = cycle
@@ -239,7 +244,7 @@ def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
 
 @timing_code
 def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
-    """Instruction `i` of unit `u` ends: push its tokens."""
+    """Ends instruction `i` of unit `u`: pushes its tokens."""
     X[i, X_END] = cycle
     U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)
     U[u, U_ENDED] += 1
@@ -260,7 +265,7 @@ def first_request(P, row, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
-    """Start the DRAM reads of a rectangular load that begins in `begin`; whether there are any."""
+    """Starts the DRAM reads of a rectangular load that begins in `begin`; returns whether there are any."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
     runs, length = row[Y_SIZE], row[X_SIZE] * size
@@ -276,7 +281,7 @@ def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begin loads and move their writer as far as times are known; whether anything moved."""
+    """Begins loads and advances their writer as far as times are known; returns whether anything changed."""
     u, c = LOAD, LOAD_CLIENT
     C, R = bus.C, bus.R
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
@@ -329,7 +334,7 @@ def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operations(row):  # type: ignore[no-untyped-def]
-    """Operations of a GEMM, DEPTHWISE or ALU."""
+    """Number of operations of a GEMM, DEPTHWISE or ALU."""
     return row[ITER_OUT] * row[ITER_IN] * max(np.int64(0), row[UOP_END] - row[UOP_BGN])
 
 
@@ -355,7 +360,7 @@ def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begin and end compute instructions as far as times are known; whether anything moved."""
+    """Begins and ends compute instructions as far as times are known; returns whether anything changed."""
     u, c = COMPUTE, COMPUTE_CLIENT
     M, C, R = bus.M, bus.C, bus.R
     rows, order, sizes = program.rows, program.order, program.sizes

@@ -7,7 +7,9 @@ from vdla.util.machine_code import compiled
 
 @compiled()
 def reduce_window(acc, corner, here, reduced):  # type: ignore[no-untyped-def]
-    """Maximum or wrapping sum over a window, whose positions wrap at the scratchpad's end."""
+    """Maximum or wrapping int32 sum over a window from `corner`, whose indices wrap at the scratchpad's end; written to
+    `reduced`.
+    """
     rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
     reduced[:] = acc[corner]
