@@ -67,7 +67,7 @@ def spread_of(
     results: Sequence[np.ndarray],
 ) -> list[Spread]:
     """The spreads of a node's `results` from its inputs and theirs. Raises UnstableError."""
-    if node.op_type == "QuantizeLinear":
+    if node.op_type == "QuantizeLinear" or node.op_type.startswith("DynamicQuantize"):
         feeds = _near_ties(node, feeds)
     rng = np.random.default_rng(len(feeds) + 7 * len(node.output))
     moved = all(_moved(array, [given for given, _ in feeds.values()]) for array in results)
@@ -120,11 +120,16 @@ product of both scales, half of which is up to so much of an output's step here.
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """The inputs of a QuantizeLinear, the first one allowed to differ by at least NEAR_TIE of the largest step."""
+    """The inputs of an operator that quantizes the first one; that may differ by at least NEAR_TIE of the largest step:
+    its scale, or a 255th of its range."""
     if not {*node.input[:2]} <= feeds.keys():
         return dict(feeds)
-    (data, spread), (scale, _) = feeds[node.input[0]], feeds[node.input[1]]
-    least = NEAR_TIE / ALLOWED * float(np.abs(scale.astype(np.float64)).max(initial=0.0))
+    data, spread = feeds[node.input[0]]
+    if node.op_type == "QuantizeLinear":
+        step = _largest(feeds[node.input[1]][0])
+    else:
+        step = 2 * _largest(data) / 255
+    least = NEAR_TIE / ALLOWED * step
     return {**feeds, node.input[0]: (data, Spread(np.maximum(spread.array, least)))}
 
 
