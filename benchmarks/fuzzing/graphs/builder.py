@@ -19,6 +19,8 @@ from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
 """Most elements of a tensor."""
+PASSED_OVER = frozenset(("MaxPool", "GlobalMaxPool", "MaxRoiPool"))
+"""Operators for which ONNX Runtime passes over NaN; ONNX defines no result."""
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
 """An input of a node: a tensor's name, a parameter's value, several names, or left out."""
@@ -203,6 +205,8 @@ class Builder:
             _finite(array) for array in arrays.values()
         ):
             raise UnfitError("rounds what is not finite")
+        if node.op_type in PASSED_OVER and not all(_finite(array) for array in arrays.values()):
+            raise UnfitError("takes the largest of NaN")
         if node.op_type == "QuantizeLinear" and _overflows(*(arrays[name] for name in node.input[:2])):
             raise UnfitError("its steps are more than its type can count")
         try:

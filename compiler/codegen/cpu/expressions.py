@@ -245,14 +245,13 @@ class ExpressionEmitter:
         return floor_divide(self.block, op, self.expr(a), divisor)
 
     def select(self, expr: Select) -> Value:
-        """A decision; a side that loads is evaluated only where it is chosen, or in all lanes if the condition loads
-        the same."""
+        """A decision; a side that loads is evaluated only where it is chosen, unless the condition loads the same."""
         chosen = self.known(expr.condition)
         if chosen is not None:
             return self.expr(expr.then if chosen else expr.otherwise)
         condition = self.expr(expr.condition)
         loads = _loaded(expr.then) | _loaded(expr.otherwise)
-        if not loads or (condition.lanes > 1 and loads <= _always_loaded(expr.condition)):
+        if not loads or loads <= _always_loaded(expr.condition):
             return self.block.select(condition, self.expr(expr.then), self.expr(expr.otherwise))
         if condition.lanes > 1:
             then = self.under(condition, expr.then)
