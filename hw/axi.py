@@ -1,4 +1,4 @@
-"""AXI4 signatures: a master of 40-bit addresses without IDs (everything is served in order), and AXI4-Lite."""
+"""AXI4 signatures: a master of 40-bit addresses without IDs (responses come in order), and AXI4-Lite."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from .interfaces import commands, instruction_bits
 
 
 class CommandQueue(wiring.Component):
-    """First in, first out; the head is a register, because a unit acts on it in the same cycle.
+    """A FIFO whose head is a register, because a unit acts on it in the same cycle.
 
     Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `fills`:
     the queue will be full in the next cycle. `head` is the unit's port.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` says how wide instructions are, and how many the queue holds, the head included."""
+        """`config` gives the width of instructions and the number that the queue holds, the head included."""
         self._depth, self._bits = config.command_queue_depth, instruction_bits(config)
         super().__init__(
             {
@@ -48,7 +48,9 @@ class CommandQueue(wiring.Component):
             free.eq(~valid | self.head.ready),
             stored.eq(self.push & ~(free & ~waiting)),
             moved.eq(free & waiting),
-            write.en.eq(self.push),  # and again in the same place, if it went straight to the head
+            write.en.eq(
+                self.push
+            ),  # and written again in the same place, if the instruction went straight to the head
             write.addr.eq(newest),
             write.data.eq(self.instruction),
             read.addr.eq(oldest),

@@ -13,10 +13,11 @@ from .layouts import REGISTER_BITS
 def config_registers(
     m: Module, names: tuple[str, ...], begun: Value, setting: data.View
 ) -> dict[str, Signal]:
-    """Registers by name. `setting` views the head instruction; `begun`: it began a cycle ago and was a CONFIG.
+    """The registers by name. `setting` views the head instruction; `begun`: it began in the previous cycle and was a
+    CONFIG.
 
-    A register changes in the second cycle after its CONFIG began, so that the begin is a register
-    first: nothing that begins in the cycle after a CONFIG may read it.
+    A register changes in the second cycle after its CONFIG began, because the begin is registered first: no instruction
+    that begins in the cycle after a CONFIG may read the register.
     """
     index = Signal.like(setting["register"], reset_less=True)
     value = Signal(REGISTER_BITS, name="setting", reset_less=True)

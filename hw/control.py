@@ -47,7 +47,7 @@ LAUNCH_BIT, CLEAR_BIT, STOP_BIT = (CONTROL_BITS.index(name) for name in ("LAUNCH
 RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = (
     STATUS_BITS.index(name) for name in ("RUNNING", "DONE", "ERROR", "QUIET")
 )
-_BLOCK = 0x20  # bytes of the map between which the first cycle of a read chooses
+_BLOCK = 0x20  # bytes of each part of the map; the first cycle of a read selects within the parts
 
 
 def counter_address(name: str) -> int:
@@ -92,7 +92,7 @@ class Control(wiring.Component):
         m = Module()
         pending = Signal()
         done, failed = Signal(), Signal()
-        # `stopped`: software says so; `stopping`: the run ends as soon as all its writes are complete.
+        # `stopped`: software requested a stop; `stopping`: the run ends as soon as all its writes are complete.
         stopped, stopping = Signal(), Signal()
         cycles = Signal(COUNTER_BITS)
         m.d.comb += [

@@ -1,17 +1,17 @@
-"""Copies of a register that drives many pins, one for each group of them."""
+"""Copies of a register that drives many pins, one for each group of pins."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, Value
 
 KINDS = 4
-"""Different registers that hold one value; copy number KINDS is the register of number 0 again."""
+"""Number of distinct registers that hold one value; copy number KINDS uses the register of number 0 again."""
 
 
 def copy(m: Module, value: Value, number: int, name: str) -> Value:
-    """`value` of the cycle before; the same register only for every fourth `number`.
+    """`value` of the previous cycle, from the register of copy `number`; every fourth number has the same register.
 
-    Synthesis merges equal registers, whatever their attributes. The copies differ: every second one holds the
+    Synthesis merges equal registers, whatever their attributes. The copies therefore differ: every second one holds the
     complement, and two of four are ones at power-up, which has no effect, as they have no reset.
     """
     kind = number % KINDS

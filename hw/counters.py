@@ -16,7 +16,7 @@ from vdla.isa.layout import TOKEN_QUEUES, Unit
 from .interfaces import Activity, Kind, burst_layout
 
 COUNTER_BITS = 40
-"""A run of 2^40 cycles takes three hours at 100 MHz."""
+"""Width of a counter: a run of 2^40 cycles takes three hours at 100 MHz."""
 
 _COMPUTE = (
     Activity.GEMM,
@@ -60,7 +60,7 @@ CYCLE_COUNTERS = tuple(
     for unit in Unit
     for activity in activities(unit)
 )
-"""(unit, activity, name); the names are those of `vdla.sim`'s counters with the unit before them."""
+"""(unit, activity, name) of each cycle counter; names are the unit's name and the counter's name in `vdla.sim`."""
 
 COUNTERS = (
     *(name for _, _, name in CYCLE_COUNTERS),
@@ -72,14 +72,15 @@ COUNTERS = (
 READ_CYCLES = 4
 """Cycles from `index` to `value`."""
 
-_GROUP = 8  # counters of which the third of these cycles gives the chosen one, or 0
+_GROUP = 8  # counters among which the third of these cycles selects (the selected one, or 0)
 
 
 class Counters(wiring.Component):
-    """Counts while `run`, cleared by `clear`, both two cycles later than they say: a run's last counts are there then.
+    """Counters, which count while `run` and are cleared by `clear`, each two cycles later: after a run they include its
+    last cycle.
 
     Members: `load`, `compute`, `store` the units' activities; `read_*`, `write_*` accepted bursts as shown by
-    MemoryPort; `index` chooses a counter of COUNTERS, `value` shows it READ_CYCLES later.
+    MemoryPort; `index` selects a counter of COUNTERS, `value` shows it READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -105,7 +106,7 @@ class Counters(wiring.Component):
         seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
         accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}
         bursts = {name: Signal(burst_layout(self._config), name=f"{name}_burst_1") for name in accepted}
-        # A reset clears the counts too, by way of this register: so it is the only wire that all of them share.
+        # A reset clears the counts through this register, the only wire that all counts share.
         clear, clearing = Signal(), Signal(init=1)
         run = Signal()
         m.d.sync += [
@@ -122,7 +123,7 @@ class Counters(wiring.Component):
         counts: list[Signal] = []
 
         def count(what: Value) -> None:
-            """The next counter grows by `what`, of the cycle before."""
+            """Adds a counter that grows by `what`, one cycle later."""
             step = Signal(len(what), name=f"step_{len(counts)}", reset_less=True)
             number = Signal(COUNTER_BITS, name=f"count_{len(counts)}", reset_less=True)
             m.d.sync += [step.eq(what), number.eq(Mux(clearing, 0, number + step))]
@@ -135,7 +136,7 @@ class Counters(wiring.Component):
             counted = accepted[name] & (bursts[name].kind == kind) & run
             count(Mux(counted, bursts[name].bytes, 0))
             count(Mux(counted, bursts[name].beats, 0))
-        # A bit for each counter, not a code for all: no wire goes to all of them.
+        # A one-hot bit for each counter instead of a code, so that no wire goes to all of them.
         index, chosen = Signal.like(self.index, reset_less=True), Signal(len(counts), reset_less=True)
         m.d.sync += [index.eq(self.index), chosen.eq(1 << index)]
         masked = [Mux(bit, number, 0) for bit, number in zip(chosen, counts, strict=True)]

@@ -1,4 +1,4 @@
-"""Counting up and down by late signals: both neighbours of the count are formed beforehand."""
+"""Counters with late inputs: count + 1 and count - 1 are computed in advance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from amaranth.hdl import Mux, Signal, Value
 
 
 def counted(count: Signal, *, up: Value, down: Value) -> Value:
-    """`count` + `up` - `down`, both one bit, in the width of `count`; they meet a multiplexer and no carry chain."""
+    """`count` + `up` - `down` (one bit each) in the width of `count`; `up` and `down` pass a multiplexer, no carry
+    chain.
+    """
     bits = len(count)
     return Mux(up == down, count, Mux(up, (count + 1)[:bits], (count - 1)[:bits]))
 
@@ -17,10 +19,12 @@ def will_be_full(count: Signal, limit: int, *, up: Value, down: Value) -> Value:
 
 
 def will_be_some(count: Signal, *, up: Value, down: Value) -> Value:
-    """Whether `counted` is not zero, of a `count` that never goes below; `up` may stand for more than one."""
+    """Whether `counted` is not zero, for a `count` that never falls below zero; `up` may stand for an increment above
+    one.
+    """
     return up | (count > 1) | ((count == 1) & ~down)
 
 
 def following(place: Signal, places: int) -> Value:
-    """The place behind `place` in a ring of `places`."""
+    """The place after `place` in a ring of `places`."""
     return Mux(place == places - 1, 0, place + 1)

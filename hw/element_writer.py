@@ -1,7 +1,7 @@
 """The writer of rectangular loads: pads and data elements, one step a cycle (hw/README.md section 6).
 
-A generator walks over the elements one step ahead of the steps themselves, so that whether a step happens depends on
-few registers; what the step writes comes out two cycles behind it.
+A generator walks over the elements one step ahead of the steps, so that the decision to step depends on few registers;
+the step's write follows two cycles later.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .wide_walk import WideWalk
 
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
-    """A load: the instruction's sizes, `kind` (index into the writer's element sizes), and where in a bus word its
-    first row starts (`offset`), how far the rows are apart modulo the bus (`pitch`), and whether they are one run.
+    """A load: the instruction's sizes, `kind` (index of the writer's element sizes), the position of the first row's
+    start in a bus word (`offset`), the distance of rows modulo the bus (`pitch`), and whether the rows form one run.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(
@@ -39,17 +39,17 @@ def job_layout(config: Config, kinds: int) -> data.StructLayout:
 
 
 def step_width(config: Config, element_bytes: int) -> int:
-    """Bytes of DRAM that a step takes."""
+    """Bytes of DRAM that a step consumes."""
     return min(element_bytes, config.memory.bus_bytes)
 
 
 class Walk(wiring.Component):
-    """Counts through `before` pads, `size` data and `behind` pads, in this order, whichever are not zero.
+    """A counter over `before` pads, `size` data and `behind` pads, in this order; phases of size zero are skipped.
 
-    Members: while `start` is high the three numbers are taken. `is_data` (the present one is data), `ends` (the last of
-    all) and `phase_last` (the last of its phase) describe the present one; `next` moves on, and behind the last one to
-    the first again. `next_is_data`, `first_is_data`: of the one that `next` and `start` lead to. The numbers must not
-    all be zero.
+    Members: while `start` is high the three numbers are loaded. `is_data` (the present element is data), `ends` (it is
+    the last of all) and `phase_last` (it is the last of its phase) describe the present element; `next` moves on, and
+    after the last element to the first. `next_is_data`, `first_is_data`: `is_data` of the element after `next` and
+    after `start`. The numbers must not all be zero.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Walk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter; all that is known beforehand is in registers: this phase, those to come, the first one."""
+        """A down counter; values known in advance are registers: the present phase, the coming ones, the first one."""
         m = Module()
         state = data.StructLayout(
             {"count": 16, "is_before": 1, "is_data": 1, "phase_last": 1, "final": 1, "ends": 1}
@@ -166,7 +166,7 @@ class ElementWriter(wiring.Component):
         )
 
     def _step_layout(self) -> data.StructLayout:
-        """All that is known of a step before its word is there."""
+        """Fields of a step that are known before its bus word arrives."""
         return data.StructLayout(
             {
                 "valid": 1,
@@ -185,10 +185,10 @@ class ElementWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Job, generator, the step that is next, its word, its aligned data: a register each.
+        """Registers of the job, the generator, the next step, its word, and its aligned data.
 
-        Whether a step happens is known late in the cycle. So between it and the generator is a spare place: the
-        generator moves on whenever that was free.
+        Whether a step happens is known late in the cycle. A spare place between step and generator therefore lets the
+        generator move on whenever the spare place was free.
         """
         m = Module()
         layout = self._step_layout()
@@ -235,13 +235,13 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """Elements of kind 0 in its block from `offset` on; 1 where a step takes only one."""
+        """Elements of kind 0 from `offset` to the end of its block; 1 if a step takes only one."""
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]
         return Mux(many, self._together - inside, 1)
 
     def _generate(self, m: Module, goes: Value, step: data.View) -> None:
-        """Walk over rows and elements: the present one is `step`; with `goes` to the next."""
+        """Walks over rows and elements: the present one is `step`; `goes` moves to the next."""
         bus = self._config.memory.bus_bytes
         layout = job_layout(self._config, len(self._sizes))
         waiting, waits = Signal(layout, reset_less=True), Signal()
@@ -254,7 +254,7 @@ class ElementWriter(wiring.Component):
         part, address, part_is_last = Signal.like(self.part), Signal(16), Signal()
         row_offset, offset = Signal(range(bus)), Signal(range(bus))
 
-        pad = Signal()  # the present element is one: registered, most else waits for it
+        pad = Signal()  # the present element is data: registered, because most other signals depend on it
         last_part, run_ends, last = Signal(), Signal(), Signal()
         next_offset = Signal(range(bus + 1))
         widths = tuple(step_width(self._config, size) for size in self._sizes)

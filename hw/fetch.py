@@ -23,9 +23,10 @@ _ROUTE = data.StructLayout({"unit": 2, "is_finish": 1})
 
 
 class FetchUnit(wiring.Component):
-    """Reads `count` instructions from byte address `program` (a multiple of 4096; both stay during a run).
+    """Reads `count` instructions from byte address `program` (a multiple of 4096; both are stable during a run).
 
-    Members: `read` its read client; `load`, `compute`, `store` the heads of the command queues, from the queues' side.
+    Members: `read` its read client; `load`, `compute`, `store` the heads of the command queues, with directions as seen
+    from the queues.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -73,7 +74,7 @@ class FetchUnit(wiring.Component):
         m.d.sync += [
             cut.eq(fresh | moves),
             free.eq(Mux(moved, kept + 1, kept)),
-            # There is room for `number`, or for the number that it will be: the less of the two.
+            # There is room for `number`, or for the next value of `number`: the smaller of the two.
             fits.eq((left <= free) | (most <= free)),
         ]
         with m.If(fresh):
@@ -95,8 +96,8 @@ class FetchUnit(wiring.Component):
             m.d.sync += shown.eq(0)
 
     def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal, Signal]:
-        """Put the instructions of each beat into the buffer's banks, with where they go. Returns the oldest one, its
-        route, whether there is one, and the signal that takes it out.
+        """Puts the instructions of each beat, with their routes, into the buffer's banks. Returns the oldest one, its
+        route, whether there is one, and the signal that removes it.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
@@ -106,7 +107,7 @@ class FetchUnit(wiring.Component):
         banks = min(lanes, depth)
         loads = Signal()
         received, loaded = Signal(range(max(depth, lanes))), Signal(range(depth))
-        # The complement of `loaded`: routes are decided on at once, and the other one reaches every bit of the buffer.
+        # The complement of `loaded`: routes are computed at once, while `loaded` drives every bit of the buffer.
         loaded_below = Signal.like(loaded, init=depth - 1)
         left, stored, arrived = Signal(COUNT_BITS, reset_less=True), Signal(range(depth + 1)), Signal()
         # Instructions that a beat carries: a burst starts at a multiple of `most`, so a beat never holds parts of two.
@@ -123,7 +124,7 @@ class FetchUnit(wiring.Component):
             directory = memory.Memory(shape=_ROUTE, depth=max(2, depth // banks), init=[])
             m.submodules[f"routes_{bank}"] = directory
             write_route, read_route = directory.write_port(), directory.read_port(domain="comb")
-            # The instruction of this beat that goes to this bank: its distance from the first one of the beat.
+            # The number of the beat's instruction for this bank: its distance from the first one of the beat.
             distance = Signal(range(max(2, banks)), name=f"distance_{bank}")
             place = Signal.like(received, name=f"place_{bank}")
             m.d.comb += [
@@ -174,7 +175,7 @@ class FetchUnit(wiring.Component):
         return oldest, route, arrived, loads
 
     def _beats(self, m: Module, parts: int) -> list[Value]:
-        """For each of the `parts` beats that an instruction takes: it comes in this cycle."""
+        """For each of the `parts` beats of an instruction, whether that beat arrives in this cycle."""
         valid = self.read.beat_valid
         if parts == 1:
             return [valid]
@@ -191,11 +192,13 @@ class FetchUnit(wiring.Component):
     def _dispatch(
         self, m: Module, oldest: Value, route: Value, arrived: Value, loads: Signal, moved: Signal
     ) -> None:
-        """`to` says that the head is there and may go: not behind FINISH, which has been the head once `ended`.
+        """Moves instructions to their queues. `to`: the head exists and may go; instructions after FINISH, whose
+        dispatch sets `ended`, may not.
 
-        `goes` says that its queue has a place, too: registers, known a cycle ahead, so that what leaves comes early.
+        `goes`: its queue also has a place. Both are registers, known a cycle ahead, so that the outputs come early.
         """
-        # `takes`: not `there`, or it leaves; `keeps`, its complement, is for decisions, away from the bits of the head.
+        # `takes`: the head is not `there`, or leaves; `keeps`, its complement, drives the decisions, not the bits of
+        # the head.
         there, ended, takes, keeps = Signal(), Signal(), Signal(init=1), Signal()
         head = Signal(instruction_bits(self._config), reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}

@@ -169,8 +169,8 @@ def burst_layout(config: Config) -> data.StructLayout:
 def read_client(config: Config) -> Signature:
     """A read client's side of the arbiter (contract section 2).
 
-    `request.valid` is "a request is shown": registered, and the client has reserved room for all its beats. It stays,
-    with its payload, until `request.ready` (the arbiter accepts it in this cycle); the next may show in the
+    `request.valid` shows a request; it is registered, and the client has reserved room for all beats of the burst. It
+    stays, with its payload, until `request.ready` (the arbiter accepts it in this cycle); the next may show in the
     cycle REQUEST_GAP behind. The client is always ready for beats: `beat_valid` in cycle t is "moved in t - 1", and the
     client's FIFO gives `beat_data` from t + FIFO_LATENCY - 1 on. `beat_last` marks the last beat of a burst; bursts
     arrive in order of acceptance.
@@ -216,17 +216,20 @@ def write_client(config: Config) -> Signature:
 
 
 def scratchpad_read(*, depth: int, width: int) -> Signature:
-    """A read port, from the reader: `address` with `enable` in cycle t gives `data` in t + 1 (held if not enabled)."""
+    """A read port, seen from the reader: `address` with `enable` in cycle t gives `data` in t + 1 (held if not
+    enabled).
+    """
     return Signature({"enable": Out(1), "address": Out(range(depth)), "data": In(width)})
 
 
 def scratchpad_write(
     *, depth: int, width: int, lanes: int, repeats: int = 1, neighbours: int = 1
 ) -> Signature:
-    """A write port, from the writer: lane i (width / lanes bits each) of word `address` is written where enable[i].
+    """A write port, seen from the writer: lane i (width / lanes bits each) of word `address` is written where
+    enable[i].
 
-    `data` is written `repeats` times in a word: a writer with equal lanes gives it once. `enable` and `data` hold
-    `neighbours` words one after the other, from word `address` on.
+    `data` is written `repeats` times in a word, for a writer whose lanes are equal. `enable` and `data` hold
+    `neighbours` consecutive words, from word `address` on.
     """
     return Signature(
         {
@@ -238,7 +241,8 @@ def scratchpad_write(
 
 
 def banked_read(*, depth: int, width: int) -> Signature:
-    """The read ports of TAPS banks, from the reader, each as `scratchpad_read`; the first bank's in the lowest bits.
+    """The read ports of TAPS banks, seen from the reader, each as `scratchpad_read`; the first bank is in the lowest
+    bits.
 
     Word i is word i // TAPS of bank i mod TAPS.
     """
@@ -264,7 +268,7 @@ def chain_read(config: Config) -> Signature:
 
 
 def chain_write(config: Config) -> Signature:
-    """The store unit's write port of it: lanes are output vectors, and all are shown the same."""
+    """The store unit's write port of the chain memory: lanes are output vectors, all with the same data."""
     lanes = config.chain_word_bytes // config.out_bytes
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     return scratchpad_write(depth=depth, width=8 * config.chain_word_bytes, lanes=lanes, repeats=lanes)
@@ -299,8 +303,8 @@ def accumulator_read(config: Config) -> Signature:
 
 
 def load_members(config: Config) -> dict[str, Member]:
-    """Ports of the load unit. Input lanes are bytes; weight lanes are the steps of section 6, min(tile, bus) bytes, and
-    all are shown the same.
+    """Ports of the load unit. Input lanes are bytes; weight lanes are the steps of section 6, min(tile, bus) bytes, all
+    with the same data.
     """
     lanes = config.wgt_bytes // min(config.wgt_bytes, config.memory.bus_bytes)
     return {

@@ -1,4 +1,6 @@
-"""Beginning an instruction: pops, room for pushes, the decision, and why the head waits (hw/README.md section 5)."""
+"""Beginning an instruction: pops, room for pushes, the decision, and the head's cause of stall (hw/README.md section
+5).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from .layouts import instruction_layout, view
 
 
 class Issue(wiring.Component):
-    """The head of a unit.
+    """The logic that begins the head instruction of a unit.
 
     Members: `commands`, `pop_*` the unit's own ports, passed through. `condition`: the unit's own condition for the
     head instruction holds in this cycle, and will until it begins. `begin`: the head instruction begins in this cycle
@@ -23,7 +25,7 @@ class Issue(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """Fits a unit of any kind; `config` gives the flags' places."""
+        """`config` gives the positions of the flags; the component is the same for every unit."""
         self._config = config
         push = token_push(config).members
         super().__init__(
@@ -42,7 +44,7 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A bit for each pop already done, and the decision; everything else is combinational."""
+        """A bit for each pop already done, and the decision; all other outputs are combinational."""
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)
         missing = []
@@ -59,7 +61,7 @@ class Issue(wiring.Component):
         full_prev = head["push_prev"] & ~self.room_prev
         full_next = head["push_next"] & ~self.room_next
         ready = ~missing[0] & ~missing[1] & ~full_prev & ~full_next
-        # In the cycle of a begin all of this still holds, but for the instruction that leaves.
+        # In the cycle of a begin, all conditions above still hold.
         m.d.sync += self.begin.eq(self.commands.valid & ready & self.condition & ~self.begin)
         m.d.comb += [
             self.commands.ready.eq(self.begin),

@@ -1,4 +1,4 @@
-"""Names of the Verilog modules that all lanes of the vector ALU are, one module each."""
+"""Names of the Verilog modules shared by all lanes of the vector ALU."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """The load unit: INP, WGT and PATCH loads from memory into the input and weight scratchpads.
 
-Its address side runs ahead of its writer (hw/README.md section 6): loads that have begun wait in a queue of jobs
-until the writer comes to them. A CONFIG that begins behind a load in flight ends with it, so its tokens are added to
-those that the youngest load will push.
+Its address side runs ahead of its writer (hw/README.md section 6): loads that have begun wait in a queue of jobs for
+the writer. A CONFIG that begins after a load in flight ends with that load, so its tokens are added to those that the
+youngest load will push.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INP, WGT = range(2)
 
 
 class LoadUnit(wiring.Component):
-    """Members: `interfaces.load_members`."""
+    """The load unit. Members: `interfaces.load_members`."""
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives scratchpads, bus, FIFO and extensions."""
@@ -77,7 +77,7 @@ class LoadUnit(wiring.Component):
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         head = view(instruction_layout(config, "LOAD.INP"), self.commands.payload)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
-        # The head has been there for a cycle when it begins, so its kind is in a register by then.
+        # A head instruction that begins was visible a cycle earlier, so its kind is registered.
         is_config = Signal()
         m.d.sync += is_config.eq(head["opcode"] == Opcode.CONFIG)
         configured = Signal()
@@ -127,7 +127,7 @@ class LoadUnit(wiring.Component):
         job: data.View,
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
-        """A patch load waits for the product in its rows' length: then it starts, from copies of all that it needs."""
+        """A patch load waits for the product in its rows' length, then starts from copies of its fields."""
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
         is_patch, is_other = Signal(), Signal()
@@ -150,7 +150,7 @@ class LoadUnit(wiring.Component):
             reach.eq(product.result),
             job.is_patch.eq(is_patch),
         ]
-        # Begin meets few registers: the copies are taken all the time while no patch load waits.
+        # `begin` drives few registers: the copies are loaded in every cycle while no patch load waits.
         with m.If(unused):
             m.d.sync += [
                 busy.eq(begin & is_patch),
@@ -168,7 +168,7 @@ class LoadUnit(wiring.Component):
             ]
         late = Signal()
         m.d.comb += late.eq(busy & product.done)
-        chosen = Signal()  # the copies go on; long before the product is there, and not with the next begin
+        chosen = Signal()  # the copies go on; the product comes long after, and not with the next begin
         m.d.sync += chosen.eq(busy & ~late)
         with m.If(chosen):
             length = Signal(16)
@@ -217,7 +217,7 @@ class LoadUnit(wiring.Component):
         ]
         patches = None
         if config.has("patch"):
-            # Each writer has a queue of its own and prepares its loads ahead of time; they step in turn.
+            # Each writer has its own queue and prepares its loads in advance; they step in turn.
             m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8)
             m.submodules.patch_jobs = jobs_of_patches = fifo.SyncFIFO(
                 width=layout.size, depth=LOADS_IN_FLIGHT
@@ -265,7 +265,7 @@ class LoadUnit(wiring.Component):
             write.data.eq(is_patch),
             read.addr.eq(oldest),
         ]
-        # No load steps in the cycle after a last step: the next one's kind need not be known before its end.
+        # No load steps in the cycle after a last step, so the next load's kind is needed only after the end.
         m.d.sync += [
             newest.eq(newest + begins),
             oldest.eq(oldest + steps_last),
@@ -281,7 +281,7 @@ class LoadUnit(wiring.Component):
         many = config.inp_step_vectors
         with m.If(elements.write & (elements.kind == INP)):
             enables = [(elements.pad | (elements.part == part)).replicate(width) for part in range(parts)]
-            if many > 1:  # Whole vectors, one after the other; a pad is one.
+            if many > 1:  # Whole vectors, one after the other; a pad is a whole vector.
                 enables = [(elements.count > vector).replicate(config.inp_bytes) for vector in range(many)]
             m.d.comb += self.inp.enable.eq(Cat(*enables))
         shown = elements.data[: 8 * width].replicate(parts)
@@ -320,8 +320,9 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Tokens and ends of loads in flight: the youngest load's in registers, older ones' in a small memory by
-        place."""
+        """Tokens and ends of loads in flight: the youngest load's are in registers, those of older loads in a small
+        memory.
+        """
         config = self._config
         bits = token_bits(config)
         layout = data.StructLayout({"prev": bits, "next": bits, "configs": END_BITS})
@@ -331,10 +332,10 @@ class LoadUnit(wiring.Component):
         in_flight = Signal(range(LOADS_IN_FLIGHT + 1))
         youngest = Signal(range(LOADS_IN_FLIGHT))
         oldest = Signal(range(LOADS_IN_FLIGHT), init=1)  # the first load takes place 1
-        ends = Signal(layout)  # of the next cycle
+        ends = Signal(layout)  # value of the next cycle
         pushes, ended = Signal(layout), Signal()
         config_begins, load_begins = issue.begin & is_config, issue.begin & ~is_config
-        # The addition of a CONFIG that begins now; `young` with that addition.
+        # The addition for a CONFIG that begins now; `young` including this addition.
         added, sum_ = Signal(layout), Signal(layout)
         m.d.comb += [
             added.prev.eq(config_begins & issue.reserve_prev),

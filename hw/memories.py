@@ -1,4 +1,4 @@
-"""Guarantees that memories need not give."""
+"""Guarantees that synthesis need not give for memories."""
 
 from typing import Final
 

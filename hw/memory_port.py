@@ -46,10 +46,10 @@ class MemoryPort(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Reads, then writes; the two share nothing but the base address."""
+        """Read and write logic, which share only the base address."""
         m = Module()
         axi = self.axi
-        # Software may write the register at any time, but an address that waits must not move with it.
+        # Software may write the register at any time, but the address of a waiting request must not change.
         base = Signal(ADDRESS_BITS, reset_less=True)
         with m.If(self.quiet & self.stop):
             m.d.sync += base.eq(self.base)
@@ -83,7 +83,7 @@ class MemoryPort(wiring.Component):
         for index, client in reversed(list(enumerate(clients))):
             with m.If(client.request.valid):
                 m.d.comb += first.eq(index)
-        # A code of two bits chooses between the bursts, so that `valid` of no client drives all their wires.
+        # A code of two bits selects the burst, so that no client's `valid` drives all the wires.
         shown = Array(client.request.payload.as_value() for client in clients)[first]
         m.d.comb += [owner.eq(Mux(kept, kept_owner, first)), chosen.eq(Mux(kept, kept_burst, shown))]
         with m.If(~kept):
@@ -103,7 +103,7 @@ class MemoryPort(wiring.Component):
             self.read_burst.eq(chosen),
         ]
         m.d.sync += [kept.eq(axi.arvalid & ~axi.arready), choosing.eq(~axi.arvalid | axi.arready)]
-        # Whose bursts are outstanding: a ring, as full as `outstanding` says.
+        # Clients of the outstanding bursts, in a ring with `outstanding` entries.
         m.submodules.owners = owners = memory.Memory(shape=len(owner), depth=limit, init=[])
         write, read = owners.write_port(), owners.read_port(domain="comb")
         newest, oldest = Signal(range(limit)), Signal(range(limit))
@@ -133,7 +133,9 @@ class MemoryPort(wiring.Component):
         return outstanding, ~kept
 
     def _writes(self, m: Module, base: Value) -> None:
-        """AXI allows a slave to wait for WVALID before AWREADY, so data is shown once its address has been."""
+        """Shows writes; a burst's data comes only after its address, since AXI allows a slave to wait for AWVALID
+        first.
+        """
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes
         outstanding = Signal(range(limit + 1))

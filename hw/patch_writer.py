@@ -1,9 +1,9 @@
 """The writer of LOAD.PATCH: rows of an image become overlapping patches (hw/README.md section 6, isa/README.md).
 
 A generator walks over the vectors; a few stages turn each of them into the words that must be there, and lane masks.
-The stages never wait: a ring behind them takes what the steps are not ready for. The window is a ring of bus words in
-small banks, so that a vector at any byte offset is read in one cycle: with the word that the FIFO showed, if the step
-took it.
+The stages never wait: a ring after them holds vectors until the steps are ready. The window is a ring of bus words in
+small banks, so that a vector at any byte offset is read in one cycle, together with the FIFO's word if the step takes
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POSITION = signed(28)
 """A byte position in a row of patches: up to 65535 x 255 + 255, or as far below zero as the left pad."""
 
 _AHEAD = 8
-"""Vectors under way between generator and step; the four stages, the one that follows, and the step take six."""
+"""Most vectors between generator and step; the four stages, the one that follows, and the step take six."""
 
 WORDS_BITS = 17
 """Width of a number of bus words of a row: a row has up to 65535 bytes."""
@@ -73,7 +73,7 @@ class PatchWriter(wiring.Component):
         )
 
     def _step_layout(self) -> data.StructLayout:
-        """Fields of a step that every stage has."""
+        """Fields of a step that all stages have."""
         return data.StructLayout(
             {
                 "valid": 1,
@@ -87,11 +87,11 @@ class PatchWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Generator, four stages, the step that is next with the words it still needs, its word, its bytes."""
+        """Generator, four stages, the next step with the words it still needs, its word, its bytes."""
         m = Module()
         bus = self._config.memory.bus_bytes
         layout = self._vector_layout()
-        # The stages never wait: behind them is a ring with room for all that the generator has begun.
+        # The stages never wait: the ring after them has room for all vectors that the generator has begun.
         staged, there = (Signal(layout, name=name) for name in ("staged", "there"))
         known, written = (Signal(layout, name=name, reset_less=True) for name in ("known", "written"))
         may_generate, generates = Signal(), Signal()
@@ -105,10 +105,10 @@ class PatchWriter(wiring.Component):
             goes.eq(happens | ~there.step.valid),
             self.steps_last.eq(happens & there.step.last),
         ]
-        # Whether the step happens is known late in the cycle: so there is a spare place after it, and the ring gives
-        # the next vector whenever that place was free.
+        # Whether the step happens is known late in the cycle. A spare place after the ring lets the ring give its next
+        # vector whenever that place was free.
         spare, following = Signal(layout), Signal(layout)
-        spare_free = Signal(init=1)  # no valid one in it: a register of its own, which enables many others
+        spare_free = Signal(init=1)  # no valid vector in it: a register of its own, which enables many others
         queued = self._ring(m, staged, spare_free, may_generate, generates)
         m.d.comb += following.eq(Mux(spare.step.valid, spare, queued))
         with m.If(goes & following.step.valid & following.step.new_row):
@@ -149,8 +149,8 @@ class PatchWriter(wiring.Component):
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """A step, its lanes, which of them come from DRAM, the byte of the row at lane 0, the words of the row that are
-        missing for it: how many, whether any (`short`), whether one.
+        """A step, its lanes, which of them come from DRAM, the row's byte at lane 0, and the missing words of the row:
+        how many, whether any (`short`), whether exactly one.
         """
         block = self._config.block_in
         return data.StructLayout(
@@ -175,7 +175,7 @@ class PatchWriter(wiring.Component):
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = Signal(range(_AHEAD)), Signal(range(_AHEAD))
         kept, waiting = Signal(range(_AHEAD + 1)), Signal()  # vectors in the ring; any
-        ahead = Signal(range(_AHEAD + 1))  # vectors that the generator has given and `goes` has not taken
+        ahead = Signal(range(_AHEAD + 1))  # vectors that the generator has given and the steps have not taken
         following = Signal(layout)
         stores, takes, loads = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -201,14 +201,14 @@ class PatchWriter(wiring.Component):
         return following
 
     def _stages(self, m: Module, may_generate: Value, generates: Signal, vector: data.View) -> None:
-        """`vector` is the one four stages behind the generator, which moves on with `may_generate`; `generates`: to the
-        first stage goes one.
+        """Computes `vector`, the generator's vector of four stages before. With `may_generate` the generator moves on;
+        `generates`: a vector enters the first stage.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
         steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 4)]
         stage_4 = Signal(self._vector_layout())
-        # Words of the row that are needed, and one less.
+        # Words of the row that are needed, and that number less one.
         wanted_4, wanted_4_less_1 = (
             Signal(WORDS_BITS, name=name, reset_less=True) for name in ("wanted_4", "wanted_4_less_1")
         )
@@ -216,22 +216,22 @@ class PatchWriter(wiring.Component):
         m.d.comb += generates.eq(may_generate & now["step"].valid)
         lane_bits = range(block + 1)
 
-        # 1: place of the vector's bytes within the patch, end exclusive.
+        # 1: end (exclusive) of the vector's bytes within the patch.
         start_1, end_1 = Signal(signed(12), reset_less=True), Signal(signed(12), reset_less=True)
         patch_1 = Signal(POSITION, reset_less=True)
-        # 2: positions in the row; lanes that the patch has.
+        # 2: positions in the row; number of lanes within the patch.
         reach_2, first_2 = Signal(POSITION, reset_less=True), Signal(POSITION, reset_less=True)
         low_2, high_2 = Signal(lane_bits, reset_less=True), Signal(lane_bits, reset_less=True)
         # 3: the last position needed; lanes with bytes of the row.
         need_3, none_3 = Signal(POSITION, reset_less=True), Signal(reset_less=True)
         begin_3, lanes_3 = Signal(POSITION, reset_less=True), Signal(block, reset_less=True)
         low_3, high_3 = Signal(lane_bits, reset_less=True), Signal(lane_bits, reset_less=True)
-        # The row's own numbers on the way.
+        # The row's own numbers, delayed with the stages.
         row = data.StructLayout({"data": 1, "offset": shift, "length": 16, "row_bytes": 16})
         rows = [Signal(row, name=f"row_{k}", reset_less=True) for k in range(1, 4)]
 
         def clipped(value: Value) -> Value:
-            """A signed number of lanes, at least none and at most all."""
+            """A signed number of lanes, clipped to 0 .. block_in."""
             return Mux(value < 0, 0, Mux(value > block, block, value))
 
         before, behind = clipped(-first_2), clipped(rows[1].row_bytes - first_2)
@@ -273,7 +273,8 @@ class PatchWriter(wiring.Component):
             stage_4.lanes.eq(lanes_3),
             stage_4.from_dram.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
         ]
-        # Steps take words only as they need them: when all before have happened, the row's most wanted are taken.
+        # Steps take words only when needed: when all earlier steps have happened, the row's largest need so far is
+        # taken.
         most, there = Signal(WORDS_BITS), Signal(WORDS_BITS)
         m.d.comb += [
             vector.eq(stage_4),
@@ -286,7 +287,7 @@ class PatchWriter(wiring.Component):
             m.d.sync += most.eq(Mux(wanted_4 > there, wanted_4, there))
 
     def _generate(self, m: Module, goes: Value) -> dict[str, Value]:
-        """Walk over rows, patches and the vectors of each; with `goes` on to the next vector."""
+        """Walks over rows, patches and the vectors of each; `goes` moves to the next vector."""
         config = self._config
         block = config.block_in
         shift, block_bits = config.memory.bus_bytes.bit_length() - 1, block.bit_length() - 1
@@ -300,17 +301,17 @@ class PatchWriter(wiring.Component):
         # Position of the patch's first byte in the row; of the vector's first lane in the patch (negative if the patch
         # begins within the vector).
         patch_start, vector_start = Signal(POSITION), Signal(signed(12))
-        # vector_start of the vector before a patch's last is not below this.
+        # vector_start of the vector before a patch's last one is not below this value.
         near = Signal(signed(12))
-        # Whether this vector is a patch's last one, and whether the first one of the row's patches is.
+        # Whether this vector is the last of its patch, and whether the first vector of the row's patches is.
         last_vector, first_is_last = Signal(), Signal()
-        # Where the row's bytes go: lane of the first, and the address of its vector in the first patch.
+        # Start of the row's bytes: the lane of the first byte, and the address of its vector in the first patch.
         row_lane, row_address = Signal(block_bits), Signal(16)
-        row_end = Signal(range(block + 256))  # row_lane + run: where the next row goes on
+        row_end = Signal(range(block + 256))  # row_lane + run, the start of the next row
         patch_address, address = (
             Signal(16),
             Signal(16),
-        )  # of the patch's first vector in this row, of this vector
+        )  # addresses of the patch's first vector in this row, and of this vector
         row_offset, new_row = Signal(shift), Signal()
 
         last_of_row, last = Signal(), Signal()
@@ -417,8 +418,9 @@ class PatchWriter(wiring.Component):
         }
 
     def _window(self, m: Module, taken: Value, begin: Value, take: Value, word_taken: Value) -> Value:
-        """Block_in bytes from byte `begin` of the row, two cycles later; in between, with `take`, `word_taken` is
-        stored as word `taken`. Both places are known a cycle before the word: the banks' addresses are registers.
+        """The block_in bytes of the row from byte `begin` on, two cycles later; in between, with `take`, `word_taken`
+        is stored as word `taken`. `begin` and `taken` are known a cycle before the word, so the banks' addresses are
+        registers.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

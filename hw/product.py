@@ -1,4 +1,4 @@
-"""A multiplication over several cycles, for lengths that are needed once an instruction (hw/README.md section 6)."""
+"""A multiplication over several cycles, for lengths needed once an instruction (hw/README.md section 6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.timing import PRODUCT_CYCLES
 
 DIGIT_BITS = 4
-"""Bits of the right factor that are used up a cycle."""
+"""Bits of the right factor that are consumed in a cycle."""
 
 FACTOR_BITS = 16
 """Width of the right factor."""
@@ -41,7 +41,7 @@ class Product(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Digit by digit from the low end: two cycles for left x digit, the next adds it."""
+        """Digit by digit from the low end: two cycles compute left x digit, the next one adds the product."""
         m = Module()
         wide = self._bits + FACTOR_BITS
         left, right = Signal(wide, reset_less=True), Signal(FACTOR_BITS, reset_less=True)
@@ -53,7 +53,7 @@ class Product(wiring.Component):
         m.d.sync += [
             partial.eq(sum(pairs[1:], pairs[0])),
             past.eq(Cat(self.start, Mux(self.take, 0, past))),
-            # In the first cycles `partial` is still that of other factors.
+            # In the first cycles `partial` still belongs to earlier factors.
             self.result.eq(Mux(past[0] | past[1], addend, self.result + partial)),
         ]
         with m.If(self.take):

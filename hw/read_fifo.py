@@ -1,4 +1,4 @@
-"""The FIFO of a read client: bus words, given back burst by burst (hw/README.md section 2)."""
+"""The FIFO of a read client: bus words, whose room is freed burst by burst (hw/README.md section 2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .memories import ANY_ON_COLLISION
 
 
 def word_layout(config: Config) -> data.StructLayout:
-    """A bus word; `last` marks the last of its burst."""
+    """A bus word; `last` marks the last word of its burst."""
     return data.StructLayout({"data": 8 * config.memory.bus_bytes, "last": 1})
 
 
@@ -26,7 +26,7 @@ class ReadFifo(wiring.Component):
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
-        """`fifo_bytes`: as that of the ReadRequests beside it, which never lets the FIFO overflow."""
+        """`fifo_bytes`: the same value as for the client's ReadRequests, which never lets the FIFO overflow."""
         self._config = config
         self._words = fifo_bytes // config.memory.bus_bytes
         super().__init__(
@@ -40,10 +40,10 @@ class ReadFifo(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A block memory that always reads the word that will be the head in the next cycle."""
+        """A block memory that always reads the word that will be at the head in the next cycle."""
         m = Module()
         layout = word_layout(self._config)
-        # The word that is just being written is read once more before it is valid.
+        # A word that is just being written is read once more before it is valid.
         m.submodules.memory = store = memory.Memory(
             shape=layout, depth=self._words, init=[], attrs=ANY_ON_COLLISION
         )

@@ -16,7 +16,7 @@ _COUNT_BITS = 16
 """Width of a row's length in elements."""
 
 _ELEMENT_BITS = 12
-"""Elements of up to 4096 bytes take no more than that."""
+"""Width of an element's size: elements have up to 4096 bytes."""
 
 
 def length_bits(config: Config) -> int:
@@ -26,9 +26,10 @@ def length_bits(config: Config) -> int:
 
 
 def run_layout(config: Config) -> data.StructLayout:
-    """Rows of `length` bytes, `rows` of them, `pitch` bytes apart, the first at `address`; no rows or length: none.
+    """`rows` rows of `length` bytes, `pitch` bytes apart, the first at `address`; with no rows or length 0 there is no
+    run.
 
-    Each row is a run, or with `joined` (they touch each other) all rows together are one.
+    Each row is a run; with `joined` (rows without gaps) all rows are one run.
     """
     return data.StructLayout(
         {
@@ -83,7 +84,7 @@ class BurstCutter(wiring.Component):
         )
         length, rows = Signal(run_bits, reset_less=True), Signal(16, reset_less=True)
         joined, kind = Signal(reset_less=True), Signal(Kind, reset_less=True)
-        # `start` and `runs` come late: while nothing is under way the runs are taken in every cycle, and their sizes
+        # `start` and `runs` come late: while nothing is under way the runs are loaded in every cycle, and their sizes
         # are computed in the cycle after the start.
         takes, multiplied = self.start & idle, multiplying & product.done
         m.d.sync += [starting.eq(takes), first.eq(multiplied)]
@@ -114,18 +115,19 @@ class BurstCutter(wiring.Component):
         with m.If(multiplied):
             m.d.sync += [multiplying.eq(0), length.eq(product.result)]
 
-        # The next run: words it touches but one, and the bytes of its last word that it leaves out. One cycle behind
-        # row_start.
+        # The next run: one less than the number of words it touches, and the unused bytes of its last word. One cycle
+        # after row_start.
         reach = Signal(run_bits + 1)
         m.d.comb += reach.eq(row_start[:shift] + length - 1)
         next_over, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
         m.d.sync += [next_over.eq(reach >> shift), next_tail.eq(~reach[:shift])]
 
-        # Rest of this run (words minus one), from the cycle after its burst was cut on without that burst. If the first
-        # run has to wait for its product, values taken before are not used.
+        # Rest of this run (words minus one), without each burst from the cycle after it was cut. If the first run waits
+        # for its product, values loaded earlier are not used.
         word, over = Signal(ADDRESS_BITS - shift, reset_less=True), Signal(word_bits, reset_less=True)
         offset, tail = Signal(shift, reset_less=True), Signal(shift, reset_less=True)
-        # In this cycle: a run becomes the present one; that is the first run; the present one goes on behind its burst.
+        # Events of this cycle: a run becomes the present one; it is the first run; the present run continues after its
+        # burst.
         turns, fresh, goes_on = Signal(), Signal(), Signal()
         beats, last, valid, cut = Signal(range(longest_beats(self._config) + 1)), Signal(), Signal(), Signal()
         with m.If(fresh):
@@ -144,15 +146,16 @@ class BurstCutter(wiring.Component):
         with m.If(turns & ~joined):
             m.d.sync += [row_start.eq(row_start + pitch), rows.eq(rows - 1)]
 
-        # Its next burst: up to the page's end, `most` beats or the run's end. Both bounds are compared at once.
+        # Its next burst ends at the page's end, after `most` beats or at the run's end. Both bounds are compared at
+        # once.
         page = AXI_BOUNDARY // bus
         most = min(self._most, page)
         most_bits, page_bits = most.bit_length() - 1, page.bit_length() - 1
-        # The burst is within the page's last `most` words: then it is shorter by the words of these before it.
+        # The burst starts in the page's last `most` words: it is shorter by the words of that range before it.
         at_the_end = word[most_bits:page_bits].all() if most < page else Const(1)
         before = word[:most_bits]
         ends, moves = Signal(), Signal()
-        more = Signal()  # rows are left behind this run
+        more = Signal()  # rows are left after this run
         address, left_out = Signal(ADDRESS_BITS, reset_less=True), Signal(shift, reset_less=True)
         m.d.comb += [
             ends.eq((over[most_bits:] == 0) & (~at_the_end | (over[:most_bits] + before < most))),
@@ -217,20 +220,20 @@ class ReadRequests(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two registers behind the cutter: the next burst, and the request that shows, when there is room for it."""
+        """Two registers after the cutter: the next burst, and the request that is shown once there is room for it."""
         m = Module()
         m.submodules.cutter = cutter = BurstCutter(
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)
         )
         free = Signal(range(self._words + 1), init=self._words)
-        # What of it is left with the following burst: whether it fits is its sign.
+        # Room left after the following burst; its sign says whether the burst fits.
         left = Signal(signed(len(free) + 1))
         released = Signal.like(self.release)
         following, burst = (
             Signal(burst_layout(self._config), name=name, reset_less=True) for name in ("following", "burst")
         )
         pending, shown, moves = Signal(), Signal(), Signal()
-        vacant = Signal(init=1)  # not pending: a register of its own, which the cutter's next steps wait for
+        vacant = Signal(init=1)  # not pending: a register of its own, which enables the cutter's next steps
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),

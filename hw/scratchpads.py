@@ -53,19 +53,19 @@ class Scratchpad(wiring.Component):
 
 
 class BankedScratchpad(wiring.Component):
-    """A `Scratchpad` that is read by banks, so that neighbouring words can be read in one cycle.
+    """A `Scratchpad` with TAPS banks, so that neighbouring words are read in one cycle.
 
-    A word of a bank is `parts` neighbouring written words; such a word number i is word i // TAPS of bank i mod TAPS.
-    `neighbours` words are written in one cycle.
+    A word of a bank is `parts` neighbouring written words; the bank word with number i is word i // TAPS of bank i mod
+    TAPS. `neighbours` words are written in one cycle.
     """
 
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """The first four as in `Scratchpad`; every bank has two words at least, and `parts`, a power of two, divides
-        `depth`.
+        """The first four parameters as in `Scratchpad`. Every bank has at least two words; `parts`, a power of two,
+        divides `depth`.
 
-        `neighbours` is at most the number of words in one word of each bank, for any place of the first.
+        `neighbours` is at most the number of words in one word of each bank, wherever the first one is.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours
@@ -99,7 +99,7 @@ class BankedScratchpad(wiring.Component):
             address: Value = place >> bank_bits
             content: Value = self.write.data.replicate(self._repeats * self._parts)
             if slots:
-                # Words in the banks before that of the first word have an address greater by one.
+                # Words in banks before the first word's bank have an address greater by one.
                 own = slots[bank * self._parts : (bank + 1) * self._parts]
                 enables, content = [enable for enable, _ in own], Cat(word for _, word in own)
                 address = address + (place[:bank_bits] > bank)
@@ -114,7 +114,7 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """Write data of each word of a row of banks: enables of its lanes, and the word."""
+        """Write data of each word of a row of banks: the enables of its lanes, and the word."""
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [
             (

@@ -1,8 +1,8 @@
-"""Components with many equal instances: one Verilog module for all.
+"""Components with many equal instances, converted to one Verilog module each.
 
-Amaranth makes a module of every component, bit by bit: a minute and more for the columns and the lanes of a 64 x 64
-machine. While Verilog is generated, a `SharedModules` is the platform that Amaranth hands to every component, and
-`place` makes instances; for simulation and proofs there is none, and `place` adds the component itself.
+Amaranth converts every component bit by bit: more than a minute for the columns and lanes of a 64 x 64 machine. During
+the generation of Verilog, Amaranth passes a `SharedModules` to every component as the platform, and `place` makes
+instances of its modules; in simulation and proofs there is none, and `place` adds the component itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _C = TypeVar("_C", bound=wiring.Component)
 
 
 class SharedModules:
-    """The text of modules by name; `convert` makes it of the first component of each name."""
+    """The text of modules by name; `convert` generates it from the first component of each name."""
 
     def __init__(self, convert: Callable[[wiring.Component, str, SharedModules], str]) -> None:
         self._convert = convert
@@ -31,10 +31,10 @@ class SharedModules:
         self.texts: dict[str, str] = {}
 
     def joined(self, text: str) -> str:
-        """The RTLIL of `text` and of all shared modules, each named after the module in which its instances are.
+        """The RTLIL of `text` and of all shared modules, each named after the module that contains its instances.
 
-        So every module's name gives its place: tools that read the names find the unit of a shared module and its
-        surroundings. Raises ValueError where a module is shared by two.
+        A module's name thus gives its place: tools that read the names find the unit of a shared module and its
+        surroundings. Raises ValueError if two modules contain instances of the same shared module.
         """
         around: dict[str, str] = {}
         for found in _MODULE.finditer("".join([text, *self.texts.values()])):
@@ -52,7 +52,9 @@ class SharedModules:
     def instance(
         self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
     ) -> tuple[Instance, object]:
-        """An instance of `module`, which `make` makes a component of, and the signals at its ports but for `inputs`."""
+        """(instance of `module`, an object with the signals at its ports except `inputs`); `make` makes the component
+        of the module.
+        """
         if module not in self.texts:
             component = make()
             self._signatures[module] = component.signature
@@ -88,7 +90,7 @@ def place(
 
 
 def flat_members(signature: wiring.Signature, of: object) -> Iterable[tuple[str, wiring.Flow, Value]]:
-    """The signals of an interface by name, their paths joined by single underscores, and which way they go."""
+    """The signals of an interface: name (path joined by single underscores), direction, and value."""
     for path, member, value in signature.flatten(of):
         signal = value.as_value() if isinstance(value, ValueCastable) else value
         if isinstance(signal, Value):

@@ -13,8 +13,8 @@ from .interfaces import token_bits, token_pop, token_push
 
 
 class TokenCounter(wiring.Component):
-    """One queue. `push`: the producer's side; `pop`: the consumer's. Both count cycles as the contract does: an event
-    of cycle t shows in t + 1.
+    """One queue. `push`: the producer's side; `pop`: the consumer's. As in the contract, an event of cycle t is visible
+    in t + 1.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -25,7 +25,8 @@ class TokenCounter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """`tokens` can be popped; `taken` also counts the places reserved for tokens to come.
 
-        What the units ask for is a register, set for every case ahead of the late signals pop and reserve.
+        The outputs to the units are registers, computed in advance for every combination of the late signals pop and
+        reserve.
         """
         m = Module()
         bits = token_bits(self._config)

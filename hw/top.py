@@ -23,15 +23,16 @@ from .tokens import TokenCounter
 
 
 class Accelerator(wiring.Component):
-    """Everything on the chip.
+    """The whole accelerator.
 
     Members: `axi` the memory, a master; `control` the registers, an AXI4-Lite slave (`control.py` has the map). With
     `trace_ports`: `running`, high in the cycles 1 .. total, for each unit `trace_load` and so on, begin and end of its
-    instructions (`interfaces.trace`), and `trace_load_activity` and so on, what the performance counters count of it.
+    instructions (`interfaces.trace`), and `trace_load_activity` and so on, the activity that the performance counters
+    count.
     """
 
     def __init__(self, *, config: Config, trace_ports: bool = False) -> None:
-        """`trace_ports`: with the ports that the harness reads and synthesis leaves out."""
+        """`trace_ports`: adds the ports that the harness reads and synthesis leaves out."""
         self._config, self._trace = config, trace_ports
         members: dict[str, In | Out] = {
             "axi": Out(axi4(config.memory.bus_bytes)),

@@ -14,9 +14,9 @@ def instruction_times(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Begin and end by instruction, int64 (n,), -1 where there was none, of (n, words) uint64 `instructions`.
 
-    `events` is (m, 5) int64 in order of cycles: cycle, unit, and how many instructions of the unit begin, how many
-    other than CONFIG end and how many CONFIGs end in it. Each unit begins its own in order, and ends them in order
-    apart from CONFIGs.
+    `events` is (m, 5) int64 in order of cycles: cycle, unit, and the numbers of its instructions that begin, of those
+    other than CONFIG that end, and of CONFIGs that end in this cycle. A unit's instructions begin in order, and end in
+    order except for CONFIGs.
     """
     begin = np.full(len(instructions), -1, np.int64)
     end = begin.copy()

@@ -27,7 +27,7 @@ TOP = "vdla"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port of the Verilog module, but for clock and reset; `direction` is input or output."""
+    """A port of the Verilog module, other than clock and reset; `direction` is input or output."""
 
     name: str
     direction: str
@@ -47,8 +47,8 @@ def component_module(
 ) -> VerilogModule:
     """Verilog of `component` as module `name`, its ports named by their path with single underscores.
 
-    Amaranth would join paths by two, which tools mangle. The clock is `clk`, the reset `rst` (high, synchronous).
-    `report` is called with a line on each step.
+    Amaranth would join paths by two underscores, which tools mangle. The clock is `clk`, the reset `rst` (high,
+    synchronous). `report` is called with a line on each step.
     """
     with _without_collector():
         return _component_module(component, name, report)
@@ -56,8 +56,8 @@ def component_module(
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """No garbage collection: of the millions of small objects that Amaranth makes hardly any is garbage before the end,
-    and looking at them over and over takes a quarter of the time.
+    """Disables garbage collection: hardly any of Amaranth's millions of small objects is garbage before the end, and
+    repeated scans take a quarter of the time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -73,12 +73,12 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
     shared = SharedModules(_rtlil)
     report("elaborating the RTL")
     top = _rtlil(component, name, shared)
-    # Yosys starts once for all of them.
+    # Yosys starts once for all steps.
     report("writing the Verilog (Yosys)")
     try:
         converted = verilog._convert_rtlil_text(shared.joined(top), strip_internal_attrs=True)
     except YosysError as error:
-        # Amaranth's own words where there is none; a Yosys that fails has more to say.
+        # Amaranth's own message if Yosys is missing; the log of a Yosys that fails says more.
         if "acceptable" not in str(error):
             raise
         raise UserError('Verilog needs Yosys, which was not found: pip install "vdla[rtl]"') from None
@@ -97,8 +97,8 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
 def _rtlil(component: wiring.Component, name: str, shared: SharedModules) -> str:
     """Amaranth's RTLIL of a component, but memories of zeros have no initial values.
 
-    Amaranth hands over every bit of these by itself, and Yosys writes a line a word: of large scratchpads that takes
-    minutes. `_with_zeros` writes a loop.
+    Amaranth passes every bit of an initial value separately, and Yosys writes a line for each word: minutes for large
+    scratchpads. `_with_zeros` writes a loop instead.
     """
     fragment = Fragment.get(component, shared)
     _forget_zeros(fragment)
@@ -114,7 +114,7 @@ def _forget_zeros(fragment: Fragment) -> None:
 
 
 MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
-"""A module of the generated text."""
+"""Pattern of a module of the generated text."""
 _NO_INITIAL_VALUES = re.compile(
     r"^  cell \$meminit_v2 \S+\n(?:    (?!connect \\DATA)[^\n]*\n)*"
     r"    connect \\DATA (?:\{\s*\}|0')\s*\n(?:    [^\n]*\n)*  end\n",
@@ -123,11 +123,11 @@ _NO_INITIAL_VALUES = re.compile(
 _MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\\\S+ |\w+) ?\[(\d+):0\];\n", re.MULTILINE)
 _INITIALIZED = re.compile(r"^    (\\\S+ |\w+) ?\[0\] = ", re.MULTILINE)
 ZERO_LOOP = re.compile(r"^  initial begin : zeros_\d+\n.*?^  end\n", re.MULTILINE | re.DOTALL)
-"""The Verilog that `_with_zeros` writes for a memory."""
+"""Pattern of the Verilog that `_with_zeros` writes for a memory."""
 
 
 def _with_zeros(module: str) -> str:
-    """`module`, whose memories without initial values get zeros."""
+    """`module` with a loop of zeros for each memory without initial values."""
     initialized = set(_INITIALIZED.findall(module))
     loops = 0
 
@@ -180,7 +180,7 @@ _EMPTY = re.compile(r"  (?:wire|reg) \[-1:0\] (\\\S+ |\w+);")
 
 
 def _without(line: str, name: str) -> str:
-    """`line` without the signal `name`, which has no bits, in its concatenations."""
+    """`line` without the zero-bit signal `name` in its concatenations."""
     exact = rf"(?<![\w$.\\]){re.escape(name)}(?![\w$])"
     line = re.sub(rf"(?<=[{{,]) {exact}\s*,", "", line)
     line = re.sub(rf",\s*{exact}\s*}}", " }", line)
@@ -190,7 +190,7 @@ def _without(line: str, name: str) -> str:
 
 
 def _has_default(lines: list[str], indent: int) -> bool:
-    """Whether the case statement at `indent` that the last of `lines` stand in has a default."""
+    """Whether the case statement at `indent` that contains the last of `lines` has a default."""
     for line in reversed(lines):
         stripped = line.lstrip()
         depth = len(line) - len(stripped)

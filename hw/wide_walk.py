@@ -1,4 +1,6 @@
-"""`element_writer.Walk` whose steps may take several data elements: all that one block of memory has of a row."""
+"""A variant of `element_writer.Walk` whose steps may take several data elements: all elements of a row in one block of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,15 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """Members: as of `Walk`; `first_room` and `room`: most elements, if they are data, of the step that follows `start`
-    and `next`; `taken`: elements of the present step, 1 of pads.
+    """A walk over pads and data in steps of several elements. Members: as of `Walk`; `first_room` and `room`: most
+    elements, if they are data, of the step that follows `start` and `next`; `taken`: elements of the present step, 1 of
+    pads.
 
     `phase_last` and `ends` describe the step: no element follows in its phase, and none at all.
     """
 
     def __init__(self, *, most: int) -> None:
-        """`most`: elements of a step."""
+        """`most`: most elements of a step."""
         room = range(most + 1)
         super().__init__(
             {
@@ -36,7 +39,9 @@ class WideWalk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter. Which step ends its phase depends on the room of the step, so it is found when one begins."""
+        """A down counter. Whether a step ends its phase depends on the room of the step, so it is computed when the
+        step begins.
+        """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})
         present, entry, data_phase, behind_phase = (

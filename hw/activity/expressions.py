@@ -1,4 +1,4 @@
-"""Boolean expressions of Liberty files: read, and made into truth tables."""
+"""Boolean expressions of Liberty files: a parser, and truth tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _sum(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
 
 def _product(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
     left, at = _difference(tokens, at, text)
-    # Two operands side by side are a product, too.
+    # Two adjacent operands are a product, too.
     while at < len(tokens) and (tokens[at] in "&*" or _STARTS.match(tokens[at])):
         right, at = _difference(tokens, at + (tokens[at] in "&*"), text)
         left = ("and", (left, right))
@@ -77,14 +77,16 @@ def _operand(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
 
 
 def pins_of(expression: Expression) -> set[str]:
-    """The pins that an expression names."""
+    """The names of the pins in an expression."""
     if isinstance(expression, str):
         return set() if expression in "01" else {expression}
     return set[str]().union(*(pins_of(part) for part in expression[1]))
 
 
 def truth_table(expression: Expression, pins: Sequence[str]) -> int:
-    """Bit i is the value for pin k = bit k of i. Raises LibertyError for a pin that is not among `pins`."""
+    """The truth table as an integer: bit i is the value for the input in which pin k is bit k of i. Raises LibertyError
+    for a pin that is not among `pins`.
+    """
     if missing := pins_of(expression) - set(pins):
         raise LibertyError(f"an expression names {', '.join(sorted(missing))}, which is no input of the cell")
     table = 0

@@ -1,6 +1,6 @@
 """Liberty files: the cells of a library with functions, pin capacitances, leakage, and tables of power and slew.
 
-Only what activity and power need is read.
+Attributes that neither activity nor power needs are skipped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A value over input slew (ns) and load (pF), an axis of one point where it does not matter."""
+    """Values over input slew (ns) and load (pF); an axis on which a value does not depend has one point."""
 
     slews: NDArray[np.float64]
     loads: NDArray[np.float64]
     values: NDArray[np.float64]
 
     def __call__(self, slew: NDArray[np.float64], load: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Interpolated between the four points around, and beyond the table extrapolated from its last two points."""
+        """Bilinear interpolation between the four surrounding points; outside the table, extrapolation from its last
+        two points.
+        """
         i, u = _place(self.slews, slew)
         j, v = _place(self.loads, load)
         ii, jj = np.minimum(i + 1, len(self.slews) - 1), np.minimum(j + 1, len(self.loads) - 1)
@@ -48,7 +50,9 @@ def _place(axis: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[n
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalPower:
-    """Picojoules of a transition of `pin`, caused by `related` (None: of the input itself), while `when` holds."""
+    """Energy tables, in picojoules, of a transition of `pin` caused by `related` (None: by the input pin itself) while
+    `when` holds.
+    """
 
     pin: str
     related: str | None
@@ -59,8 +63,9 @@ class InternalPower:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arc:
-    """Delays of `pin` after a transition of `related`, in ns. `inverts` and `follows`: which transitions cause
-    which."""
+    """Delay and slew tables of `pin` after a transition of `related`, in ns. `inverts`: a rise
+    causes a fall and vice versa; `follows`: a rise causes a rise and a fall a fall.
+    """
 
     pin: str
     related: str
@@ -100,7 +105,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A library of cells at one corner. `digest` is of the file."""
+    """A library of cells at one corner. `digest` is the hash of the file."""
 
     name: str
     volts: float
@@ -111,7 +116,7 @@ class Library:
 
     @cached_property
     def corner(self) -> str:
-        """Voltage and temperature, for reports."""
+        """Voltage and temperature as text, for reports."""
         return f"{self.volts:g} V, {self.celsius:g} C"
 
 
@@ -154,7 +159,7 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     templates = {
         g.arguments[0]: g for g in top.groups if g.name in ("lu_table_template", "power_lut_template")
     }
-    # Energies are in units of load times volts squared.
+    # Units of energy are the unit of load times volts squared.
     scales = _Scales(time=time, load=picofarads, energy=picofarads, leakage=nanowatts)
     default = float(top.simple.get("default_cell_leakage_power", "0"))
     cells = {g.arguments[0]: _cell(g, templates, scales, default) for g in top.named("cell")}
@@ -233,7 +238,7 @@ def _arcs(pin: str, timing: Group, templates: Mapping[str, Group], scales: _Scal
         _table(tables[f"{way}_transition"], templates, scales, scales.time) for way in ("rise", "fall")
     )
     for related in timing.simple["related_pin"].split():
-        # A flip-flop moves on one edge of its clock, whatever the sense says.
+        # A flip-flop changes on one edge of its clock, whatever the arc's timing sense says.
         follows = sense != "negative_unate"
         yield Arc(pin, related, sense != "positive_unate", follows, rise, fall)
 

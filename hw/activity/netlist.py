@@ -18,15 +18,17 @@ from .expressions import truth_table
 from .liberty import Cell, Library
 
 ZERO, ONE = 0, 1
-"""The nets of the constants."""
+"""The nets of the constants 0 and 1."""
 
 MOST_INPUTS: Final = 6
-"""A truth table of 64 bits has six inputs."""
+"""Most inputs of a gate: a truth table of 64 bits has six inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadPort:
-    """Nets of a read port: one that takes its address with the clock, or (not `clocked`) shows its word at once."""
+    """Nets of a read port. A `clocked` port samples its address at the clock edge; another shows the addressed word at
+    once.
+    """
 
     clocked: bool
     enable: int
@@ -36,7 +38,7 @@ class ReadPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WritePort:
-    """Nets of a write port; `enable` has one for each bit of `data`."""
+    """Nets of a write port; `enable` has one net for each bit of `data`."""
 
     enable: NDArray[np.int32]
     address: NDArray[np.int32]
@@ -45,8 +47,9 @@ class WritePort:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryBlock:
-    """A memory that is a macro, `words` of `width` bits, all 0 at the start. A word that is read in the cycle in which
-    it is written is the old one."""
+    """A memory macro: `words` of `width` bits, all 0 at the start. A read in the cycle of a write to the same word
+    returns the old word.
+    """
 
     path: str
     unit: str
@@ -58,13 +61,13 @@ class MemoryBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Netlist:
-    """A flat netlist of `nets` nets; 0 and 1 are the constants, all other inputs of cells have one driver.
+    """A flat netlist of `nets` nets; nets 0 and 1 are the constants, every other input of a cell has one driver.
 
-    Cells: `kinds` (names of the library's), `kind` (n,) index into it, `unit` (n,) index into `units`, `pins` (n, most
-    pins) net of each pin in the order of `pin_names[kind]`, inputs first, -1 where there is none. Gates in order of
-    evaluation: `tables` (m,), `inputs` (m, 6), `outputs` (m,); a first input of -1 - k is no gate, but the kth of those
-    read ports of memories that are not clocked. Flip-flops: the same with the net of `outputs` for their
-    state; `inverted` marks a second output of the other sign. `ports` by name, lowest bit first.
+    Cells: `kinds` are the names of library cells, `kind` (n,) indexes them, `unit` (n,) indexes `units`, `pins` (n,
+    most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin. Gates in order of
+    evaluation: `tables` (m,), `inputs` (m, 6), `outputs` (m,); a row whose first input is -1 - k is not a gate but the
+    kth read port without clock. Flip-flops: `state_tables` and `state_inputs` of the next state, `states` the net of
+    the state. Ports: nets by name, lowest bit first.
     """
 
     nets: int
@@ -91,25 +94,25 @@ class _Flattener:
 
     def __init__(self, design: CellDesign, library: Library) -> None:
         self.design, self.library = design, library
-        # Nets that are one through ports point at each other; a net points at itself, or at one before it.
+        # Joined nets point at each other: a net points at itself, or at an earlier net that is joined with it.
         self.same = [ZERO, ONE]
         self.numbers: dict[int, int] = {}
         self.cells: list[tuple[Cell, str, str, dict[str, int]]] = []
         self.memories: list[tuple[str, str, Macro, dict[str, list[int]]]] = []
 
     def find(self, net: int) -> int:
-        """The net that stands for all that are one with `net`."""
+        """The representative of all nets joined with `net`."""
         while self.same[net] != net:
             self.same[net] = self.same[self.same[net]]
             net = self.same[net]
         return net
 
     def final(self, nets: Sequence[int]) -> NDArray[np.int32]:
-        """The numbers of nets in the flat netlist."""
+        """The final numbers of `nets` in the flat netlist."""
         return np.array([self.numbers[self.find(net)] for net in nets], np.int32)
 
     def bits(self, nets: dict[int, int], wanted: Sequence[Net]) -> list[int]:
-        """Nets of the bits of a connection: a number is a net of the module, a text a constant."""
+        """Nets of the bits of a connection: an integer is a net of the module, a text a constant."""
         found: list[int] = []
         for bit in wanted:
             if isinstance(bit, str):
@@ -122,7 +125,7 @@ class _Flattener:
         return found
 
     def instance(self, module: MappedModule, path: str, ports: Mapping[str, list[int]]) -> None:
-        """All below an instance of `module` whose ports have these nets."""
+        """Adds the contents of an instance of `module` whose ports have the nets `ports`."""
         unit = unit_of_path(plain_path(module.name).partition(".")[2])
         nets: dict[int, int] = {}
         for port, there in ports.items():
@@ -145,7 +148,7 @@ class _Flattener:
                 raise NetlistError(f"{where}: the library {self.library.name} has no cell {item.kind}")
 
     def memory(self, path: str, unit: str, macro: Macro, pins: Mapping[str, list[int]]) -> MemoryBlock:
-        """A macro with the numbers of its nets."""
+        """The block of a memory macro, with the numbers of its nets."""
 
         def ports(key: str, count: int, size: int) -> list[NDArray[np.int32]]:
             found = self.final(pins[key])
@@ -180,12 +183,12 @@ class _Flattener:
 
 
 def flatten(design: CellDesign, library: Library) -> Netlist:
-    """The netlist of a design that is mapped to `library`. Raises NetlistError."""
+    """The flat netlist of a design mapped to `library`. Raises NetlistError."""
     flat = _Flattener(design, library)
     top = design.modules[design.top]
     ports = {name: flat.bits({}, range(len(nets))) for name, nets in top.ports.items()}
     flat.instance(top, "", ports)
-    # Numbers without gaps, in the place of all nets that are one.
+    # Consecutive numbers, one for each group of joined nets.
     roots = {flat.find(net) for net in range(len(flat.same))}
     flat.numbers = {root: number for number, root in enumerate(sorted(roots))}
     inputs = {name: flat.final(nets) for name, nets in ports.items() if name in top.inward}
@@ -240,7 +243,7 @@ def _arrays(
     driven += [int(net) for port in inputs.values() for net in port]
     if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
         raise NetlistError("a net has two drivers")
-    # In the order of gates, an unclocked read port is represented by its number, in the place of a gate's inputs.
+    # In the order of gates, an unclocked read port has a row whose first input encodes its number.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]
     order = _evaluation_order(gates)
@@ -266,7 +269,7 @@ def _padded(rows: list[list[int]]) -> NDArray[np.int32]:
 
 
 def _evaluation_order(gates: list[tuple[int, list[int], list[int]]]) -> list[int]:
-    """Each gate behind those that drive it. Raises NetlistError for a loop."""
+    """Gate numbers in an order in which each gate comes after its drivers. Raises NetlistError for a loop."""
     driver = {net: i for i, (_, _, driven) in enumerate(gates) for net in driven}
     readers: list[list[int]] = [[] for _ in gates]
     waits = [0] * len(gates)

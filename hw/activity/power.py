@@ -1,10 +1,9 @@
 """Energy of switching: loads, slews and Liberty power tables of a netlist, and the energy of its activity by unit.
 
-A net that changes costs half its load times the voltage squared. A cell whose output changes costs the energy of the
-Liberty tables at its load and its input's slew, the mean of rise and fall; several inputs that may have caused the
-change are weighted by how often each changed. Inputs with tables of their own (data and clocks of flip-flops) cost
-that energy at each of their changes. Left out: glitches (simulate.py), wires but for `wire_pf` a pin, the clock
-tree, pads.
+A change of a net costs half its load times the voltage squared. A change of a cell's output costs the energy of the
+Liberty tables at its load and its input's slew, the mean of rise and fall; inputs that may have caused the change are
+weighted by their numbers of changes. Inputs with tables of their own (data and clocks of flip-flops) cost the energy of
+their table at each change. Left out: glitches (simulate.py), wires except for `wire_pf` a pin, the clock tree, pads.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .netlist import Netlist
 from .simulate import Activity
 
 CLOCK_SLEW = INPUT_SLEW = 0.1
-"""Nanoseconds, of the clock at every flip-flop, and of ports and memories."""
+"""Slews in nanoseconds: of the clock at every flip-flop, and of the outputs of ports and memories."""
 
 RISE, FALL = 0, 1
 
@@ -54,12 +53,12 @@ class UnitEnergy:
 
     @property
     def dynamic(self) -> float:
-        """All but leakage."""
+        """Picojoules without leakage."""
         return self.switching + self.internal + self.clock
 
 
 def groups_of(netlist: Netlist) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    """The cells of each kind."""
+    """(kind, indices of its cells) for each kind of cell in the netlist."""
     for k, kind in enumerate(netlist.kinds):
         yield kind, np.flatnonzero(netlist.kind == k)
 
@@ -79,7 +78,9 @@ def electrical(netlist: Netlist, library: Library, *, wire_pf: float = 0.0) -> E
 
 
 def _slews(netlist: Netlist, library: Library, loads: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The largest slew that an arc gives, gates in order of evaluation."""
+    """Slews in ns of all nets: the largest over the arcs of each net's driver, computed gate by gate in order of
+    evaluation.
+    """
     slews = np.full((netlist.nets, 2), INPUT_SLEW)
     level = np.zeros(netlist.nets, np.int32)
     for row, out in zip(netlist.inputs.tolist(), netlist.outputs.tolist(), strict=True):
@@ -195,7 +196,7 @@ def _of_output(
     load: NDArray[np.float64],
     clock: str | None,
 ) -> NDArray[np.float64]:
-    """Picojoules of a change of an output, from the tables of the inputs that may cause it."""
+    """Picojoules of one change of an output, averaged over the tables of the inputs that may cause it."""
     total, weights = np.zeros(len(cells)), np.zeros(len(cells))
     plain, count = np.zeros(len(cells)), 0
     for power in powers:

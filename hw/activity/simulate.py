@@ -1,8 +1,9 @@
-"""Cycle-based simulation of a mapped netlist: how often every net changes, and how often it is 1.
+"""Cycle-based simulation of a mapped netlist: number of changes of every net, and number of cycles in which it is 1.
 
-Gates are evaluated once a cycle in order of their dependence, without delays: changes of a net within a cycle before it
-settles (glitches) do not count. Gates are a table in place of generated code: the largest netlist is ready in a second,
-where Verilator and g++ take minutes for every new one, and a cycle of 150,000 cells takes less than a millisecond.
+Gates are evaluated once a cycle in order of dependence, without delays, so glitches (changes of a net within a cycle
+before it settles) do not count. Gates are rows of a table, not generated code: the largest netlist is ready in a
+second, where Verilator and g++ take minutes for every new one, and a cycle of 150,000 cells takes less than a
+millisecond.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class Activity:
     """Activity in `cycles` cycles: `toggles` and `ones` by net (int32); `reads` and `writes` by memory, in the
     netlist's order.
 
-    A port that takes its address with the clock reads when it is enabled and its address or its memory is another than
-    when it read last; a port without a clock reads when its address changes. A write of some bits of a word counts as
-    their share of a write.
+    A clocked read port counts a read when it is enabled and its address or its memory has changed since its last read;
+    a port without a clock counts a read when its address changes. A write of some bits of a word counts as a fraction
+    of a write.
     """
 
     cycles: int
@@ -42,7 +43,7 @@ class Activity:
 
 
 class Simulation:
-    """A netlist at power-up: all registers and memories hold 0."""
+    """A netlist from power-up on: all registers and memories start at 0 and keep their state between runs."""
 
     def __init__(self, netlist: Netlist) -> None:
         self.netlist = netlist
@@ -74,9 +75,7 @@ class Simulation:
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
         """Applies the inputs among `ports` (bytes, as from `watched_ports`) and compares the outputs among them, except
-        in the first `unchecked` cycles: before its reset a machine's outputs may be anything.
-
-        Runs follow each other: the netlist keeps its state. Raises MismatchError.
+        in the first `unchecked` cycles, as outputs before a reset are arbitrary. Raises MismatchError.
         """
         netlist = self.netlist
         given, nets = _bits(self._inputs, ports)
@@ -127,9 +126,10 @@ class _Gates(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """Queue of gates and states (numbered behind the gates) to evaluate, by level. Readers of net n are
-    `readers[first[n] : first[n + 1]]`; `waiting` marks readers in the queue; `starts` and `used` are the first place
-    and the number of places of each level in `places`."""
+    """Queue of gates and states (numbered after the gates) to evaluate, by level. Readers of net n are
+    `readers[first[n] : first[n + 1]]`; `waiting` marks readers in the queue; `starts` and `used` give each level's
+    first place and number of places in `places`.
+    """
 
     readers: NDArray[np.int32]
     first: NDArray[np.int32]
@@ -171,7 +171,7 @@ class _Counts(NamedTuple):
 
 
 def _queue(netlist: Netlist) -> _Queue:
-    """All gates and states wait: none has been evaluated."""
+    """A queue that holds all gates and states, as none has been evaluated yet."""
     gates, states = len(netlist.tables), len(netlist.states)
     at_once = [port for memory in netlist.memories for port in memory.reads if not port.clocked]
     driver = {int(net): g for g, net in enumerate(netlist.outputs)}
@@ -218,8 +218,9 @@ def _all_nets(memories: tuple[MemoryBlock, ...]) -> list[NDArray[np.int32]]:
 def _ports(
     memories: tuple[MemoryBlock, ...], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of read ports, of write ports and of ports that read at once, by the constants above; nets as places in
-    the list of `_all_nets`."""
+    """Rows of clocked read ports, of write ports and of unclocked read ports, with the columns above; nets are given as
+    indices into the list of `_all_nets`.
+    """
     reads, writes, at_once, at = list[list[int]](), list[list[int]](), list[list[int]](), 0
     for k, memory in enumerate(memories):
         head = [k, int(starts[k]), memory.words, memory.width]
@@ -239,7 +240,7 @@ def _ports(
 def _bits(
     ports: list[tuple[str, NDArray[np.int32]]], values: Mapping[str, NDArray[np.uint8]]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """(cycles, bits) of `ports` side by side, and the net of each bit."""
+    """(cycles, bits) values of `ports` side by side, and the net of each bit."""
     cycles = len(next(iter(values.values())))
     parts = [np.zeros((cycles, 0), np.uint8)]
     for name, nets in ports:
@@ -274,7 +275,7 @@ def _index(values, inputs, item):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
-    """A net takes a value: if it is another one, all that read the net are to be evaluated."""
+    """Sets a net's value; if it changed, counts the change and queues all readers of the net."""
     if state.values[net] == new:
         return
     state.values[net] = new
@@ -343,10 +344,10 @@ def _write(memories, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-untyped-def]
-    """All that waits, level by level; states last, into `upcoming`."""
+    """Evaluates the queue level by level; states come last, into `upcoming`."""
     count = len(gates.tables)
     for g in range(len(memories.at_once)):
-        # Its memory may have been written.
+        # Its memory may have been written since.
         for k in range(memories.at_once[g, _SIZE]):
             row = memories.at_once[g]
             address = _address(state.values, memories.nets, row)
@@ -385,12 +386,12 @@ def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-
 def _run(  # type: ignore[no-untyped-def]
     gates, queue, state, memories, counts, given, given_nets, expected, compared, unchecked
 ):
-    """The cycle and net of the first difference, or -1s."""
+    """Simulates all cycles; returns the cycle and net of the first difference, or (-1, -1)."""
     last, count = len(queue.used) - 1, len(gates.tables)
     for net in range(len(state.values)):
         state.since[net] = 0
     for cycle in range(len(given)):
-        # Registers whose inputs changed in the cycle before.
+        # Registers whose inputs changed in the previous cycle.
         for place in range(state.moved[0]):
             k = state.moved[1 + place]
             _set(gates.states[k], state.upcoming[k], cycle, queue, state, counts)

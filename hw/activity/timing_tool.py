@@ -1,8 +1,9 @@
-"""A part of a netlist in the timing tool (Debian's `opensta`), with the activity of every pin: its power beside ours.
+"""Power of a part of a netlist computed by the timing tool OpenSTA (Debian: `opensta`) from the activity of every pin,
+for comparison with power.py.
 
-The tool reads no SAIF, and propagates activity from every input port over what was set. So the part has no input
-ports: what drives it from outside becomes a flip-flop, from which the tool propagates nothing, and all pins keep what
-they are given.
+The tool reads no SAIF, and propagates activity from every input port over the activities that were set. So the part
+gets no input ports: flip-flops, from which the tool propagates nothing, drive its outside nets, and all pins keep their
+given activity.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .power import CLOCK_SLEW, FALL, RISE, Electrical
 from .simulate import Activity
 
 _PERIOD = 10.0
-"""Nanoseconds; power times period is energy, whatever it is."""
+"""Clock period in nanoseconds. Its value does not matter: results are power times period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +37,8 @@ class ToolPower:
 
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
-    """`cells` alone, and flip-flops that drive what comes from outside; which cells are not such flip-flops.
+    """The part of `netlist` with only `cells`, its outside nets driven by added flip-flops; and a mask (n,) of the
+    cells that are not added.
 
     Nets keep their numbers. Memories and ports are left out.
     """
@@ -121,7 +123,7 @@ def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower
             last = "\n".join(printed.strip().splitlines()[-5:])
             raise ToolError(f"{PROGRAM} gave the power of {len(rows)} of {len(part.kind)} cells: {last}")
     watts = np.array(rows, float)
-    # Watts in a period of nanoseconds.
+    # The tool reports watts; the period is in nanoseconds.
     return ToolPower(internal=watts[:, 0] * _PERIOD * 1e3, switching=watts[:, 1] * _PERIOD * 1e3)
 
 
@@ -145,7 +147,7 @@ def _script(part: Netlist, library: Library, activity: Activity, clocks: NDArray
         "read_verilog part.v",
         "link_design part",
         f"create_clock -name clk -period {_PERIOD:g} [get_ports clk]",
-        # The tool takes one for the delays of an ideal clock, the other for power.
+        # The tool uses one setting for the delays of an ideal clock, the other for power.
         f"set_clock_transition {CLOCK_SLEW:g} [get_clocks clk]",
         f"set_input_transition {CLOCK_SLEW:g} [get_ports clk]",
         "proc a {pin activity duty} {",
@@ -171,10 +173,11 @@ def _script(part: Netlist, library: Library, activity: Activity, clocks: NDArray
 
 
 def as_the_tool_counts(part: Netlist, library: Library, state: Electrical, activity: Activity) -> ToolPower:
-    """Our loads, slews and tables under the tool's rules (search/Power.cc of OpenSTA, commit c018cb2); pJ a cycle.
+    """Picojoules a cycle from our loads, slews and tables under the tool's rules (search/Power.cc of OpenSTA, commit
+    c018cb2).
 
-    They differ from `power.py` in how the tables of several inputs are weighed, and in that the energies of a rise and
-    of a fall are added for every change (later versions take their mean).
+    The rules differ from `power.py` in the weights of several inputs' tables, and in that the energies of a rise and of
+    a fall are added for every change (later versions take their mean).
     """
     toggles, ones = activity.toggles / activity.cycles, activity.ones / activity.cycles
     load = state.loads.max(axis=1)
@@ -232,7 +235,9 @@ def _share(
 
 
 def _condition(function: Expression, pin: str) -> Expression | None:
-    """When a change of `pin` changes the function, where the tool sees it."""
+    """Condition under which a change of `pin` changes `function`, as far as the tool derives it; None if
+    it does not.
+    """
     if isinstance(function, str):
         return "1" if function == pin else None
     operator, parts = function
@@ -247,7 +252,7 @@ def _condition(function: Expression, pin: str) -> Expression | None:
 
 
 def _duty(expression: Expression, duties: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The share of time in which an expression is 1, its inputs taken as independent."""
+    """The share of time in which an expression is 1, if its inputs are independent."""
     if isinstance(expression, str):
         size = len(next(iter(duties.values())))
         return np.full(size, float(expression)) if expression in "01" else duties[expression]

@@ -11,12 +11,12 @@ RESET_CYCLES = 3
 
 
 def start_clock(dut: Any, *, period_ns: int = 10) -> None:
-    """Start `clk`."""
+    """Starts clock `clk`."""
     Clock(dut.clk, period_ns, unit="ns").start()
 
 
 async def reset(dut: Any) -> None:
-    """Hold `rst` for three cycles. Also a must at the beginning: Icarus 11 evaluates no `always @*` at time 0."""
+    """Holds `rst` for three cycles. A bench must begin with a reset: Icarus 11 evaluates no `always @*` at time 0."""
     dut.rst.value = 1
     await ClockCycles(dut.clk, RESET_CYCLES)
     dut.rst.value = 0

@@ -1,4 +1,4 @@
-"""The control registers as a cocotb bench reads and writes them (the map is in `vdla.hw.control`)."""
+"""The control registers for a cocotb bench, read and written over AXI4-Lite (the map is in `vdla.hw.control`)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ControlRegisters:
     """An AXI4-Lite master on the control port of `dut`, one access at a time."""
 
     def __init__(self, dut: Any, *, prefix: str = "control") -> None:
-        """Create it before the reset: it drives all its signals to zero."""
+        """Must be created before the reset: it drives all its signals to zero."""
         self._dut, self._prefix = dut, prefix
         self._edge = RisingEdge(dut.clk)
         for name in _INPUTS:
             self._port(name).value = 0
 
     async def write(self, address: int, value: int, *, strobe: int = 15) -> None:
-        """Write the bytes of a 32-bit word that `strobe` names. Raises AssertionError when it is refused."""
+        """Writes the bytes of a 32-bit word selected by `strobe`. Raises AssertionError when the write is refused."""
         self._drive(awvalid=1, awaddr=address, wvalid=1, wdata=value, wstrb=strobe, bready=1)
         await self._edge
         while not (self._is("awready") and self._is("wready")):
@@ -48,7 +48,7 @@ class ControlRegisters:
         assert response == 0, f"write of register {address:#x} answered with {response}"
 
     async def read(self, address: int) -> int:
-        """A 32-bit word. Raises AssertionError when it is refused."""
+        """Reads a 32-bit word. Raises AssertionError when the read is refused."""
         self._drive(arvalid=1, araddr=address, rready=1)
         await self._edge
         while not self._is("arready"):
@@ -68,7 +68,7 @@ class ControlRegisters:
         return low | await self.read(address + 4) << 32
 
     async def digest(self) -> str:
-        """Hexadecimal digest of the configuration that the hardware was made from."""
+        """Hexadecimal digest of the configuration from which the hardware was generated."""
         words = [await self.read(REGISTERS["DIGEST"] + 4 * word) for word in range(8)]
         return b"".join(word.to_bytes(4, "little") for word in words).hex()
 
@@ -79,7 +79,7 @@ class ControlRegisters:
         return {name: bool(bits >> place & 1) for name, place in places.items()}
 
     async def launch(self, program: LoadedProgram) -> None:
-        """Set up the registers and launch."""
+        """Sets up the registers for `program` and launches it."""
         for name, value in (("PROGRAM", program.address), ("BASE", program.base)):
             await self.write(REGISTERS[name], value & 0xFFFF_FFFF)
             await self.write(REGISTERS[name] + 4, value >> 32)
@@ -87,7 +87,7 @@ class ControlRegisters:
         await self.write(REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
 
     async def wait(self, *, cycles: int) -> dict[str, bool]:
-        """Poll STATUS until nothing runs and memory has answered everything; returns it.
+        """Polls STATUS until the run has ended and memory has answered everything; returns it.
 
         Raises TimeoutError after `cycles` clock cycles; `stop` ends a run that waits for ever.
         """
@@ -101,7 +101,7 @@ class ControlRegisters:
         raise TimeoutError(f"the run has not ended after {cycles} cycles: {status}")
 
     async def stop(self) -> None:
-        """End the run: no new bursts, and the units are reset once the writes are complete."""
+        """Ends the run: no new bursts are shown, and the units are reset once the writes are complete."""
         await self.write(REGISTERS["CONTROL"], 1 << STOP_BIT)
 
     async def clear_error(self) -> None:
@@ -109,7 +109,7 @@ class ControlRegisters:
         await self.write(REGISTERS["CONTROL"], 1 << CLEAR_BIT)
 
     async def cycles(self) -> int:
-        """Cycles of the last run, or so far."""
+        """Cycles of the last run, or of the present one so far."""
         return await self.read_long(REGISTERS["CYCLES"])
 
     async def counters(self) -> dict[str, int]:
@@ -128,4 +128,4 @@ class ControlRegisters:
 
 
 _POLL = 16
-"""Clock cycles between two looks at STATUS."""
+"""Clock cycles between two reads of STATUS."""

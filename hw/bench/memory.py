@@ -21,10 +21,11 @@ from .wires import AxiWires
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """Chances (0..1) that a channel does nothing in a cycle, on top of the memory's timing; `seed` repeats a run.
+    """Probabilities (0..1) that a channel pauses in a cycle, on top of the memory's timing; `seed` makes a run
+    repeatable.
 
-    `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised.
-    With `address_waits_for_data`, AWREADY waits for WVALID, as AXI allows a slave to do.
+    `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised. With
+    `address_waits_for_data`, AWREADY waits for WVALID, as AXI allows a slave to do.
     """
 
     address: float = 0.0
@@ -46,10 +47,10 @@ class _Burst:
 class MemoryModel:
     """`size` bytes in `data` behind the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
 
-    Without `stalls` a run takes as many cycles as the contract says: as many as in `vdla.sim`. Every cycle is checked
-    against `AxiRules`; a broken rule fails the test. Addresses outside the memory are answered with DECERR, ranges
-    named by `fail` with the response given to it. Create it before the reset, call `start` once, and `restart` before
-    each launch (`load_program` does); the model drops outstanding bursts while `rst` is high.
+    Without `stalls` a run takes the cycles of the contract, as in `vdla.sim`. Every cycle is checked against
+    `AxiRules`; a broken rule fails the test. Addresses outside the memory are answered with DECERR, ranges set by
+    `fail` with the given response. Create it before the reset, call `start` once, and `restart` before each launch
+    (`load_program` does); the model drops outstanding bursts while `rst` is high.
     """
 
     def __init__(
@@ -66,17 +67,17 @@ class MemoryModel:
         self._driven: dict[str, int] = {}
         self._reset()
 
-    # --- what a bench calls ---------------------------------------------------------------------------------
+    # --- methods for a bench --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to answer; drives the inputs from now on."""
+        """Begins to answer requests; drives the inputs from now on."""
         for name in ("rdata", "rresp", "rlast", "bresp"):
             self._set(name, 0)
         self._drive()
         self._task = cocotb.start_soon(self._run())
 
     def restart(self) -> None:
-        """Start the timing's random sequence again, as a launch does. Raises RuleError if something is left over."""
+        """Restarts the timing's random sequence, as a launch does. Raises RuleError if a transaction is incomplete."""
         self._rules.finish()
         self._reset()
 
@@ -86,19 +87,20 @@ class MemoryModel:
         return bytes(self.data[address : address + size])
 
     def write(self, address: int, contents: bytes | bytearray | memoryview) -> None:
-        """Put bytes there. Raises IndexError outside the memory."""
+        """Writes `contents` from byte `address` on. Raises IndexError outside the memory."""
         self._inside(address, len(contents))
         self.data[address : address + len(contents)] = contents
 
     def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
-        """Answer beats that touch these bytes with `response`: `kind` r reads (of zeros), w writes (which do nothing).
+        """Makes beats that touch these bytes get `response`: with `kind` r reads (of zeros), with w writes (without
+        effect).
 
         A burst of writes has one response, that of its worst beat.
         """
         self._failures.append((address, address + size, response, kind))
 
     def heal(self) -> None:
-        """No range fails any more."""
+        """Removes all ranges set by `fail`."""
         self._failures.clear()
 
     # --- a cycle --------------------------------------------------------------------------------------------
@@ -132,7 +134,7 @@ class MemoryModel:
         self._presented = self._answering = self._both_shown = False
 
     def _drive(self) -> None:
-        """Inputs of cycle `_now`, from what happened before."""
+        """Drives the inputs of cycle `_now`, which depend on earlier cycles only."""
         stalls = self._stalls
         if self._current is None:
             self._choose()

@@ -14,10 +14,10 @@ from .wires import AxiWires
 
 
 class AxiMonitor:
-    """Watches AR, AW, W, R and B of `dut`; a broken rule fails the test. MemoryModel checks the same by itself.
+    """Watches AR, AW, W, R and B of `dut`; a broken rule fails the test. MemoryModel makes the same checks itself.
 
-    `bursts` lists what was accepted: the channel (ar or aw) and its Address. `partial_beats` counts the write beats
-    with lanes strobed out.
+    `bursts` lists the accepted bursts: channel (ar or aw) and Address. `partial_beats` counts the write beats with
+    lanes strobed out.
     """
 
     def __init__(self, dut: Any, *, timing: Memory, prefix: str = "axi") -> None:
@@ -30,11 +30,11 @@ class AxiMonitor:
         self._rules = self._new_rules()
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Starts the checks."""
         cocotb.start_soon(self._run())
 
     def finish(self) -> None:
-        """Raise RuleError if something is left over."""
+        """Raises RuleError if a transaction is incomplete."""
         self._rules.finish()
 
     async def _run(self) -> None:

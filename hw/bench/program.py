@@ -33,17 +33,18 @@ class LoadedProgram:
 
 
 def memory_bytes(program: Program) -> int:
-    """Bytes that image and instructions of `program` take, and the bytes after them that the fetch unit may read."""
+    """Bytes of image and instructions of `program`, plus the bytes after them that the fetch unit may read."""
     return instruction_address(len(program.image)) + program.instructions.nbytes + INSTRUCTION_ALIGNMENT
 
 
 def load_program(
     memory: Writable, program: Program, *, base: int = 0, inputs: Mapping[str, bytes] | None = None
 ) -> LoadedProgram:
-    """Write image and instructions of `program` at `base`, a multiple of 4096, and `inputs` into the segments named.
+    """Writes image and instructions of `program` at `base`, a multiple of 4096, and each of `inputs` into the segment
+    of its name.
 
-    Instructions lie at the first multiple of 4096 at or above the image's end. A MemoryModel also starts its random
-    sequence again. Raises ProgramError for a segment that is not there or bytes that do not fit it.
+    Instructions start at the first multiple of 4096 at or above the image's end. A MemoryModel also restarts its random
+    sequence. Raises ProgramError for a segment that does not exist or bytes that do not fit it.
     """
     if base % INSTRUCTION_ALIGNMENT:
         raise ProgramError(f"base {base:#x} is no multiple of {INSTRUCTION_ALIGNMENT}")

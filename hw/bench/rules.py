@@ -41,7 +41,8 @@ class WriteBeat:
 
 @dataclass(slots=True, kw_only=True)
 class AxiRules:
-    """Fed once a cycle and channel by a memory model; raises RuleError at the first broken rule.
+    """Checks of the rules; a memory model calls them once a cycle and channel. Raises RuleError at the first broken
+    rule.
 
     `outstanding_reads` and `outstanding_writes` limit accepted bursts that are not answered in full.
     """
@@ -88,7 +89,7 @@ class AxiRules:
                 raise RuleError(f"w: no WLAST on beat {words}, the last of the burst")
 
     def data(self, shown: WriteBeat | None, *, ready: bool) -> None:
-        """W in a cycle; call it after `address` of the same cycle."""
+        """Checks W in a cycle; call it after `address` of the same cycle."""
         self._stable("w", shown, ready)
         if shown is None or not ready:
             return
@@ -103,15 +104,15 @@ class AxiRules:
             self._beats = 0
 
     def read_done(self) -> None:
-        """The last beat of a read has moved."""
+        """Records that the last beat of a read has moved."""
         self._reads -= 1
 
     def write_done(self) -> None:
-        """A write response has moved."""
+        """Records that a write response has moved."""
         self._writes -= 1
 
     def finish(self) -> None:
-        """Checks that nothing is left over; call it when the master is quiet."""
+        """Checks that no transaction is incomplete; call it when the master is quiet."""
         if self._waiting:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
         if self._reads or self._writes or self._lengths or self._ahead or self._beats:

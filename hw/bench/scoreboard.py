@@ -31,13 +31,13 @@ class Scoreboard:
     """Collects differences; `check` fails the test with all of them."""
 
     def __init__(self, expected: Expected, *, segments: Sequence[Segment] = ()) -> None:
-        """`segments` of the program give places in memory their names."""
+        """`segments` of the program name the places in memory in messages."""
         self._expected, self._segments = expected, segments
         self.compared: list[str] = []
         self.differences: list[str] = []
 
     def memory(self, contents: bytes | bytearray | memoryview) -> None:
-        """Compare the image after the run, byte by byte."""
+        """Compares the image after the run, byte by byte."""
         if self._expected.memory is None:
             return
         self.compared.append("memory")
@@ -56,7 +56,7 @@ class Scoreboard:
             )
 
     def cycles(self, seen: int) -> None:
-        """Compare the total."""
+        """Compares the total number of cycles."""
         if self._expected.cycles is None:
             return
         self.compared.append("cycles")
@@ -64,7 +64,7 @@ class Scoreboard:
             self.differences.append(f"cycles: expected {self._expected.cycles}, took {seen}")
 
     def times(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Compare begin and end of every instruction, -1 where it did not."""
+        """Compares begin and end of every instruction, -1 for an event that did not happen."""
         for name, seen in (("begin", begin), ("end", end)):
             expected: NDArray[np.int64] | None = getattr(self._expected, name)
             if expected is None:

@@ -30,7 +30,9 @@ class TraceMonitor:
     def times(
         self, config: Config, instructions: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Begin and end, int64 by instruction (-1: it did not), in the last run, of (n, words) `instructions`."""
+        """(begin, end) cycles of the (n, words) `instructions` in the last run, int64 (n,); -1 for an event that did
+        not happen.
+        """
         events = np.array(self._events, np.int64).reshape(-1, 5)
         return instruction_times(config, instructions, events)
 

@@ -1,4 +1,4 @@
-"""The top module of a bench: the accelerator, with the ID ports that AXI4 bus models ask for."""
+"""The top module of a bench: the accelerator plus the ID ports that AXI4 bus models require."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IDS = (
 def bench_verilog(module: VerilogModule) -> str:
     """Verilog of `module` and, around it, module `vdla_bench` with the same ports and constant transaction IDs.
 
-    The accelerator has no IDs, since memory serves its requests in order; models such as cocotbext-axi want them.
+    The accelerator has no IDs, since memory serves its requests in order; models such as cocotbext-axi require them.
     """
     clock = (
         Port(name="clk", direction="input", width=1),
@@ -46,10 +46,10 @@ def bench_verilog(module: VerilogModule) -> str:
 
 
 def with_start_event(text: str) -> str:
-    """The same Verilog, with an event at time 0 in every `always @*`.
+    """The Verilog `text`, with an event at time 0 in every `always @*`.
 
-    Icarus 11 initializes registers before such blocks begin to wait, so those that depend on nothing that changes would
-    stay X. Here each block also depends on a register that changes once, after they have begun to wait.
+    Icarus 11 initializes registers before such blocks begin to wait, so blocks that depend only on constants would keep
+    X. Here each block also depends on a register that changes once, after they have begun to wait.
     """
     text = _MODULE.sub(r"\1\n  reg bench_start = 0;\n  initial #0 bench_start = 1;", text)
     text = _STATEMENT.sub(r"always @* begin\n    if (bench_start) begin end\n    \1\n  end", text)

@@ -49,8 +49,8 @@ class Accumulators(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Per bank: an address multiplexer before the read port, and a register behind it, as a block memory answers
-        late in its cycle; behind those, a multiplexer for each reader.
+        """For each bank, an address multiplexer before the read port and a register after it (block memories answer
+        late in the cycle); then a multiplexer for each reader.
         """
         m = Module()
         config = self.config

@@ -1,4 +1,4 @@
-"""The arithmetic of ALU operations on one int32 lane, but for the addition (`lane.py` has the adders)."""
+"""The arithmetic of ALU operations on one int32 lane, except addition (`lane.py` has the adders)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
@@ -44,7 +44,7 @@ class Alu(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """One comparator, shifter and 16-bit multiplier, which makes three products, one a cycle."""
         m = Module()
-        # The sign of the difference is one carry chain, unlike `<`.
+        # The difference's sign needs one carry chain, unlike `<`.
         difference = Signal(signed(33))
         left = Signal(32, reset_less=True)
         leftward = self.right[31]
@@ -60,7 +60,7 @@ class Alu(wiring.Component):
         return m
 
     def _shift(self, m: Module, source: Value) -> Value:
-        """One right shifter: a left shift has reversed the bits before it and does so again after it."""
+        """A right shifter. For a left shift the bits are reversed before and after it."""
         leftward = Signal(reset_less=True)
         distance = Signal(5, reset_less=True)
         far = Signal(reset_less=True)
@@ -68,11 +68,12 @@ class Alu(wiring.Component):
         negative, low = amount[31], amount[:5]
         m.d.sync += [
             leftward.eq(negative),
-            # Beyond -32 .. 31, or -32.
+            # Amounts beyond -32 .. 31, or -32.
             far.eq((amount[5:31] ^ negative.replicate(26)).any() | (negative & (low == 0))),
             distance.eq(Mux(negative, -low, low)),
         ]
-        # In x + 1 by multiples of four places, in x + 2 by the rest: these registers and `source` hold still as long.
+        # Cycle x + 1 shifts by multiples of four places, x + 2 by the rest; these registers and `source` are stable
+        # until then.
         fill, fill_2 = Signal(), Signal(reset_less=True)
         coarse_2 = Signal(32, reset_less=True)
         shifted = Signal(signed(33), name="shifted_fine")
@@ -84,14 +85,14 @@ class Alu(wiring.Component):
             fill_2.eq(fill),
             coarse_2.eq(_signed(source, fill) >> Cat(Const(0, 2), distance[2:])),
         ]
-        # A left shift by 32 or more clears the lane; a right shift by as much leaves the sign.
+        # A left shift by 32 or more clears the lane; a right shift by 32 or more leaves only the sign.
         near = Mux(leftward, shifted[:32][::-1], shifted[:32])
         return Mux(far, fill_2.replicate(32), near)
 
     def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
-        """low x low, low x high, high x low; the upper halves of the last two fall off.
+        """The products low x low, low x high and high x low; the upper halves of the last two are dropped.
 
-        The factors of the next product stand in registers before the multiplier; `taken` is what `left` becomes.
+        The factors of the next product are registered before the multiplier; `taken` is the next value of `left`.
         """
         factor = Signal(16, reset_less=True)
         other = Signal(16, name="other_factor", reset_less=True)
@@ -113,5 +114,5 @@ class Alu(wiring.Component):
 
 
 def _signed(bits: Value, sign: Value) -> Value:
-    """`bits` with `sign` on top, as a signed value."""
+    """`bits` with `sign` as top bit, as a signed value."""
     return Cat(bits, sign).as_signed()

@@ -23,7 +23,7 @@ def array_latency(config: Config) -> int:
 
 def _choice(index: Value, choices: list[Value]) -> Value:
     """`choices[index]`; there are at most as many choices as values of `index`."""
-    # Not a shift of all of them: Amaranth follows every bit of it to every bit of a row.
+    # A shift of all choices would be simpler, but Amaranth would process every bit for every bit of a row.
     for bit in index:
         if len(choices) > 1:
             pairs = zip(choices[::2], choices[1::2], strict=True)
@@ -80,7 +80,7 @@ class MultiplyArray(wiring.Component):
         lane o. On machines that fold lane (k * columns + c) of GEMM has the sum of row c's group k mod 2^shape.
     """
 
-    # Bits, not layouts: Amaranth names every element of every register of a layout, thousands in a large tile.
+    # Plain bits instead of layouts: Amaranth names every element of a layout's registers, thousands in a large tile.
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
@@ -116,7 +116,7 @@ class MultiplyArray(wiring.Component):
         return self.config.block_in == self.config.block_out
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the memories, the operand selection, and a row of columns for every row of the tile."""
+        """Registers after the memories, operand selection, and a row of columns for every row of the tile."""
         m = Module()
         config = self.config
         # Data registers need no reset: the pipeline beside the array carries their valid bits.
@@ -146,16 +146,16 @@ class MultiplyArray(wiring.Component):
             tile.eq(self.tile),
         ]
         rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.columns)]
-        masks: list[Value] = []  # as DEPTHWISE passes the product registers, for every row
+        masks: list[Value] = []  # delayed as DEPTHWISE passes the product registers, one copy for every row
         row: Value = Const(0)
         if self.diagonal:
             alone = Signal(
                 1 + config.multiplier_stages
-            )  # DEPTHWISE, as it passes operand and product registers
+            )  # DEPTHWISE, delayed with the operand and product registers
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             masks = copies(m, alone[-1], config.columns, "alone")
-            # Each position of a group of rows: its rows, chosen by the group's number in `row`.
+            # For each position of a group of rows, its rows, selected by the group's number in `row`.
             groups: list[list[Value]] = []
             low = self.tap_bits
             if self.several:
@@ -212,7 +212,7 @@ class MultiplyArray(wiring.Component):
         return m
 
     def _lanes(self, o: int) -> range:
-        """The lanes that row `o` has: one, or one for each of the most groups of an array that folds."""
+        """The lanes of row `o`: one, or for an array that folds one for each group of the largest number of groups."""
         return range(o, self.config.block_out, self.config.columns)
 
     def _lane_at(self, o: int, i: int) -> int:
@@ -220,13 +220,14 @@ class MultiplyArray(wiring.Component):
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """GEMM's `vector` as the rows take it: each group's part of it, repeated; for other operations `vector`
-        itself."""
+        """GEMM's `vector` as input of the array's rows: each group's part of the vector, repeated; other operations get
+        `vector` unchanged.
+        """
         config, levels = self.config, self.fold_levels
         width = operand_bits(config) * config.columns
         sources: list[Signal] = []
         for k in range(config.tile_parts):
-            # The number of a part of the vector: first the bits that say which of a group's, then the group's input.
+            # Bits of a part's number: first the part within a group, then the input of the group.
             source = Signal(levels, name=f"source_{k}", reset_less=True)
             wanted: Value = Const(k, levels)
             for shape in range(1, levels + 1):
@@ -243,9 +244,10 @@ class MultiplyArray(wiring.Component):
         )
 
     def _aparts(self, m: Module) -> list[list[Value]]:
-        """For each of the last levels of the tree, whether the groups were apart before it, and that for every row.
+        """For each of the last levels of the tree, one bit for every row: whether the groups were separate before this
+        level.
 
-        DEPTHWISE and TAPS have the most groups.
+        DEPTHWISE and TAPS use the largest number of groups.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -256,7 +258,7 @@ class MultiplyArray(wiring.Component):
         return found
 
     def _in_order(self, m: Module, read: Value) -> list[Value]:
-        """The vectors that were read, the first one first."""
+        """The vectors that were read from the banks, in order of position."""
         first = Signal.like(self.first)
         m.d.sync += first.eq(self.first)
         vectors: list[Value] = [read.word_select(bank, len(read) // TAPS) for bank in range(TAPS)]
@@ -278,8 +280,10 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """Inputs of row `o` for the batch: `vector`, the register of `own_vector`; in `modes` TAPS and DEPTHWISE the
-        elements of its lanes in the positions `vectors`, and in a sweep also in the positions of earlier operations."""
+        """Inputs of row `o` for the batch: `vector` (the register of `own_vector`) for GEMM; in `modes` TAPS and
+        DEPTHWISE the elements of the row's lanes in the positions `vectors`; in a sweep also those of earlier
+        operations' positions.
+        """
         config, bits = self.config, operand_bits(self.config)
         parts: list[Value] = []
         for b in range(config.batch):
@@ -309,7 +313,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*parts)
 
     def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
-        """The elements of lane `o` that earlier operations of a sweep had, the last one's first."""
+        """The elements of lane `o` in the positions of earlier operations of a sweep, those of the last operation
+        first.
+        """
         held: list[list[Signal]] = []
         if not self.sweeps:
             return held
@@ -322,14 +328,14 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of row `o`, in a `sweep` its lanes' of every position of a group."""
+        """The weights `own` of row `o`; in a `sweep`, its lanes' weights of every position of a group instead."""
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         narrow, group = min(config.block_in, config.block_out), config.sweep_rows
         count = TAPS * config.swept
         for lane in self._lanes(o):
             for u in range(count):
-                # The newest positions, which the last weights of a group meet, are the first multipliers'.
+                # The first multipliers have the newest positions, which meet the last weights of a group.
                 place = (count - TAPS * (u // TAPS + 1) + u % TAPS) * self.inputs + lane // narrow
                 starts = range(place, config.tile_rows, group)
                 weights: list[Value] = [
@@ -341,8 +347,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of row `o`, with `taps` its lanes' of each further position of `groups` where
-        `_own_vectors` has its vector's."""
+        """The weights `own` of row `o`; with `taps`, its lanes' weights of each further position of `groups`, at the
+        multipliers where `_own_vectors` puts that position's vector.
+        """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
             element = lane % self.config.block_in
@@ -352,7 +359,7 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of row `o`; with `alone` the weights of its lanes come from the rows `chosen`."""
+        """The weights `own` of row `o`; with `alone`, the weights of its lanes come from the rows `chosen`."""
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
             element = lane % self.config.block_in
@@ -360,7 +367,7 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
-        """The weight of lane `o` in the rows of a position."""
+        """The weight of lane `o` in `rows`, the rows of a position."""
         config = self.config
         if self.outputs == 1:
             return rows[o // config.block_in].word_select(o % config.block_in, 8)
@@ -368,7 +375,7 @@ class MultiplyArray(wiring.Component):
         return _choice(row[: self.tap_bits], parts)
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
-        """Lane `o` of the batch's vector `b` in a position."""
+        """Element of lane `o` of batch vector `b` in a position."""
         config = self.config
         if self.outputs == 1:
             k, element = divmod(o, config.block_in)

@@ -1,4 +1,4 @@
-"""The columns of the matrix array: dot products of int8 pairs, and the rows that they stand in."""
+"""The columns of the matrix array, which compute dot products of int8 pairs, and the rows that contain them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..shared_modules import place
 
 
 def operand_bits(config: Config) -> int:
-    """Width of a factor: an int8, or one less a zero point."""
+    """Width of a factor: 8 bits, or 9 with zero points, which are subtracted from int8."""
     return 9 if config.has("zero_points") else 8
 
 
@@ -34,12 +34,12 @@ def tree_levels(config: Config) -> int:
 
 
 def fold_levels(config: Config) -> int:
-    """The last levels of the tree, which add up the sums of groups; none of an array that does not fold."""
+    """The last levels of the tree, which add the sums of groups; 0 for an array that does not fold."""
     return config.tile_parts.bit_length() - 1
 
 
 COLUMN, ROW = "array_column", "array_row"
-"""Names of the one Verilog module that all columns are, and of the one that all rows are."""
+"""Names of the one Verilog module of all columns, and of the one of all rows."""
 
 
 class Column(wiring.Component):
@@ -107,10 +107,10 @@ def differences(elements: Value, zero: Value | None) -> Value:
 
 
 class Row(wiring.Component):
-    """The columns of one row of the tile, a dot product with each vector of the batch; one register holds the weights.
+    """The columns of one row of the tile: a dot product with each vector of the batch. One register holds the weights.
 
-    Members: `vectors`, [batch][block_in] of `operand_bits`, first element lowest; `weights`, int8 of the cycle before,
-    and on machines with zero points `zero`, the weights' zero point; `masks` and `apart` as in a column; `sums`,
+    Members: `vectors`, [batch][block_in] of `operand_bits`, first element lowest; `weights`, int8 of the previous
+    cycle, and on machines with zero points `zero`, the weights' zero point; `masks` and `apart` as in a column; `sums`,
     `sum_bits` each, signed, a column's sums side by side.
     """
 
@@ -129,7 +129,7 @@ class Row(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The register, and the columns."""
+        """The weight register, and the columns."""
         m = Module()
         config = self.config
         vector_bits = operand_bits(config) * config.block_in

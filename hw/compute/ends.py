@@ -1,4 +1,4 @@
-"""The ends of compute instructions, and their number in a cycle, from which tokens and the trace follow (section 7)."""
+"""The ends of compute instructions and their number in a cycle, which tokens and trace need (section 7)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from vdla.isa.timing import BEGIN_DELAY, alu_latency, gemm_latency
 def most_ends(config: Config) -> int:
     """Most instructions that end in one cycle.
 
-    A GEMM with operations and those without that begin behind it, one in 1 + BEGIN_DELAY cycles: the first in the cycle
-    in which its last operation issues, the last in the cycle before its end.
+    The ends are those of a GEMM with operations and of instructions without operations that begin after it, one in 1 +
+    BEGIN_DELAY cycles: the first in the cycle in which its last operation issues, the last in the cycle before its end.
     """
     return 1 + -(-gemm_latency(config) // (1 + BEGIN_DELAY))
 
@@ -62,16 +62,16 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Every place but the last may be the youngest; joining instructions are added while the place moves on."""
+        """Every place but the last may be the youngest; joining instructions are added as the place moves on."""
         m = Module()
         length = gemm_latency(self.config)
         layout = ends_layout(self.config)
         names = tuple(layout.members)
-        places = [Signal(layout, name=f"place_{k}") for k in range(length + 1)]  # 0 is of this cycle
+        places = [Signal(layout, name=f"place_{k}") for k in range(length + 1)]  # bit 0 belongs to this cycle
         arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
         with m.If(self.issued):
             m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
-        # An instruction that begins is added in the next cycle, when its place has moved on: the sums are from
+        # An instruction that begins is added in the next cycle, when its place has moved on; the sums then depend on
         # registers only.
         joining = {name: Signal(name=f"joining_{name}") for name in names}
         coming = Signal(layout)
@@ -81,7 +81,8 @@ class Ends(wiring.Component):
             joining["push_prev"].eq(self.joins_prev),
             joining["push_next"].eq(self.joins_next),
         ]
-        # Whether a place holds anything: a bit that moves on with it. Joining instructions change none of these bits.
+        # Whether a place holds any instruction: a bit that moves with it. Joining instructions change none of these
+        # bits.
         holds: list[Value] = [self.issued]
         for k in range(1, length):
             bit = Signal(name=f"holds_{k}")
@@ -89,7 +90,7 @@ class Ends(wiring.Component):
                 holds[-1] | (self.issued_alu if k - 1 == length - alu_latency(self.config) else 0)
             )
             holds.append(bit)
-        # The youngest place that holds something: a register for each place, and one for none.
+        # The youngest occupied place: a register for each place, and one for no occupied place.
         youngest = {k: Signal(name=f"youngest_{k}") for k in range(1, length)}
         alone = Signal()
         taken: Value = Const(0, 1)

@@ -30,8 +30,8 @@ _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
 def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
     """The lane's control inputs that follow from the ALU operation, and the operations that set each.
 
-    Without `adds`, `chooses` and `shifts` the result is MUL's. An input that no operation of the machine sets is not
-    there.
+    Without `adds`, `chooses` and `shifts` the result is MUL's. Inputs that no operation of the machine sets are left
+    out.
     """
     there = alu_opcodes(config)
     chosen = {name: tuple(code for code in codes if code in there) for name, codes in _CONTROLS.items()}
@@ -39,11 +39,12 @@ def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
 
 
 CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
-"""Cycles from the operand to the result, where they are more than one. isa/alu.py says so too."""
+"""Cycles from the operand to the result of operations that take more than one; must agree with isa/alu.py."""
 
 RESULTS = ("writing", "written_1", "written_2")
-"""Results that may replace an operand: of the cycle before, which is being written, and of the two cycles before
-that."""
+"""Results that may replace an operand: that of the previous cycle, which is being written, and those of the two cycles
+before.
+"""
 
 
 class AccumulatorLane(wiring.Component):
@@ -92,7 +93,7 @@ class AccumulatorLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two adders: no multiplexer lies between a result and the next one."""
+        """Two adders; no multiplexer is between a result and the next operation."""
         m = Module()
         results = [Signal(LANE, name=f"{name}_data", reset_less=True) for name in RESULTS]
         result = results[0]
@@ -143,9 +144,9 @@ class AccumulatorLane(wiring.Component):
         return m
 
     def _signed(self, right: Value) -> Value:
-        """`right`, or its complement, to which `_sum` adds one: -right."""
+        """`right`, or its complement for -right; `_sum` adds the one."""
         return Mux(self.subtracts, ~right, right) if self.has_subtract else right
 
     def _sum(self, left: Value, addend: Value) -> Value:
-        """left + addend. The carry is the adder's own; the array's sums never have it."""
+        """left + addend. The carry input is used for subtraction only, not for the array's sums."""
         return left + addend + (self.subtracts & self.adds_right) if self.has_subtract else left + addend

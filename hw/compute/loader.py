@@ -56,7 +56,7 @@ class Loader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Requests, FIFO and writer side by side, then a register before the memories."""
+        """Requests, FIFO and writer side by side, followed by a register before the memories."""
         m = Module()
         config = self.config
         sizes = (config.uop_bytes, config.acc_bytes, config.out_bytes)

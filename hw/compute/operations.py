@@ -1,4 +1,4 @@
-"""The loop nest of GEMM, DEPTHWISE and ALU: which micro-op, with which offsets, issues in which cycle."""
+"""The loop nest of GEMM, DEPTHWISE and ALU: the micro-op and offsets of the operation that issues in a cycle."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ def src_bits(config: Config) -> int:
 
 
 def offset_layout(config: Config) -> data.StructLayout:
-    """Offsets that are added to a micro-op's dst, src and wgt: base register and factors. wgt counts rows for
-    DEPTHWISE."""
+    """Offsets (base register plus factors) added to a micro-op's dst, src and wgt. wgt counts rows for DEPTHWISE."""
     return data.StructLayout(
         {"dst": config.acc_index_bits, "src": src_bits(config), "wgt": wgt_row_bits(config)}
     )
@@ -116,24 +115,27 @@ class Operations(wiring.Component):
         alu, two = Signal(), Signal()
         most = most_extra(self.config) + 1
         cycle, cycles = Signal(range(most + 1)), Signal(range(most + 1))
-        before_last_uop = Signal.like(self.uop, reset_less=True)  # with uop_end - 2: the next one is the last
+        before_last_uop = Signal.like(
+            self.uop, reset_less=True
+        )  # with uop_end - 2, so that the next one is the last
         columns_left, rows_left = (
             Signal(14, name=f"{name}_left", reset_less=True) for name in ("columns", "rows")
         )
         row_start = Signal(offset_layout(self.config), reset_less=True)  # offset of the row's first column
         step = Signal()
 
-        # Whether this is the last micro-op, column and row, and the last cycle of all; `coming` is of the next cycle.
+        # Whether this is the last micro-op, column and row, and the last cycle of all; `coming` belongs to the next
+        # cycle.
         names = ("cycle", "uop", "column", "row")
         last = {name: Signal(name=f"last_{name}") for name in names}
         coming = {name: Signal(name=f"coming_last_{name}") for name in names}
-        # The inverses, of the next cycle alone: `last` drives many registers and is far from here.
+        # The complements, of the next cycle only: `last` drives many registers and is far from here.
         more = {name: Signal(name=f"more_{name}", init=1) for name in names}
         one_uop, one_column = Signal(), Signal()
         last_uop, last_column = Signal(), Signal()  # of a column, of a row, in its last cycle
         next_column, next_row = Signal(), Signal()
         m.d.comb += [
-            step.eq(last["cycle"]),  # while nothing runs, every register is taken anew below
+            step.eq(last["cycle"]),  # while nothing runs, every register is loaded anew below
             next_column.eq(step & last["uop"]),
             next_row.eq(next_column & last["column"]),
             self.source.eq(self.busy & two & (cycle == 0)),
@@ -171,7 +173,7 @@ class Operations(wiring.Component):
             self.last_alu.eq(coming_last & alu),
             self.last_matrix.eq(coming_last & ~alu),
         ]
-        # Of the instruction that may start in the next cycle.
+        # Values of the instruction that may start in the next cycle.
         only = {name: Signal(name=f"only_{name}") for name in names}
         only_one = Signal()
         single = {
@@ -184,7 +186,8 @@ class Operations(wiring.Component):
             *(only[name].eq(single[name]) for name in names),
             only_one.eq(Cat(*single.values()).all()),
         ]
-        # `start` meets few registers: the loops are taken whenever an instruction could start, and it only says so.
+        # `start` drives few registers: the loops are loaded whenever an instruction could start, and `start` only
+        # validates them.
         at_once = Signal()
         m.d.comb += at_once.eq(self.start & only_one)
         with m.If(self.takes):

@@ -33,8 +33,9 @@ ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
 
 
 def mode_layout(config: Config) -> data.StructLayout:
-    """How an instruction treats each of its operations: `alu` against the array, then the fields of `isa.layout`, and
-    what registers ZERO and FOLD hold where the machine has them. `depthwise` is set for TAPS, too."""
+    """Handling of each operation of an instruction: `alu` or array, then the fields of `isa.layout`, and the contents
+    of registers ZERO and FOLD if the machine has them. `depthwise` is set for TAPS, too.
+    """
     return data.StructLayout(
         {
             **({"zeros": ZEROS} if config.has("zero_points") else {}),
@@ -114,15 +115,15 @@ class Pipeline(wiring.Component):
                 ),
             }
         )
-        # The stages below are built so; a change of isa/timing.py needs a change here.
+        # The stages below rely on these latencies; a change of isa/timing.py needs a change here.
         assert gemm_read_stage(config) == 1 + array_latency(config) == gemm_latency(config) - 4
         assert (alu_read_stage(config), alu_latency(config)) == (3, 7)
         assert all(alu_cycles(config, opcode, True) == CYCLES.get(opcode, 1) for opcode in AluOpcode)
 
     def _slot(self) -> data.StructLayout:
-        """An operation on its way to the accumulators: `writes` one, or is the `source` of the next; `alu`; reads its
-        accumulator (`read`); with the array's sum or without. Where the array folds `writes` is a bit for each part of
-        the lanes.
+        """An operation on its way to the accumulators: it `writes` one, or is the `source` of the next operation;
+        `alu`; it reads its accumulator (`read`); it adds the array's `sum`. Where the array folds, `writes` has a bit
+        for each part of the lanes.
         """
         return data.StructLayout(
             {
@@ -175,7 +176,7 @@ class Pipeline(wiring.Component):
             row.eq(uop.wgt + offset.wgt),
         ]
 
-        # t + 3: the operands' memories. The array then delays the operation up to the cycle of its read.
+        # t + 3: the operands' memories. Then the operation is delayed by the array up to the cycle of its read.
         inp_address, wgt_row = (
             Signal(config.inp_index_bits, reset_less=True),
             Signal.like(row, reset_less=True),
@@ -211,7 +212,7 @@ class Pipeline(wiring.Component):
                 array_part = Signal.like(array.part, reset_less=True)
                 m.d.sync += array_part.eq(inp_address)
                 m.d.comb += array.part.eq(array_part)
-            whole: Value = taps  # It takes whole groups of rows, the first one first.
+            whole: Value = taps  # The operation takes whole groups of rows, the first one first.
             if config.has("sweep"):
                 sweep, array_sweep = Signal(), Signal()
                 m.d.sync += [sweep.eq(mode.sweep), array_sweep.eq(sweep & multiplies)]
@@ -234,7 +235,7 @@ class Pipeline(wiring.Component):
         ]
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         writes: Value = second_kind.gemm
-        if config.has("sweep"):  # It may only hold its positions.
+        if config.has("sweep"):  # The operation may only hold its positions.
             writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])
         m.d.sync += [
             stages[0].writes.eq(writes.replicate(config.tile_parts)),
@@ -280,7 +281,7 @@ class Pipeline(wiring.Component):
         first, written = Signal(), Signal(config.tile_parts)
         m.d.comb += [part.eq(tile), first.eq(1), written.eq(~0)]
         for groups in range(1, levels + 1):
-            # The last bits say which part of the inputs; the others, of the lanes.
+            # The low bits number the part of the inputs, the others the part of the lanes.
             with m.If(shape == groups):
                 m.d.comb += first.eq(part[:groups] == 0)
         for k in range(config.tile_parts):
@@ -313,13 +314,13 @@ class Pipeline(wiring.Component):
         with m.If(multiplies):
             m.d.sync += arriving.eq(chained)
         if config.has("taps"):
-            # `_banks` addresses it, and the array takes its part of a position.
+            # `_banks` addresses the memory, and the array selects its part of a position.
             return Mux(arriving, vector, self.inp.data), multiplies & ~chained
         place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
         if config.chain_depth <= config.chain_base:
             m.d.comb += place.eq(index)
         else:
-            # Beyond twice chain_base the lower bits are not enough; it is taken from the offset, a cycle earlier.
+            # From twice chain_base on the lower bits do not suffice; the bit comes from the offset, a cycle earlier.
             offset = Signal.like(place, name="chain_offset", reset_less=True)
             m.d.sync += [offset.eq(next_offset - config.chain_base), place.eq(src + offset)]
         part_bits = (config.chain_word_bytes // config.inp_bytes).bit_length() - 1
@@ -372,7 +373,9 @@ class Pipeline(wiring.Component):
             ]
 
     def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
-        """Control input `name` of the lanes, set by `codes`; the array's sums are added as ADD adds."""
+        """Control input `name` of the lanes, set by the operations `codes`; the array's sums are added like ADD's
+        operands.
+        """
         opcode = self.mode.alu_opcode
         chosen = reduce(or_, [opcode == code for code in codes])
         return ~self.mode.alu | chosen if name == "adds" else chosen
@@ -387,9 +390,10 @@ class Pipeline(wiring.Component):
         target = data.StructLayout({"valid": config.tile_parts, "address": config.acc_index_bits})
         written = [Signal(target, name=name) for name in RESULTS]
 
-        # Results that finish in this cycle, and results that replace an operand: known a cycle before they are needed.
-        slow, start = Signal(), Signal()  # a shift or a multiplication; one begins to execute
-        extra = Signal(4)  # bit k: such an operation executed in the cycle k + 1 ago
+        # Results that finish in this cycle, and results that replace an operand; both are known one cycle before their
+        # use.
+        slow, start = Signal(), Signal()  # A shift or a multiplication begins to execute.
+        extra = Signal(4)  # bit k: a shift or multiplication executed k + 1 cycles ago
         slow_address = Signal(config.acc_index_bits)
         m.d.sync += [
             slow.eq(self.mode.alu & (alu_extra(self.config, self.mode.alu_opcode) != 0)),

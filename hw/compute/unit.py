@@ -79,7 +79,7 @@ class ComputeUnit(wiring.Component):
         is_config = head.opcode == Opcode.CONFIG
         is_finish = head.opcode == Opcode.FINISH
         pushes = head.push_prev | head.push_next
-        # The head has been there for a cycle when it begins: slow conditions on it are registers.
+        # A head instruction that begins was visible a cycle earlier: slow conditions on it are registers.
         empty = Signal()
         m.d.sync += empty.eq((head.iter_out == 0) | (head.iter_in == 0) | (head.uop_end <= head.uop_bgn))
         begin = issue.begin
@@ -104,7 +104,7 @@ class ComputeUnit(wiring.Component):
         operates = begin & (is_matrix | is_alu) & ~empty
         m.d.sync += [
             configuring.eq(begin & is_config),
-            other.eq(begin & ~operates),  # of a load too, but its cycles are charged to it first
+            other.eq(begin & ~operates),  # set for a load too, but the load activities come first
             finishing.eq(begin & is_finish),
         ]
         with m.If(ends.now.count != 0):
@@ -121,8 +121,8 @@ class ComputeUnit(wiring.Component):
         mode = Signal(mode_layout(config))
         with m.If(operates):
             m.d.sync += mode.alu.eq(is_alu)
-        # Begin meets one register: the rest is taken whenever operations could start. A GEMM has used it when it
-        # issued; an ALU instruction, which needs it to its end, keeps others out.
+        # `begin` drives one register: the loops are loaded whenever operations could start. A GEMM no longer needs the
+        # register when it has issued; an ALU instruction needs it to its end and keeps others out.
         takes = operations.takes & ~exclusive & ~configuring
         with m.If(takes):
             m.d.sync += [
@@ -150,7 +150,7 @@ class ComputeUnit(wiring.Component):
             with m.If(takes):
                 m.d.sync += mode.sweep.eq(is_taps & view(register_layout("SWEEP"), registers["SWEEP"]).on)
         if config.has("fold"):
-            shape = register_layout("FOLD")["shape"]  # a name that a view has of its own
+            shape = register_layout("FOLD")["shape"]  # an attribute name that a view already has
             with m.If(takes):
                 m.d.sync += mode.fold.eq(registers["FOLD"][shape.offset : shape.offset + shape.width])
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
@@ -192,7 +192,7 @@ class ComputeUnit(wiring.Component):
             self.trace.end_config.eq(configuring),
         ]
 
-        # Activity: the first that applies.
+        # Activity: the first condition that applies.
         with m.If(operations.busy):
             m.d.comb += self.activity.eq(Mux(mode.alu, Activity.ALU, Activity.GEMM))
         with m.Elif(loading_uop):

@@ -22,11 +22,11 @@ CACHE = "rtl"
 """The part of the user's cache that holds libraries."""
 
 Optimize = Literal["build", "run"]
-"""Aim of a library's compilation: `build` compiles fastest, `run` runs fastest."""
+"""Goal of a library's compilation: `build` compiles fastest, `run` runs fastest."""
 
 _COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _OPTIMIZE: dict[Optimize, str] = {"build": "-Og", "run": "-O1"}
-"""Flag of g++: -Og takes half the time of -O1, and small machines run as fast."""
+"""Optimization flag of g++: -Og takes half the time of -O1, and small machines run as fast."""
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
     *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
@@ -63,11 +63,11 @@ public_flat_rw -module "*row_entries*" -var "row_values"
 """
 _BANKED = re.compile(r"\bwords_\d+ \[\d")
 _BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
-"""Verilator option for machines whose inputs are in banks."""
+"""Verilator option for machines with banked inputs."""
 
 
 def require_tools() -> str:
-    """The path of g++, if all is there that a build needs: asked before the first step takes its time.
+    """The path of g++ if all tools of a build exist; called before the first slow step.
 
     Raises BuildError.
     """
@@ -77,7 +77,7 @@ def require_tools() -> str:
 
 
 def _scratchpads(header: str) -> str:
-    """C++ that lists the scratchpads' arrays, found by their names in Verilator's root class."""
+    """C++ that lists the scratchpads' arrays, found by name in Verilator's root class."""
     arrays = re.findall(rf"VlUnpacked<[^;]*> ({_INSTANCE}\w+);", header)
     kinds = {
         "uop": r"compute\w*__DOT__uops",
@@ -101,7 +101,7 @@ def _scratchpads(header: str) -> str:
 
 
 def _counters(header: str) -> str:
-    """C++ that lists the registers of the performance counters, and CYCLES behind them."""
+    """C++ that lists the registers of the performance counters, then CYCLES."""
     found = re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
     names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
     names += re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}control__DOT__cycles);", header)
@@ -110,7 +110,7 @@ def _counters(header: str) -> str:
 
 
 def _ports(prepared: str) -> str:
-    """C++ that lists the ports of the harness module but the clock, in their order."""
+    """C++ that lists the ports of the harness module without the clock, in their order."""
     names = [name for name in port_names(prepared) if name != "clk"]
     listing = ", ".join(f'{{"{name}", &top.{name}, sizeof top.{name}}}' for name in names)
     return f"static std::vector<Block> ports(Vvdla &top) {{ return {{{listing}}}; }}\n"
@@ -142,7 +142,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
             library = work / "library.so"
             call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library)])
-            # Not g++ itself, whose message about a full disk would be one about the tool.
+            # g++ does not write the target itself: it would report a full disk as an error of the tool.
             shutil.copyfile(library, target)
 
     return cached_or_made(CACHE, f"{digest[:32]}.so", build)

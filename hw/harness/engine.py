@@ -56,13 +56,13 @@ _BROKEN = {
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
 _PRESET_CYCLE = 8
-"""The counters are cleared a few cycles into a run, which takes longer than this for its first instruction."""
+"""Cycle in which the counters get their initial values; the first instruction of a run takes longer than this."""
 
 _BANKED = {"inp", "chain"}
 """Scratchpads that are banked on machines with the extension `taps`."""
 
 _COPIED = {"table", "planes"}
-"""Memories of which every lane of STORE.POST has a copy."""
+"""Memories of which every lane of STORE.POST has its own copy."""
 
 _BY_PART = {"par": "par_depth", "rows": "row_depth"}
 """Memories whose elements have two parts, with their depth: the RTL stores all first parts, then all second parts."""
@@ -74,7 +74,7 @@ _CHUNK = 200_000
 class RtlError(Exception):
     """The RTL did not finish a program, or broke a rule of its port.
 
-    `status` is the STATUS register (control.py) when the run ended, None where the run has no end.
+    `status` is the STATUS register (control.py) at the end of the run, None if the run has no end.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -104,10 +104,10 @@ class RtlResult:
 
 
 def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
-    """Path of the library that runs programs on `config`, built if it is not there yet.
+    """Path of the library that runs programs on `config`, built if it does not exist.
 
-    A machine is elaborated once: later calls find the library by a hash of the configuration and of our sources. Raises
-    BuildError without the tools.
+    A machine is elaborated once: later calls find the library by a hash of configuration and sources. Raises BuildError
+    without the tools.
     """
     same = hardware(config)
     name = f"{same.digest[:32]}-{sources_digest()[:16]}-{optimize}.path"
@@ -133,9 +133,9 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
 
 
 def hardware(config: Config) -> Config:
-    """`config` with the default memory timing: machines that are one hardware, and so one library, become equal.
+    """`config` with the default memory timing: machines with equal hardware, and so one library, become equal.
 
-    Its DIGEST register differs, which no program can read.
+    Only the DIGEST register differs, which no program can read.
     """
     built = {name: getattr(config.memory, name) for name, _, item in declared(Memory) if item.rtl}
     memory = Memory(**built)
@@ -148,7 +148,7 @@ def _library(config: Config, optimize: Optimize) -> ctypes.CDLL:
 
 
 class Machine:
-    """One accelerator on the bench, from power-up on: programs may follow each other on it, with resets between.
+    """One accelerator in the harness, from power-up on: several programs may run on it, with resets between.
 
     A context manager; `close` frees it.
     """
@@ -161,10 +161,12 @@ class Machine:
         optimize: Optimize = "build",
         library_path: Path | None = None,
     ) -> None:
-        """Power-up and reset. Scratchpads hold zeros, registers and queues too, or random bits of `random_state`.
+        """Power-up and reset. Scratchpads hold zeros; registers and queues hold zeros, or random bits seeded by
+        `random_state`.
 
-        Only reset then makes the machine work: the Verilog's initial values are left out. With `library_path` it is
-        another library than that of `config`: `build.build_library` of a netlist or a mutated design.
+        With random bits only the reset makes the machine work, because the Verilog's initial values are left out.
+        `library_path` replaces the library of `config` by one of `build.build_library`, for a netlist or a mutated
+        design.
 
         Raises BuildError.
         """
@@ -173,10 +175,10 @@ class Machine:
             self._library = _library(hardware(config), optimize)
         else:
             self._library = load_library(library_path)
-        # Verilator takes seeds of 31 bits and means others by 0.
+        # Verilator accepts seeds of 31 bits; 0 means a random seed.
         seed = 0 if random_state is None else random_state % (2**31 - 1) + 1
         self._harness: int | None = self._library.vdla_create(seed)
-        # Before the reset random registers may write anywhere.
+        # Before the reset, random registers may write anywhere.
         self.reset()
         self.fill_scratchpads({})
 
@@ -189,7 +191,7 @@ class Machine:
         self.close()
 
     def close(self) -> None:
-        """Frees the machine, which is of no more use."""
+        """Frees the machine, which is unusable afterwards."""
         if self._harness is not None:
             self._library.vdla_destroy(self._harness)
             self._harness = None
@@ -199,7 +201,7 @@ class Machine:
         self._library.vdla_reset(self._harness)
 
     def fill_scratchpads(self, contents: Contents) -> None:
-        """Sets all scratchpads to `contents` (`isa.scratchpads`), to zeros where it names none. Raises ProgramError."""
+        """Sets all scratchpads to `contents` (`isa.scratchpads`), zeros for memories not in it. Raises ProgramError."""
         arrays = typed_scratchpads(self._config, contents)
         arrays["planes"] = arrays["table"][self._config.tables :]
         arrays["table"] = arrays["table"][: self._config.tables]
@@ -213,7 +215,7 @@ class Machine:
             self._check_size(kind, there, size)
 
     def read_scratchpads(self) -> dict[str, NDArray[np.uint8]]:
-        """The bytes of every scratchpad. Raises RtlError where copies of one differ."""
+        """The bytes of every scratchpad. Raises RtlError if copies of a scratchpad differ."""
         found = {}
         for kind, size in self._sizes().items():
             size *= self._copies(kind)
@@ -240,15 +242,15 @@ class Machine:
 
     @property
     def _bank_bytes(self) -> int:
-        """Bytes of a word of a bank of input vectors."""
+        """Bytes of a word in a bank of input vectors."""
         return self._config.inp_bytes * self._config.position_inputs
 
     def _copies(self, kind: str) -> int:
-        """How many times the RTL holds a scratchpad: every lane of STORE.POST has the look-up tables."""
+        """Number of copies of a scratchpad in the RTL: every lane of STORE.POST has the look-up tables."""
         return self._config.out_bytes // self._config.post_passes if kind in _COPIED else 1
 
     def _sizes(self) -> dict[str, int]:
-        """Bytes of the RTL's memories; the planes of the rows' table are apart from the other tables."""
+        """Bytes of the RTL's memories; the planes of the rows' table are separate from the other tables."""
         sizes = scratchpad_sizes(self._config)
         if self._config.has("rows"):
             sizes["planes"] = PLANES * TABLE_BYTES
@@ -256,15 +258,15 @@ class Machine:
         return sizes
 
     def watch_ports(self) -> None:
-        """Records all ports in every cycle from now on; earlier records are dropped."""
+        """Records all ports in every cycle from now on and drops earlier records."""
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
-        """The ports' values in each cycle (watching.py)."""
+        """The recorded values of the ports in each cycle (watching.py)."""
         return watched_ports(self._library, self._harness)
 
     def read_register(self, address: int) -> int:
-        """The 32-bit control register at byte `address` (control.py), when no program runs."""
+        """The 32-bit control register at byte `address` (control.py), while no program runs."""
         return self._library.vdla_read(self._harness, address)
 
     def run(
@@ -282,8 +284,8 @@ class Machine:
 
         Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
         `memory_timing` replaces the configuration's, `surroundings` the default of zeros and a plain control bus.
-        `on_progress` is called now and then with the cycles done. Raises RtlError when the program does not finish: the
-        machine is then in mid-run unless memory's errors have stopped it, and a reset helps.
+        `on_progress` is called now and then with the cycles done. Raises RtlError when the program does not finish;
+        unless memory's errors have stopped it, the machine then needs a reset.
         """
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
@@ -334,8 +336,7 @@ class Machine:
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """The values by which the counters, and CYCLES behind them, are ahead: `counts`, or zeros if empty or the run
-        has ended."""
+        """Presets of the counters and of CYCLES: `counts`, or zeros if `counts` is empty or the run has ended."""
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness
         if not counts or status != RUNNING:
@@ -365,7 +366,7 @@ class Machine:
             "COUNT": (self._read_words("COUNT", 1), count),
             "BASE": (self._read_words("BASE", 2), base),
             "CYCLES": (self._read_words("CYCLES", 2), cycles % (1 << COUNTER_BITS)),
-            # Machines that differ in memory timing alone share a library.
+            # Machines that differ only in memory timing share a library.
             "DIGEST": (digest, digest if digest in known else known[0]),
         }
 
@@ -409,7 +410,7 @@ class Machine:
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:
-        """For each unit the name of the counter that counts now: its activity or cause of stall."""
+        """For each unit the name of the counter that counts in this cycle: its activity or cause of stall."""
         names = {unit: stall_counters(unit) for unit in Unit}
         before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}
         return {
@@ -426,7 +427,7 @@ class Machine:
 
 
 def _by_bank(depth: int) -> NDArray[np.int64]:
-    """The vectors of a memory of `depth` in the order in which its banks hold them."""
+    """The vectors of a memory of `depth`, as indices in the order of its banks."""
     return np.concatenate([np.arange(bank, depth, TAPS) for bank in range(TAPS)])
 
 
@@ -447,8 +448,8 @@ def simulate_rtl(
     """Run (n, words) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
 
     `scratchpads` are contents at launch (`isa.scratchpads`), zeros where not named. With `random_state` every register
-    and queue starts at random bits of that seed, before the reset that the machine always gets. `library_path`: see
-    `Machine`; `failing_address`, `surroundings` and `on_progress`: see `Machine.run`.
+    and queue starts with random bits of that seed; a reset always follows. `library_path`: see `Machine`;
+    `failing_address`, `surroundings` and `on_progress`: see `Machine.run`.
 
     The first run of a configuration builds its library. Raises BuildError without the tools, RtlError if the RTL does
     not finish within `cycle_limit` cycles, waits for ever, is stopped by memory or breaks a rule of the memory port.

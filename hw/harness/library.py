@@ -1,4 +1,4 @@
-"""The harness's functions in a shared library, with their types."""
+"""The C functions of the harness in a shared library, with their types."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from vdla.isa.config import Memory
 from vdla.isa.parameters import declared
 
 TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes")
-"""Fields of `isa.config.Memory` that the memory model takes, in its order: all but the width of the bus."""
+"""Fields of `isa.config.Memory` passed to the memory model, in its order: all but the width of the bus."""
 
 PLACES = 16
-"""Most places at which the memory shows."""
+"""Most address ranges at which the memory appears."""
 
 
 class Parameters(ctypes.Structure):
     """`Parameters` of harness.cpp: the timing, and the byte address at which memory fails (-1: nowhere).
 
-    `manners` seeds how the control bus is used: with hesitations, and byte by byte; 0 means neither. The bytes of
-    memory show at register BASE, `base`, plus each of the first `places` of `origins`.
+    `manners` seeds random pauses and byte-wise accesses on the control bus; 0 means neither. The bytes of memory appear
+    at `base` (register BASE) plus each of the first `places` of `origins`.
     """
 
     _fields_ = [

@@ -1,4 +1,4 @@
-"""The form of the Verilog that the harness runs: random at power-up, one evaluation a cycle, quick to compile."""
+"""Conversion of the Verilog for the harness: random at power-up, one evaluation a cycle, quick to compile."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _PORT = re.compile(r"^  (input|output) (\[\d+:\d+\] )?(\w+);$", re.MULTILINE)
 
 _STORE = re.compile(r"^  (\\vdla\.store\S*) +(\\\S+ |\w+) *\($", re.MULTILINE)
 _ACTIVE_CYCLES = 127
-"""More cycles than the way through the pipeline of STORE.POST takes (isa/timing.py)."""
+"""A number of cycles above the latency of STORE.POST's pipeline (isa/timing.py)."""
 
 
 def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     """`verilog` (top module `vdla` with trace ports) inside the module `harness`, for Verilator only.
 
     Registers and memories lose their initial values, so that they start from the simulation's (zeros or random bits)
-    and only reset brings them to their reset values: a register that reset leaves out shows. Every input passes through
-    a register of `harness`. So nothing but registers changes the accelerator's logic, which is evaluated once a cycle;
-    the harness sets the inputs of a cycle in the cycle before it.
+    and only the reset sets their reset values, which reveals registers without reset. Every input passes through a
+    register of `harness`. So only registers drive the accelerator's logic, which is evaluated once a cycle; the harness
+    sets the inputs of a cycle in the cycle before it.
 
-    With `gate` the pipeline of STORE.POST keeps its values while nothing is in it, which spares whole networks a third
-    of the work: the registers there then hold other garbage than the accelerator's, which nothing reads.
+    With `gate` the pipeline of STORE.POST keeps its values while nothing is in it, which saves a third of the work on
+    whole networks; values in its registers while it is empty differ from the accelerator's, but nothing reads them.
     """
     text = ZERO_LOOP.sub("", _MEMORY.sub(_without_zeros, verilog))
     text = _REGISTER.sub(r"\1;", text)
-    # Yosys spells sign extension bit by bit, which Verilator would compute bit by bit.
+    # Yosys writes sign extension bit by bit, and Verilator would compute it bit by bit.
     text = _REPEATED.sub(lambda found: f"{{{_count(found)}{{{found[1]}}}}}", text)
     store = _STORE.search(text) if gate else None
     if store is None or "read" not in _ports(text, f"{store[1]}.pipeline"):
@@ -54,7 +54,7 @@ def port_names(prepared: str) -> list[str]:
 
 
 def _ports(verilog: str, module: str) -> list[str]:
-    """The names of the ports of `module`, whose name is an escaped one; none where there is no such module."""
+    """The names of the ports of `module`, an escaped Verilog name; empty if there is no such module."""
     listed = verilog.partition(f"module {module} (")[2].partition(");")[0]
     return [port.strip() for port in listed.split(",")]
 

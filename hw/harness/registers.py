@@ -1,4 +1,6 @@
-"""Registers written where they are computed: half as many variables for Verilator to copy in every cycle."""
+"""Merges registers with the processes of their next values: half as many variables for Verilator to copy in every
+cycle.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ _INTERNAL = re.compile(r"\\\$\S+")
 
 
 def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
-    """`verilog` in which the processes of next values and the registers that take them are one.
+    """`verilog` in which each process of a next value is merged with the register that takes this value.
 
-    Amaranth computes a register's next value into a variable (`\\$857`) in one process and assigns it in another. Where
-    the variable has no other use, the first process becomes the register's own, with the same statements.
-    In modules whose name `gated` matches those registers keep their value while the expression `enable` is 0.
+    Amaranth computes a register's next value into a variable (`\\$857`) in one process and assigns it in another. If
+    the variable has no other use, the first process becomes the register's own, with the same statements. In modules
+    whose name matches `gated`, those registers keep their value while the expression `enable` is 0.
     """
 
     def module(found: re.Match[str]) -> str:
@@ -42,7 +44,7 @@ def _merge_module(text: str, enable: str) -> str:
             return found[0]
         (target,) = targets
         assignments = len(_ASSIGNED.findall(body))
-        # Besides its assignments: the declaration, and the register that takes it.
+        # Uses besides its assignments: the declaration, and the register that takes it.
         if target not in registers or uses[target] != assignments + 2:
             return found[0]
         merged.add(target)

@@ -1,5 +1,6 @@
-"""Surroundings that must not change a result: the memory's address, the counters' start, the use of control
-registers."""
+"""Conditions of a run that must not change its result: the memory's address, the counters' start, the use of control
+registers.
+"""
 
 from __future__ import annotations
 
@@ -50,4 +51,4 @@ class Surroundings:
 
 
 PLAIN: Final = Surroundings()
-"""Memory at address 0, counters from 0, an accelerator asked without delay."""
+"""Memory at address 0, counters from 0, a control bus without pauses."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from vdla.util.errors import UserError
 
 TIMEOUT = 3600
-"""Seconds after which a tool is given up: the largest machines take some minutes."""
+"""Seconds after which a tool is stopped: the largest machines take several minutes."""
 
 
 class BuildError(UserError):
@@ -19,9 +19,9 @@ class BuildError(UserError):
 
 
 def require(*tools: str, user: str) -> tuple[str, ...]:
-    """The paths of `tools`, which `user` needs and which Debian has packages of the same names for.
+    """The paths of `tools`, which `user` needs; each is in the Debian package of the same name.
 
-    Raises BuildError, naming the first that is not there and the packages.
+    Raises BuildError, naming the first missing tool and the packages.
     """
     paths: list[str] = []
     for tool in tools:

@@ -1,4 +1,4 @@
-"""The message about a program on the RTL that cannot go on: the event that each unit waits for."""
+"""The message about a program that is stuck on the RTL: the event that each unit waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..counters import CYCLE_COUNTERS
 
 
 def stall_counters(unit: Unit) -> tuple[str, ...]:
-    """Names of the counters of all that `unit` can do or wait for."""
+    """Names of the counters of all activities and stalls of `unit`."""
     return tuple(name for owner, _, name in CYCLE_COUNTERS if owner is unit)
 
 
@@ -25,10 +25,10 @@ def describe(
     end: NDArray[np.int64],
     moving: Mapping[Unit, str],
 ) -> str:
-    """One clause for each unit, then the error of the whole program, if there is one.
+    """One clause for each unit, then the error of the whole program, if any.
 
-    `begin` and `end` are cycles by instruction, -1 where there was none; `moving` names the counter of each unit that
-    still counts, which names its cause of stall.
+    `begin` and `end` are cycles by instruction, -1 for an event that did not happen; `moving` names for each unit the
+    counter that still counts, which gives its cause of stall.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 
 def watched_ports(library: ctypes.CDLL, harness: int | None) -> dict[str, NDArray[np.uint8]]:
-    """Ports by name, each (cycles, bytes) with the lowest byte first: the inputs that the accelerator sees in a cycle
-    and the outputs that it shows in it, from `vdla_watch` on. Clock and trace ports are left out."""
+    """Values of ports by name, each uint8 (cycles, bytes), lowest byte first, from the call of `vdla_watch` on: inputs
+    and outputs of the accelerator in each cycle. Clock and trace ports are left out.
+    """
     names, sizes = list[str](), list[int]()
     size = ctypes.c_uint64()
     while (name := library.vdla_port(harness, len(names), ctypes.byref(size))) is not None:

@@ -28,16 +28,16 @@ _HALF = floats.MANTISSA_BITS // 2
 
 
 class Combine(wiring.Component):
-    """One lane, a new pair every cycle; all members but the pair hold still while pairs are under way.
+    """One lane, a new pair every cycle; all members but the pair are stable while pairs are under way.
 
     Members: `value` (of stage A) and `operand`, int8 in the stored domain. Modes: `multiply` with `operand_used`:
-    combine_multiply; `multiply` without: rescale; else combine_add. `swap`: the operand is the first input. `unsigned`;
-    `zero_point` and `operand_zero_point` of the two; `low`, `high`; `constants`.
-    `result`: for the pair of cycle t, in cycle t + COMBINE_STAGES.
+    combine_multiply; `multiply` alone: rescale; else combine_add. `swap`: the operand is the first input. `unsigned`;
+    `zero_point` and `operand_zero_point` of the two; `low`, `high`; `constants`. `result`: for the pair of cycle t, in
+    cycle t + COMBINE_STAGES.
 
-    Three multipliers. One forms the integer product of combine_multiply and rescale; it is rounded to float32, and
-    its halves times the ratio are the other two's. In combine_add these multiply an input by a ratio each. The
-    normalizer and what follows the ratios are the same for all modes.
+    There are three multipliers. One computes the integer product of combine_multiply and rescale; the product is
+    rounded to float32, and the other two multiply its halves by the ratio. In combine_add these two multiply each input
+    by its ratio. The normalizer and the steps after the ratios are the same for all modes.
     """
 
     value: In(signed(8))
@@ -54,15 +54,15 @@ class Combine(wiring.Component):
     result: Out(signed(8))
 
     def __init__(self, *, number: int = 0) -> None:
-        """`number` of the lane: the lanes have different copies of the select signals that all of them use."""
+        """`number` of the lane, which selects the lane's copies of the select signals shared by all lanes."""
         self._number = number
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         """Names of registers end in the stage (1 to COMBINE_STAGES) in which combine_add writes them.
 
-        The other modes are ahead: their integer product takes 4 stages less to the normalizer than the inner sum. They
-        use that for the multiplication by the ratio, and both meet in stage 15.
+        In the other modes the integer product reaches the normalizer 4 stages before the inner sum; they use these
+        stages for the multiplication by the ratio, and both meet in stage 15.
         """
         m = Module()
         k = self.constants
@@ -71,7 +71,7 @@ class Combine(wiring.Component):
         integer_3, integer_sign_3 = self._integer_product(m)
         first_2, first_sign_2 = self._input(m, Mux(self.swap, self.operand, self.value), "first")
         second_2, second_sign_2 = self._input(m, Mux(self.swap, self.value, self.operand), "second")
-        mantissa_12 = Signal(floats.MANTISSA_BITS)  # as it goes into stage 13
+        mantissa_12 = Signal(floats.MANTISSA_BITS)  # the value as it enters stage 13
         left_13 = register(
             m, Mux(multiply, mantissa_12[_HALF:], delay(m, first_2, 10, "first_12")), "left_13"
         )
@@ -93,7 +93,7 @@ class Combine(wiring.Component):
         m.d.comb += mantissa_12.eq(mantissa)
         mantissa_14 = delay(m, mantissa, 2, "mantissa_14")
         sign_14 = delay(m, sign_8, 6, "sign_14")
-        # A product of zero leaves the offset unchanged; its bits may have been shifted out of the sum.
+        # A product of zero leaves the offset unchanged; the offset's bits may have been shifted out of the sum.
         plain_14 = delay(m, (second_2 == 0) | (k.mantissa_b == 0), 12, "plain_14")
         scaled, scaled_exponent = self._scaled(m, product_16, product_6, exponent_14)
         unchanged = plain_14 & ~multiply
@@ -105,7 +105,7 @@ class Combine(wiring.Component):
             Mux(multiply, scaled_exponent, Mux(unchanged, k.offset.exponent, exponent_14)),
             "exponent_15",
         )
-        # Of the other modes' pair, the sign has come four stages before; the product by the ratio takes five.
+        # For the other modes, the sign came four stages earlier; the product with the ratio takes five.
         sign_15 = register(
             m,
             Mux(
@@ -135,17 +135,17 @@ class Combine(wiring.Component):
         return m
 
     def _input(self, m: Module, number: Value, name: str) -> tuple[Value, Value]:
-        """An input of combine_add: the magnitude (8 bits) of its value, and its sign."""
+        """An input of combine_add: the magnitude (8 bits) of its value, and the sign."""
         chosen = Signal(signed(8), name=f"{name}_chosen")
         m.d.comb += chosen.eq(number)
-        # In the stored domain 128 less; with that added, only the top bit differs.
+        # The stored value is 128 less; adding 128 inverts only the top bit.
         shifted = Cat(chosen[:7], chosen[7] ^ self.unsigned, chosen[7] & ~self.unsigned)
         number_1 = register(m, shifted.as_signed(), f"{name}_1")
         size = floats.absolute(m, number_1, 8, f"{name}_size")
         return register(m, size, f"{name}_2"), register(m, number_1[-1], f"{name}_sign_2")
 
     def _integer_product(self, m: Module) -> tuple[Value, Value]:
-        """Magnitude (32 bits) and sign of the product of both distances from the zero points."""
+        """Magnitude (32 bits) and sign of the product of the two distances from the zero points."""
         sizes, signs = [], []
         other = Mux(self.operand_used, self.operand - self.operand_zero_point, 1)
         for distance, name in ((self.value - self.zero_point, "own"), (other, "other")):
@@ -160,7 +160,7 @@ class Combine(wiring.Component):
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
         """Rounded to float32: the mantissa, not yet registered, in stage 13; the exponent, plus the ratio's, in 14."""
-        # The shift of a step drives many multiplexers: it is a register, computed beside the number.
+        # A step's shift distance drives many multiplexers, so it is a register, computed beside the number.
         count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")
         normal, sticky, zeros = register(m, normal_8, "normal_9"), Const(0, 1), []
         for stage, step in ((10, 16), (11, 4), (12, 1)):
@@ -184,14 +184,16 @@ class Combine(wiring.Component):
         return mantissa, register(m, exponent, "exponent_14")
 
     def _split(self, normal: Value) -> tuple[Value, Value, Value]:
-        """A normalized number as (mantissa, guard bit, all bits below)."""
+        """Splits a normalized number into (mantissa, guard bit, sticky bits)."""
         low = len(normal) - floats.MANTISSA_BITS
         return normal[low:], normal[low - 1], normal[: low - 1]
 
     def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value]:
-        """A rounded integer product times the ratio: mantissa, with a 25th bit if rounding carries so far; exponent."""
+        """A rounded integer product times the ratio: mantissa, with a 25th bit if rounding carries that
+        far; exponent.
+        """
         product = register(m, ((high << _HALF) + low)[: 2 * floats.MANTISSA_BITS], "scaled_product")
-        # It has 47 or 48 bits, or is zero or too small to matter.
+        # The product has 47 or 48 bits, or is zero or too small to matter.
         short = ~product[-1]
         kept, guard, sticky = self._split(Mux(short, product << 1, product)[: len(product)])
         late = delay(m, exponent, 3, "scaled_exponent_late")

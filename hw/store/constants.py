@@ -10,7 +10,7 @@ from . import floats
 from .pipeline import register
 
 CONSTANTS_CYCLES = 5
-"""Cycles from a change of the members to the constants that follow from it."""
+"""Cycles from a change of the members to the constants computed from them."""
 
 PRODUCT_BITS = 32
 """Bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
@@ -46,7 +46,7 @@ _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
 
 
 def constants_layout() -> data.StructLayout:
-    """Layout of `Constants.constants`; that class describes the fields."""
+    """Layout of `Constants.constants`; the class's docstring describes the fields."""
     return data.StructLayout(
         {
             "mantissa_a": floats.MANTISSA_BITS,

@@ -1,8 +1,8 @@
-"""Combinational parts of float32 arithmetic, each short enough for a cycle or less; the lanes put registers between.
+"""Combinational parts of float32 arithmetic, each fast enough for one cycle; the lanes insert the registers.
 
 A finite float is held as sign, `mantissa` (24 bits, hidden bit included) and `exponent`, the power of two of the
-mantissa's last bit: value = mantissa x 2^exponent. Exponents have more bits than float32's, so nothing that
-is not zero becomes zero and subnormal numbers need no care (their hidden bit is 0).
+mantissa's last bit: value = mantissa x 2^exponent. Exponents have more bits than float32's, so nothing that is not zero
+becomes zero and subnormal numbers need no care (their hidden bit is 0).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def unpack(m: Module, bits: Value, name: str) -> data.View:
 
 
 def absolute(m: Module, number: Value, bits: int, name: str) -> Signal:
-    """|number|, which `bits` must hold, of a signed `number`."""
+    """|number| of a signed `number`, in `bits` bits, which must suffice."""
     result = Signal(bits, name=name)
     negative = number[-1]
     m.d.comb += result.eq((number ^ negative.replicate(len(number))) + negative)
@@ -48,21 +48,23 @@ def absolute(m: Module, number: Value, bits: int, name: str) -> Signal:
 
 
 def add_with_carry(x: Value, y: Value, carry: Value) -> Value:
-    """x + y + carry in one carry chain; signed, a bit wider than the wider one made signed."""
+    """x + y + carry in one carry chain; signed, one bit wider than the wider operand as signed value."""
     bits = len(x + y) + 1
-    # The carry into the chain comes out of an added lowest place.
+    # The carry enters the chain through an additional lowest place.
     left, right = (Cat(carry, (value + Const(0, signed(bits)))[:bits]) for value in (x, y))
     return (left + right)[1 : bits + 1].as_signed()
 
 
 def add_signed(x: Value, y: Value, subtract: Value) -> Value:
-    """x - y if `subtract`, else x + y, in one carry chain; signed, two bits wider than the wider one made signed."""
+    """x - y if `subtract`, else x + y, in one carry chain; signed, two bits wider than the wider operand as signed
+    value.
+    """
     number = y + Const(0, signed(2))
     return add_with_carry(x, (number[:] ^ subtract.replicate(len(number))).as_signed(), subtract)
 
 
 def leading_zeros(m: Module, bits: Value, step: int, name: str) -> Value:
-    """How many times `bits` can be shifted left by `step` places until more than zeros would go, at most 3 (2 bits)."""
+    """Number of times, at most 3 (2 bits), that `bits` can be shifted left by `step` places without losing a one."""
     width = len(bits)
     twice, once = Signal(name=f"{name}_twice"), Signal(name=f"{name}_once")
     high, low = bits[width - step :].any(), bits[width - 3 * step : width - 2 * step].any()
@@ -85,14 +87,15 @@ def shift_left(m: Module, bits: Value, count: Value, step: int, name: str) -> Va
 
 
 def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
-    """`bits` shifted left by 0 to 3 times `step` places as long as only zeros go, and how many times (2 bits)."""
+    """`bits` shifted left by 0 to 3 times `step` places without losing a one, and the number of times (2 bits)."""
     count = leading_zeros(m, bits, step, f"{name}_zeros")
     return shift_left(m, bits, count, step, name), count
 
 
 def shift_right(m: Module, bits: Value, amount: Value, step: int, name: str) -> Value:
-    """`bits` >> (`amount` x `step`), with 1 in the last bit if anything but zeros was lost: enough for any later
-    rounding that looks at bits further left. `step` is a power of two."""
+    """`bits` >> (`amount` x `step`), with 1 in the last bit if a one was shifted out: enough for any later rounding
+    that looks at bits further left. `step` is a power of two.
+    """
     width = len(bits)
     for level in range(len(amount)):
         places = step << level
@@ -107,7 +110,7 @@ def shift_right(m: Module, bits: Value, amount: Value, step: int, name: str) -> 
 
 
 def limit(m: Module, amount: Value, bits: int, name: str) -> Signal:
-    """Signed `amount` held within 0 .. 2^bits - 1: a shift distance."""
+    """Signed `amount` clamped to 0 .. 2^bits - 1, for use as a shift distance."""
     number, result = Signal(amount.shape(), name=f"{name}_number"), Signal(bits, name=name)
     above = number[bits:-1].any()
     m.d.comb += [
@@ -126,14 +129,14 @@ def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: st
     """The mantissa nearest to normalized (or zero) `kept`, ties to even, and whether its exponent is one more."""
     total = Signal(MANTISSA_BITS + 1, name=name)
     m.d.comb += total.eq(kept + round_up(kept, guard, sticky))
-    # Only 0b1111... carries out, and then all that is left is one bit.
+    # Only 0b1111... carries out, and the result is then a single one.
     return Cat(total[: MANTISSA_BITS - 1], total[MANTISSA_BITS - 1 :].any()), total[MANTISSA_BITS]
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
     """min(max(value, low), high), 8 bits signed; the bounds are used a cycle late, as they do not change."""
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
-    # Signs of differences are carry chains, unlike `<`.
+    # The sign of a difference needs one carry chain, unlike `<`.
     above, below = high - value, value - lower
     result = Signal(signed(8), name=name)
     m.d.comb += result.eq(Mux(above[-1], high, Mux(below[-1], lower, value)))

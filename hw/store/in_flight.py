@@ -13,17 +13,17 @@ from ..layouts import instruction_layout
 
 
 def entry_layout() -> data.StructLayout:
-    """Fields of an instruction that are held until it ends. `short`: it ends in the cycle after its begin."""
+    """Fields of an instruction that are stored until it ends. `short`: it ends in the cycle after its begin."""
     return data.StructLayout(dict.fromkeys(("is_config", "is_load", "short", "push_prev", "push_next"), 1))
 
 
 class InFlight(wiring.Component):
-    """The queue of all that is in flight: its head ends once it is complete, one instruction in a cycle.
+    """The queue of instructions in flight: its head ends once it is complete, at most one instruction in a cycle.
 
-    Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the load is complete; there is one at
-    a time that is not (`loading`). `stored`: the oldest store that was not is complete. `end`: the `oldest`
-    instruction ends in this cycle. Registered: `none` and `full` say how many are in flight, `load_there` whether a
-    load is.
+    Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the incomplete load is complete; there
+    is at most one (`loading`). `stored`: the oldest incomplete store is complete. `end`: the `oldest` instruction ends
+    in this cycle. Registered: `none` and `full` describe the number in flight, `load_there` whether a load is in
+    flight.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class InFlight(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A ring of entries; stores that are complete before those in front of them have ended are counted."""
+        """A ring of entries, and a count of complete stores whose predecessors have not ended."""
         m = Module()
         m.submodules.entries = entries = memory.Memory(
             shape=entry_layout().size, depth=STORES_IN_FLIGHT, init=[]
@@ -101,9 +101,9 @@ def job_layout(config: Config) -> data.StructLayout:
 
 
 class Jobs(wiring.Component):
-    """Stores that have begun, one after the other to whoever writes their vectors; the first one at once.
+    """A queue of stores that have begun, for the writer of their vectors; the first one is visible at once.
 
-    Members: `put` a store that begins in this cycle, always taken; `job` the oldest that is not written yet.
+    Members: `put` a store that begins in this cycle, always accepted; `job` the oldest store that is not written yet.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -117,7 +117,7 @@ class Jobs(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A queue, and the way past it while it is empty."""
+        """A queue, and a bypass while it is empty."""
         m = Module()
         m.submodules.queue = queue = fifo.SyncFIFO(width=self._layout.size, depth=STORES_IN_FLIGHT)
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""One lane of STORE.POST: its window reduction with the bias, and stage B or the way around it."""
+"""One lane of STORE.POST: its window reduction with the bias, and stage B or the bypass around it."""
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
@@ -9,10 +9,10 @@ from .combine import COMBINE_STAGES, Combine
 from .pipeline import delay
 
 REDUCTION = "reduction_lane"
-"""Name of the one Verilog module that the reductions of all lanes are."""
+"""Name of the one Verilog module for the reductions of all lanes."""
 
 STAGE_B = "stage_b_lane"
-"""Beginning of the names of the Verilog modules that stage B of all lanes is, one for each kind of copies."""
+"""Prefix of the names of the Verilog modules for stage B, one for each kind of copies."""
 
 
 class Reduction(wiring.Component):
@@ -30,10 +30,10 @@ class Reduction(wiring.Component):
     total: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """A register, and the bias behind it."""
+        """A register, followed by the bias adder."""
         m = Module()
         reduced = Signal(signed(32), reset_less=True)
-        smaller = self.value - reduced  # by its sign: one carry chain, unlike `<`
+        smaller = self.value - reduced  # chosen by the difference's sign: one carry chain, unlike `<`
         larger = Mux(smaller[-1], reduced, self.value)
         following = Mux(self.first, self.value, Mux(self.sum, reduced + self.value, larger))
         with m.If(self.take):

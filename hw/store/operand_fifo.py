@@ -74,7 +74,7 @@ class OperandFifo(wiring.Component):
         offset, row = (Signal(range(self._places), name=name) for name in ("offset", "row"))
         popped, pop = (Signal(range(self._words + 1), name=name) for name in ("popped", "pop"))
         last = Signal()
-        # Whether a vector is there is known beforehand for whatever is popped; that comes late.
+        # Whether a vector is available is computed in advance for every amount popped; the amount comes late.
         complete = Signal()
         grown = level + self.beat_valid
         enough, enough_for_two = grown >= self._banks, grown >= 2 * self._banks

@@ -1,6 +1,7 @@
 """The pipeline of STORE.POST: window reduction and bias in every lane, then stages A and B of `vdla.isa.arithmetic`.
 
-These two are large, so that a configuration may have fewer of them than lanes: a vector goes through them in passes.
+Stages A and B are large, so a configuration may have fewer of them than lanes: a vector then goes through them in
+passes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _REDUCED = 3  # capture, reduction, bias
 
 
 def _before(config: Config) -> int:
-    """Cycles from a vector's last read to its bias, in the first pass; stage A begins in the next one."""
+    """Cycles from a vector's last read to its bias in the first pass; stage A begins in the next cycle."""
     return _REDUCED + (ROW_CYCLES if config.has("rows") else 0)
 
 
@@ -43,22 +44,24 @@ def _in_parts(config: Config) -> bool:
 
 
 def flags_layout(config: Config) -> data.StructLayout:
-    """Flags of the instruction, and register WINDOW's choice of sum or maximum; `table` where there are such."""
+    """Flags of the instruction, and register WINDOW's choice of sum or maximum; `table` on machines with look-up
+    tables.
+    """
     names = ("combine", "operand", "multiply", "swap", "unsigned", "sum")
     return data.StructLayout(dict.fromkeys((*names, *(("table",) if config.has("table") else ())), 1))
 
 
 def scales_after_biases(config: Config) -> int:
-    """Cycles from a vector's biases to its scales: stage A's multiplication follows that far behind the bias.
+    """Cycles from a vector's biases to its scales, as stage A multiplies so many cycles after the bias.
 
-    Where a pass is a part of a row, one cycle less: the parts are chosen before.
+    Where a pass is a part of a row, one cycle less: the parts are selected before.
     """
     # With the extension `rows` the biases are in parts, too.
     return SCALE_STAGE + 1 - (_in_parts(config) and not config.has("rows"))
 
 
 def biases_after_reads(config: Config) -> int:
-    """Cycles by which a vector's biases come later than in the second one after its last read."""
+    """Cycles by which a vector's biases come later than the second cycle after its last read."""
     return ROW_CYCLES - _in_parts(config) if config.has("rows") else 0
 
 
@@ -135,7 +138,7 @@ class PostPipeline(wiring.Component):
         """Lanes side by side; the operand waits for stage B in a ring."""
         m = Module()
         config, flags = self._config, self.flags
-        # Whether there is a read is known late: nothing else is done in its cycle.
+        # Whether there is a read is known late: no other logic follows in its cycle.
         read_2, first_2, last_1, later = (
             Signal(2),
             Signal(2),
@@ -286,13 +289,15 @@ class PostPipeline(wiring.Component):
         return totals
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
-        """Whether each lane of a pass has no element: in a row's last vector, lanes from register ROWS' `lanes` on."""
+        """For each lane of a pass, whether it has no element: in a row's last vector, lanes from register ROWS' `lanes`
+        on.
+        """
         beyond = register(
             m,
             Cat(*((elements != 0) & (elements <= lane) for lane in range(self._config.block_out))),
             "lanes_beyond",
         )
-        # A cycle before the pass is in the lanes.
+        # One cycle before the pass is in the lanes.
         soon = valid[_REDUCED - 1 : _REDUCED - 1 + self._passes] & self.last_soon.replicate(self._passes)
         return [
             register(
@@ -310,7 +315,9 @@ class PostPipeline(wiring.Component):
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 
     def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
-        """Lanes of one pass: `values` of a cycle with `load`, one pass a cycle from the next cycle on."""
+        """The lanes of one pass, one pass a cycle: `values` are loaded in the cycle of `load`, the first pass follows
+        one cycle later.
+        """
         late: list[Signal] = []
         for lane in reversed(range(len(values))):
             value, shape = values[lane], values[lane].shape()
@@ -324,20 +331,21 @@ class PostPipeline(wiring.Component):
         """The part of `scales`, or of biases, for the lanes of one pass: from the second cycle after `load` on, one
         pass a cycle.
 
-        Passes that are rows of [batch][block_out] all need the same.
+        If passes are whole rows of [batch][block_out], all of them need the same part.
         """
         parts = self._config.block_out // self._lanes
         if parts <= 1:
             return scales
         part = Signal(range(self._passes), name=f"{name}_part")
-        # It stays at the last one: scales that changed for ever would keep the multipliers busy.
+        # The part number stays at the last one: changing scales would keep the multipliers switching.
         m.d.sync += part.eq(Mux(load, 0, Mux(part == self._passes - 1, part, part + 1)))
         here = part[: (parts - 1).bit_length()]
         return register(m, scales.word_select(here, 32 * self._lanes), name)
 
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
-        """Operands between the first read of their window, a cycle after it, and stage B; the oldest."""
-        # One is between its first and last read; from that on, others come no faster than vectors pass.
+        """A ring of operands, from the cycle after the first read of their window up to stage B; returns the oldest."""
+        # One operand is between its window's first and last read; after that, operands come no faster than vectors
+        # pass.
         depth = 1 << (self._stage_b // self._passes + 1).bit_length()
         m.submodules.operands = ring = memory.Memory(shape=8 * self._config.out_bytes, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")

@@ -1,4 +1,4 @@
-"""Products of mantissas in steps of a cycle: a block that any FPGA's multiplier holds, and rows of sums beside it.
+"""Pipelined products of mantissas: a block that fits the multiplier of any FPGA, plus rows of sums.
 
 Xilinx's blocks take 24 x 17 bits unsigned, Lattice's 18 x 18: 18 x 17 fits both. The remaining 6 bits of a factor are
 six rows of AND gates; blocks of their own would double the number of blocks.
@@ -42,7 +42,7 @@ def multiply_narrow(m: Module, a: Value, b: Value, name: str) -> Value:
 
 
 def _row_sums(m: Module, bits: Value, factor: Value, name: str) -> list[Signal]:
-    """`factor` times two bits each, a cycle later: three sums for six bits."""
+    """Partial sums of `factor` times six bits, two bits each, one cycle later."""
     rows = [Mux(bits[row], factor, 0) for row in range(_ROWS)]
     return [
         register(m, rows[row] + Cat(0, rows[row + 1]), f"{name}_rows_{row}") for row in range(0, _ROWS, 2)

@@ -25,8 +25,8 @@ def windows_layout() -> data.StructLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """A loop of the reader: registers that say whether this round is its last, and so is that of every loop within it;
-    and what the second one will be at a start and after a read.
+    """A loop of the reader. `ends`: its round is the last; `all_end`: so is the round of every loop within it;
+    `at_start`, `after_read`: the next values of `all_end` at a start and after a read.
     """
 
     ends: Signal
@@ -36,13 +36,13 @@ class _Loop:
 
 
 class Reader(wiring.Component):
-    """One read request after the other.
+    """Issues a store's accumulator reads, one request after the other.
 
-    Members: `start` loads `windows`; requests show from the next cycle on. `ready`: a vector's first read
-    may happen now (room, operand; a function of registers). `request` and `address` go to the accumulators,
-    `grant` comes back in the same cycle, and a read happens: `read`, with `first` and `last` of its window,
-    and, for the whole window, whether its vector is the last one of a row (`row_ends`) and of the last row
-    (`last_row`). `active`: vectors are left to read.
+    Members: `start` loads `windows`; requests show from the next cycle on. `ready`: a vector's first read may happen
+    now (room, operand; a function of registers). `request` and `address` go to the accumulators, `grant` comes back in
+    the same cycle, and a read happens: `read`, with `first` and `last` of its window, and, for the whole window,
+    whether its vector is the last one of a row (`row_ends`) and of the last row (`last_row`). `active`: vectors are
+    left to read.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -66,15 +66,15 @@ class Reader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Four nested loops; each keeps the address at which its round began.
+        """Four nested loops; each stores the address at which its round began.
 
-        Whether a round is the last of its loop and of all within it is a register, so that a grant, which comes late,
-        meets no comparison and no chain of loops.
+        Whether a round is the last of its loop and of all loops within it is a register, so that the late `grant`
+        passes no comparison and no chain of loops.
         """
         m = Module()
         bits = self._config.acc_index_bits
         windows = Signal(windows_layout(), reset_less=True)
-        # A vector's first read waits for its turn, the others do not.
+        # Only a vector's first read waits for its turn.
         begins, goes_on = Signal(), Signal()
         of_row, corner, of_window_row, here = (
             Signal(bits, name=name, reset_less=True) for name in ("of_row", "corner", "of_window_row", "here")
@@ -94,7 +94,7 @@ class Reader(wiring.Component):
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
-        # `start` meets few registers: while nothing is under way the windows are taken all the time.
+        # `start` drives few registers: while nothing is under way the windows are loaded in every cycle.
         with m.If(~self.active):
             m.d.sync += [
                 windows.eq(given),
@@ -120,7 +120,7 @@ class Reader(wiring.Component):
         return m
 
     def _wrapped(self, place: Value, stride: Value) -> Value:
-        """The address `stride` behind `place`, from the beginning again behind the last one.
+        """The address `stride` after `place`, wrapping at the end of the scratchpad.
 
         Where the depth is no power of two, `stride` is less than it (isa/README.md).
         """
@@ -131,15 +131,15 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether a paced vector may begin: the one before has had a cycle for each of its passes.
+        """Whether a paced vector may begin: the vector before it has had a cycle for each of its passes.
 
-        Its reads are such cycles; those that it lacks come behind them, without reads.
+        Its reads count as such cycles; if it has fewer reads than passes, idle cycles follow.
         """
         passes = self._config.post_passes
         if passes == 1:
             return Const(1)
         rested = Signal(init=1)
-        owed, nothing_owed = Signal(range(passes)), Signal()  # behind the next read
+        owed, nothing_owed = Signal(range(passes)), Signal()  # after the next read
         begin = [owed.eq(passes - 1), rested.eq(1)]
         with m.If(~rested):
             m.d.sync += owed.eq(owed - 1)
@@ -157,7 +157,7 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """A counter from `given` (at the start; later `size`) down to `last`, within which `inner` runs. It moves with
+        """A counter from `given` (at the start; later `size`) down to `last`, around the loop `inner`. It moves with
         the read that ends `inner`.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")

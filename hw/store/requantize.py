@@ -9,16 +9,16 @@ from .pipeline import delay, register
 from .products import WIDE_CYCLES, multiply_wide
 
 LANE = "requantize_lane"
-"""Name of the one Verilog module that all lanes are."""
+"""Name of the one Verilog module of all lanes."""
 
 REQUANTIZE_STAGES = 12 + WIDE_CYCLES
 """Cycles from `total` to `result`."""
 
 SCALE_STAGE = 4
-"""Cycles from `total` to the one in which `scale` is used."""
+"""Cycles from `total` to the use of `scale`."""
 
 _PLACES = 7
-"""Fraction bits of a rounded product before it is shifted to its place; 18 integer bits lie above."""
+"""Fraction bits of a rounded product before its alignment shift; there are 18 integer bits above."""
 
 
 class Requantize(wiring.Component):
@@ -54,7 +54,7 @@ class Requantize(wiring.Component):
         distance_12 = register(m, distance_11[3:], "distance_12")
         overflow_12 = delay(m, overflow_10, 2, "overflow_12")
         shifted = floats.shift_right(m, shifted_12, distance_12, 8, "shifted_coarse")
-        # The top bit, 2^17, is more than any zero point brings back.
+        # The top bit, 2^17, exceeds every zero point, so the result saturates.
         shifted_13 = register(m, shifted | Cat(Const(0, len(shifted) - 1), overflow_12), "shifted_13")
 
         integer = shifted_13[_PLACES:]
@@ -92,7 +92,9 @@ class Requantize(wiring.Component):
     def _rounding(
         self, m: Module, product_9: Value, exponent_6: Value
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """A product's first 24 bits, guard and sticky bit; the distance to fixed point; whether it is beyond that."""
+        """A product's first 24 bits, guard and sticky bit; the distance to fixed point; whether the product is too
+        large for it.
+        """
         # A product of 48 bits drops 24 of them, one of 47 only 23.
         far_7 = register(m, -(_PLACES + floats.MANTISSA_BITS) - exponent_6, "far_7")
         distances_9, overflows_9 = [], []
@@ -112,6 +114,6 @@ class Requantize(wiring.Component):
             register(m, guard, "guard_10"),
             register(m, sticky, "sticky_10"),
             register(m, Mux(short, distances_9[1], distances_9[0]), "distance_10"),
-            # Both factors are normalized if this is large, so the top bit is set unless the product is zero.
+            # If this exponent is large, both factors are normalized, so the top bit is set unless the product is zero.
             register(m, Mux(short, overflows_9[1], overflows_9[0]) & kept[-1], "overflow_10"),
         )

@@ -1,4 +1,4 @@
-"""The last rounding of stage B: an exact sum to float32, and that to an integer."""
+"""The last rounding of stage B: an exact sum to float32, then the float32 number to an integer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The factor of a row: a reciprocal, or that of a root, of its sums, another row every cycle (`vdla.isa.rows`)."""
+"""The factor of a row: the reciprocal of its sums, or of their root; a new row every cycle (`vdla.isa.rows`)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
@@ -30,8 +30,8 @@ assert _RADICAND_CYCLES + 3 + _DIVISION_CYCLES + _ROOT_CYCLES + 1 == ROW_FACTOR_
 
 
 class RowFactors(wiring.Component):
-    """Members: `sum` (of table entries, or of squares) and `total` (of differences) of cycle t; the fields of
-    register ROWS, which hold still. `factor` and `shift`, in t + ROW_FACTOR_CYCLES: `isa.rows.reciprocal` of the sum if
+    """Members: `sum` (of table entries, or of squares) and `total` (of differences) of cycle t; the fields of register
+    ROWS, which are stable. `factor` and `shift`, in t + ROW_FACTOR_CYCLES: `isa.rows.reciprocal` of the sum if
     `look_up`, else `isa.rows.reciprocal_root` of the radicand.
     """
 
@@ -46,7 +46,7 @@ class RowFactors(wiring.Component):
     shift: Out(SHIFT_BITS)
 
     def elaborate(self, platform: object) -> Module:
-        """The steps one behind the other."""
+        """Radicand, normalization, division, root and packing, one after the other."""
         m = Module()
         radicand = self._radicand(m)
         mantissa, places = self._normalized(m, radicand)
@@ -136,7 +136,7 @@ class RowFactors(wiring.Component):
         return quotient
 
     def _root(self, m: Module, value: Value) -> Value:
-        """The integer root, _ROOT_CYCLES later."""
+        """The integer root of `value`, _ROOT_CYCLES later."""
         bits = 2 * _ROOT
         left: Value = Cat(value, Const(0, bits - len(value))) if bits > len(value) else value
         rest: Value = Const(0, _ROOT + 2)

@@ -22,14 +22,14 @@ from ..memories import ANY_ON_COLLISION
 from .pipeline import delay, register
 
 LANE = "row_lane"
-"""Name of the one Verilog module that all lanes are."""
+"""Name of the one Verilog module of all lanes."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
 """Cycles from `value` to the use of `offset`, the factor and its shift."""
 
 ELEMENT_BITS = ENTRY_BITS + 1
 _PRODUCT_BITS = ELEMENT_BITS + FACTOR_BITS + 1
-_FINE = 3  # bits of the shift that are done first
+_FINE = 3  # low bits of the shift distance, applied first
 _HALF = FACTOR_BITS // 2
 
 
@@ -72,7 +72,7 @@ class RowLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Names of registers end in the cycle that shows them."""
+        """The lane's stages. A register's name ends in the cycle, counted from `value`, in which it holds its value."""
         m = Module()
         less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()
         none = Mux(self.maximum, -1 << (DIFFERENCE_BITS - 1), 0)
@@ -91,7 +91,7 @@ class RowLane(wiring.Component):
         low_5 = register(m, element_4 * self.factor[:_HALF], "low_5")
         high_5 = register(m, element_4 * self.factor[_HALF:], "high_5")
         product_6 = Signal(signed(_PRODUCT_BITS), reset_less=True)
-        # A place below the last one, for rounding.
+        # One place below the last one, for rounding.
         m.d.sync += product_6.eq(((high_5 << _HALF) + low_5) << 1)
         product_7 = register(m, product_6, "product_7")
         coarse_8 = register(m, self.shift[_FINE:], "coarse_8")

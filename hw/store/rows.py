@@ -18,7 +18,7 @@ from .row_factors import RowFactors
 from .row_lanes import ELEMENT_BITS, FACTOR_STAGE, OFFSET_STAGE, SHIFT_STAGE
 
 ROW_BEFORE = 3
-"""Cycles from a vector's row, which is known in the cycle behind its last read, to its first pass in the lanes."""
+"""Cycles from the cycle in which a vector's row is known, one after its last read, to its first pass in the lanes."""
 
 
 def row_flags() -> data.StructLayout:
@@ -38,10 +38,10 @@ class Rows(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives entries and lanes."""
+        """`config` gives the numbers of entries and of lanes."""
         self._config = config
         self._lanes = config.block_out // config.post_passes
-        # The last factor is there before the next instruction, which waits for the pipeline, reads it.
+        # The last factor is written before the next instruction, which waits for the pipeline, reads it.
         assert (
             ROW_BEFORE + 2 + ROW_VALUE_CYCLES + self._lanes.bit_length() + ROW_FACTOR_CYCLES
             < post_latency(config)
@@ -67,13 +67,13 @@ class Rows(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Trees, sums and factors in a row; two memories of entries, and one of sums under way."""
+        """Trees, sums and factors in a row; two memories of entries, and one of partial sums."""
         m = Module()
         depth, flags = self._config.row_depth, self.flags
         setting = view(register_layout("ROWS"), self.setting)
         look_up = setting["look_up"]
         levels = self._lanes.bit_length() - 1
-        # Cycle A: the lanes of a pass are added up, and join those before.
+        # Cycle A: the lanes of a pass are added up and added to the passes before.
         late = ROW_VALUE_CYCLES + levels
         row_a = delay(m, self.row, ROW_BEFORE + late, "row_a")
         before_a = delay(m, self.row, ROW_BEFORE + late - 1, "row_before_a")
@@ -81,7 +81,7 @@ class Rows(wiring.Component):
         row_last = delay(m, self.row_last, ROW_BEFORE + late, "row_last_a")
         starts = row_first & delay(m, self.pass_first, late, "pass_first_a")
         ends = row_last & delay(m, self.pass_last, late, "pass_last_a")
-        # Writes have a reset: nothing that was under way before one writes after it.
+        # Writes have a reset: no write that was under way before a reset happens after it.
         valid = _steady(m, self.pass_valid, late, "valid_a")
         narrow = delay(m, self._narrow(m), ROW_VALUE_CYCLES - 1, "narrow_a")
         wide = self._wide(m)
@@ -100,7 +100,7 @@ class Rows(wiring.Component):
             value_read.addr.eq(Mux(keeps_value, before_a, early)),
             sum_read.addr.eq(before_a),
         ]
-        # A write of the cycle before is not visible to this read.
+        # A write of the previous cycle is not visible to this read.
         row_z, again = register(m, row_a, "row_z"), Signal()
         written_z = Signal()
         m.d.sync += written_z.eq(valid)
@@ -167,7 +167,7 @@ class Rows(wiring.Component):
         return m
 
     def _narrow(self, m: Module) -> Value:
-        """Largest or sum of the differences of a pass, one level of the tree a cycle."""
+        """Maximum or sum of the differences of a pass, one level of the tree a cycle."""
         parts: list[Value] = [
             self.differences.word_select(lane, DIFFERENCE_BITS).as_signed() for lane in range(self._lanes)
         ]
@@ -182,7 +182,7 @@ class Rows(wiring.Component):
         return parts[0]
 
     def _wide(self, m: Module) -> Value:
-        """The sum of the elements of a pass, none of which is negative where it counts."""
+        """The sum of the elements of a pass; elements that count are not negative."""
         parts: list[Value] = [
             self.elements.word_select(lane, ELEMENT_BITS)[:ENTRY_BITS] for lane in range(self._lanes)
         ]
@@ -198,7 +198,7 @@ class Rows(wiring.Component):
 
 
 def _steady(m: Module, bit: Value, cycles: int, name: str) -> Value:
-    """`bit` of `cycles` cycles before, which a reset clears."""
+    """`bit`, delayed by `cycles` cycles; a reset clears the delay."""
     later = Signal(cycles, name=name)
     m.d.sync += later.eq(Cat(bit, later))
     return later[-1]

@@ -16,11 +16,11 @@ from ..shared_modules import place
 from .pipeline import delay, register
 
 LANE = "table_lane"
-"""Name of the one Verilog module that all lanes are."""
+"""Name of the one Verilog module of all lanes."""
 
 
 def table_words(config: Config) -> int:
-    """Words of a bus that all tables have, that of rows apart."""
+    """Bus words of all look-up tables together, without the rows' table."""
     return config.tables * TABLE_BYTES // config.memory.bus_bytes
 
 
@@ -48,7 +48,7 @@ class TableLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A word of the bus is read, and then its byte chosen."""
+        """Reads a bus word of the table, then selects its byte."""
         m = Module()
         bus = self._config.memory.bus_bytes
         m.submodules.words = words = memory.Memory(
@@ -58,7 +58,7 @@ class TableLane(wiring.Component):
         entry = Signal(range(8 * TABLE_BYTES))
         low = bus.bit_length() - 1
         m.d.comb += [
-            # Value -128 has the first entry: the top bit is the other way round.
+            # Value -128 selects the first entry, so the top bit is inverted.
             entry.eq(Cat(self.value[:7], ~self.value[7], self.index)),
             write.addr.eq(self.at),
             write.data.eq(self.data),
@@ -93,7 +93,7 @@ class Tables(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Nothing but lanes."""
+        """The lanes."""
         m = Module()
         results = [
             place(

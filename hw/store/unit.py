@@ -1,7 +1,7 @@
 """The store unit: STORE.OUT, STORE.POST, loads of its tables, its configuration registers.
 
-Reader, pipeline and writer work on different stores: the reader on the youngest, whose settings equal those of the
-stores before it, so that the pipeline's inputs hold for all (hw/README.md section 8).
+Reader, pipeline and writer work on different stores. The reader works on the youngest, whose settings equal those of
+the stores in flight before it, so the pipeline's settings are valid for all of them (hw/README.md section 8).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .writer import Writer
 
 
 def _running_layout(config: Config) -> data.StructLayout:
-    """Fields of the store whose accumulators are read, or were last; stores in flight before it have the same. `chain`
-    (on machines with a chain memory): it writes the chain memory.
+    """Fields of the store whose accumulators are read, or were read last; stores in flight before it have equal fields.
+    `chain` (on machines with a chain memory): it writes the chain memory.
     """
     return data.StructLayout(
         {"post": 1, "flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
@@ -54,10 +54,10 @@ def _starting_layout(config: Config) -> data.StructLayout:
 
 
 class StoreUnit(wiring.Component):
-    """Members: `interfaces.store_members`."""
+    """The store unit. Members: `interfaces.store_members`."""
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives lanes, table, FIFOs, bus and whether there is the extension `post`."""
+        """`config` gives lanes, table, FIFOs, bus and extensions."""
         self._config = config
         super().__init__(store_members(config))
 
@@ -82,7 +82,7 @@ class StoreUnit(wiring.Component):
         m.submodules.in_flight = in_flight = InFlight()
         running = Signal(_running_layout(config))
         reserve = reader.read & reader.first
-        # ROWS stores nothing.
+        # ROWS writes no memory.
         stores: Value = ~running.rows.counts if config.has("rows") else Const(1)
         reserve = reserve & stores if config.has("rows") else reserve
         m.d.comb += writer.reserve.eq(reserve & ~running.chain if chains else reserve)
@@ -121,7 +121,7 @@ class StoreUnit(wiring.Component):
             m.d.comb += job.ready.eq(writer.ready)
         if config.has("rows"):
             last = reader.read & reader.last & reader.row_ends & reader.last_row & running.rows.counts
-            # Its vectors go through the pipeline like others.
+            # The vectors of ROWS pass the pipeline like others.
             counted = Signal(post_latency(config) + 1)
             m.d.sync += counted.eq(Cat(last, counted))
             stored = stored | counted[-1]
@@ -159,7 +159,7 @@ class StoreUnit(wiring.Component):
     ) -> Value:
         """Whether the head instruction may begin while earlier ones are in flight, if there is a place for it.
 
-        The head may have arrived in this cycle, before `_decode` has it, so its own words are decoded here.
+        The head may have arrived in this cycle, before `_decode` has registered it, so its words are decoded here.
         """
         config, words = self._config, self.commands.payload
         head = view(instruction_layout(config, "STORE.OUT"), words)
@@ -188,11 +188,11 @@ class StoreUnit(wiring.Component):
         return (stores & (behind_store | behind_load)) | (loads & behind_store)
 
     def _is_par(self, head: data.View) -> Value:
-        """Whether a load is one of parameters."""
+        """Whether the head is a load of parameters."""
         return head["memory_type"] != TABLE if self._config.has("table") else Const(1)
 
     def _is_plain(self, head: data.View) -> Value:
-        """Whether an instruction is a plain store."""
+        """Whether the head is a plain store."""
         stores = (head["opcode"] == Opcode.STORE) & (head["y_size"] != 0) & (head["x_size"] != 0)
         if self._config.has("rows"):
             stores = stores & (head["memory_type"] != ROWS)
@@ -202,14 +202,15 @@ class StoreUnit(wiring.Component):
         return stores
 
     def _decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
-        """The decoded head instruction, in registers: the head has been there for a cycle when it begins."""
+        """The decoded head instruction, in registers: a head that begins was visible a cycle earlier."""
         words = self.commands.payload
         head = view(instruction_layout(self._config, "STORE.OUT"), words)
         post = view(instruction_layout(self._config, "STORE.POST"), words)
         window = view(register_layout("WINDOW"), registers["WINDOW"])
         starting = Signal(_starting_layout(self._config))
         entry, store = starting.entry, starting.store
-        # Members are not read back below: tools that take the structure as one signal would see a loop through it.
+        # Members are not read back below, because tools that treat the structure as one signal would see a loop through
+        # it.
         is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
         m.d.sync += [
@@ -258,8 +259,8 @@ class StoreUnit(wiring.Component):
         writer: Writer,
         registers: dict[str, Signal],
     ) -> stream.Interface:
-        """Give a store to the reader in the cycle it begins, and to the writer in its turn. Returns the one whose turn
-        it is.
+        """Passes a store to the reader in the cycle it begins, and to the writer in its turn. Returns the store whose
+        turn it is.
         """
         head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
         address = view(register_layout("ADDRESS"), registers["ADDRESS"])
@@ -290,8 +291,9 @@ class StoreUnit(wiring.Component):
         return job
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
-        """The rows of `head` from element `base`, elements of 2^shift bytes; as one run if the rows touch (section
-        3)."""
+        """Sets `runs` to the rows of `head` from element `base` on, elements of 2^shift bytes; one run if the rows
+        touch (section 3).
+        """
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [
             runs.address.eq(base << shift),
@@ -312,7 +314,7 @@ class StoreUnit(wiring.Component):
     ) -> PostPipeline:
         """The extension: pipeline, operand FIFO, parameter table and its loads."""
         config, entry = self._config, starting.entry
-        begins = begin & ~entry.is_load & ~entry.short  # of a store
+        begins = begin & ~entry.is_load & ~entry.short  # high for a store
         m.submodules.pipeline = pipeline = PostPipeline(config=config)
         m.submodules.requests = requests = ReadRequests(
             config=config, fifo_bytes=config.fifo_bytes("operand")
@@ -388,7 +390,7 @@ class StoreUnit(wiring.Component):
         return pipeline
 
     def _tables(self, m: Module, running: data.View, loader: ElementWriter, pipeline: PostPipeline) -> None:
-        """The look-up tables beside the pipeline; a step of their loads brings a word of the bus, to all lanes."""
+        """The look-up tables beside the pipeline; a step of their loads brings a bus word for all lanes."""
         m.submodules.tables = tables = Tables(config=self._config)
         part_bits = self._table_part_bits
         write: Value = loader.write & (loader.kind == 1)
@@ -420,7 +422,9 @@ class StoreUnit(wiring.Component):
         loader: ElementWriter,
         pipeline: PostPipeline,
     ) -> None:
-        """The entries of rows beside the pipeline, and the row of each vector: its number in a row of the reader."""
+        """The entries of rows beside the pipeline, and the row of each vector: its number within a row of
+        the reader.
+        """
         config = self._config
         m.submodules.row_entries = rows = Rows(config=config)
         first = view(register_layout("ROWS"), setting)["first"]
@@ -461,9 +465,10 @@ class StoreUnit(wiring.Component):
         ]
 
     def _chain(self, m: Module, job: stream.Interface, running: data.View, pipeline: PostPipeline) -> Signal:
-        """The write port of the chain memory; high in the cycle from which on a store's last vector is there.
+        """The write port of the chain memory; returns a signal that is high from the cycle in which a store's last
+        vector is written.
 
-        The pipeline's vectors come in order, so their places are counted here, not carried along.
+        The pipeline's vectors come in order, so their places are counted here, not passed along.
         """
         config, head = self._config, job.payload
         vectors = config.chain_buffer_bytes // config.out_bytes
@@ -528,7 +533,9 @@ class StoreUnit(wiring.Component):
         return done
 
     def _entry(self, m: Module, begin: Value, running: data.View, reader: Reader) -> Signal:
-        """The parameter entry of the vector whose last read was a cycle ago, until that of the next one."""
+        """The index of the parameter entry of a vector, valid from the cycle after its last read until the next
+        vector's.
+        """
         head = view(instruction_layout(self._config, "STORE.POST"), self.commands.payload)
         here, row, entry = (Signal(6, name=name, reset_less=True) for name in ("here", "of_row", "entry"))
         following = Mux(reader.row_ends, row + running.par_by_y, here + running.par_by_x)[: len(here)]
@@ -552,7 +559,7 @@ class StoreUnit(wiring.Component):
     ) -> ElementWriter:
         """The table, a memory of biases and one of scales; the writer of PAR loads fills them step by step.
 
-        It waits until all vectors that the reader has begun have read theirs.
+        The writer waits until all vectors that the reader has begun have read their parameters.
         """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1

@@ -14,7 +14,7 @@ from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
 
 _DISTRIBUTED = {"ram_style": "distributed"}
-"""Its output goes to the bus in the same cycle; a block memory's would come too late."""
+"""Attribute of memories whose output goes to the bus in the same cycle; a block memory's output would come too late."""
 
 
 class Writer(wiring.Component):
@@ -56,15 +56,15 @@ class Writer(wiring.Component):
         capacity = config.fifo_bytes("store") // config.out_bytes
         vector_shift = config.out_bytes.bit_length() - 1
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
-        # Two registers behind the cutter: the next burst with its count of vectors, and the one that is shown.
+        # Two registers after the cutter: the next burst with its count of vectors, and the burst that is shown.
         burst, shown_burst = (Signal(burst_layout(config), name=name) for name in ("next", "shown_burst"))
         pending, shown, moves = Signal(), Signal(), Signal()
-        next_ends, shown_ends = Signal(), Signal()  # it is the last one of its store
-        vacant = Signal(init=1)  # not pending: a register of its own, which the cutter's next steps wait for
+        next_ends, shown_ends = Signal(), Signal()  # the burst is the last one of its store
+        vacant = Signal(init=1)  # not pending: a register of its own, which enables the cutter's next steps
         claimed, shown_vectors = (
             Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
         )
-        # Vectors that are there without those of the next burst: whether all of its are, is its sign.
+        # Vectors available beyond those of the next burst; the sign says whether all of the burst's vectors are there.
         left = Signal(signed(capacity.bit_length() + 1))
         there, taken, kept = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "kept"))
         full, accepted, offered = Signal(), Signal(), Signal()
@@ -131,9 +131,9 @@ class Writer(wiring.Component):
         ]
         m.d.sync += offered.eq(shown & ~accepted)
         beat = self.write.beat
-        # Whether a beat is the last one meets no comparison: of the first one the queue says it, of others a register.
+        # Whether a beat is the last needs no comparison: for a first beat the queue says it, for others a register.
         moved, is_first, is_last = Signal(), Signal(init=1), Signal()
-        beats_left = Signal(burst.beats.shape())  # the next one included, if it is not the first
+        beats_left = Signal(burst.beats.shape())  # including the next one, unless that is the first
         m.d.comb += [
             beat.valid.eq(bursts.r_rdy),
             moved.eq(beat.valid & beat.ready),
@@ -151,7 +151,7 @@ class Writer(wiring.Component):
         else:
             self._narrow_vectors(m, capacity, moved, is_first, head)
 
-        # Of the accepted bursts, the oldest first, whether each is the last one of its store.
+        # For each accepted burst, the oldest first, whether it is the last one of its store.
         limit = config.memory.outstanding_writes
         waiting, ends = Signal(range(limit + 1)), Signal(limit)
         left_waiting = Signal.like(waiting)
@@ -168,7 +168,7 @@ class Writer(wiring.Component):
         return m
 
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:
-        """A vector is one or more bus words."""
+        """Data path for vectors of one or more bus words."""
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
         m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[], attrs=_DISTRIBUTED)
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
@@ -192,7 +192,9 @@ class Writer(wiring.Component):
     def _narrow_vectors(
         self, m: Module, capacity: int, moved: Signal, first_beat: Signal, burst: data.View
     ) -> None:
-        """A bus word is two or more vectors; any that follow each other are read at once, each from its own bank."""
+        """Data path for bus words of two or more vectors; any consecutive vectors are read at once, each from its own
+        bank.
+        """
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes
         tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
@@ -223,8 +225,8 @@ class Writer(wiring.Component):
             turn.eq(head - start),
         ]
         for place in range(places):
-            # Places beside the strobes are zeros: a bank may be written while the beat waits, and AXI wants all of it
-            # to stay as it is.
+            # Lanes outside the strobes are zeros: a bank may be written while the beat waits, and AXI requires the
+            # whole beat to stay unchanged.
             used = Signal(name=f"used_{place}")
             behind = place >= start if place + 1 < places else Const(1)
             m.d.comb += [

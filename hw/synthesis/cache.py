@@ -1,4 +1,4 @@
-"""Results of long tool runs, kept by a hash of all that goes in; written whole or not at all."""
+"""Results of long tool runs, cached by a hash of their inputs; written whole or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(name: str, suffix: str) -> bytes | None:
 
 
 def save(name: str, suffix: str, data: bytes) -> None:
-    """Keeps `data` under `name`; where the user's cache cannot be used, for this process."""
+    """Caches `data` under `name`; if the user's cache is not writable, for this process only."""
 
     def write(path: Path) -> None:
         path.write_bytes(gzip.compress(data, 1, mtime=0))

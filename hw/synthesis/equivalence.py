@@ -22,7 +22,7 @@ _PREPARATION: Final = 180.0
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""Files that ABC writes: MITER with equal signals merged, the status after the first cycles and after the search."""
+"""Files written by ABC: MITER with equal signals merged, the status after the first cycles and after the search."""
 
 
 class Outcome(StrEnum):
@@ -31,7 +31,7 @@ class Outcome(StrEnum):
     PROVEN = "proven"
     """They have the same outputs for ever, from the initial values on, whatever their inputs are."""
     DIFFERS = "differs"
-    """Some inputs make a difference; the design may never have them."""
+    """Some inputs make the parts differ; the design may never produce these inputs."""
     UNDECIDED = "undecided"
 
 
@@ -39,8 +39,8 @@ class Outcome(StrEnum):
 class Comparison:
     """Result of comparing `part` (an instance path) with and without a mutation.
 
-    `opaque`: instances in it without the mutation had arbitrary outputs, and their inputs were compared. `how`: the
-    method of a proof, or why nothing was decided. `cycle`, counted from 0: a cycle in which the two differ.
+    `opaque`: instances without the mutation had arbitrary outputs, and their inputs were compared. `how`: the method of
+    a proof, or the reason of an undecided result. `cycle`, from 0: a cycle in which the two differ.
     """
 
     part: str
@@ -63,10 +63,10 @@ class Comparison:
 def prove_equivalent(
     mutants: Mutants, mutation: Mutation, *, seconds: float, levels: int = 2
 ) -> tuple[Comparison, ...]:
-    """The comparisons up to the first proof that `mutation` changes nothing: if there is one it is the last.
+    """The comparisons up to the first proof that `mutation` changes nothing; a proof is the last one.
 
-    First the module that it is in, then up to `levels` of those around it. Each comparison takes up to `seconds`,
-    after its preparation. Raises ToolError when Yosys is missing.
+    First the mutated module is compared, then up to `levels` of the modules around it. Each comparison takes up to
+    `seconds`, after its preparation. Raises ToolError when Yosys is missing.
     """
     done = list[Comparison]()
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
@@ -102,7 +102,7 @@ def _compare(work: Path, mutation: Mutation, part: str, opaque: bool, seconds: f
     problem = _yosys(work, miter_script(mutation, part, opaque=opaque), _PREPARATION)
     if problem is not None:
         return comparison(Outcome.UNDECIDED, problem)
-    # ABC replaces the module that Yosys gave it, so Yosys ends with an error: only the files that ABC wrote count.
+    # ABC replaces the module that Yosys passed to it, so Yosys ends with an error: only the files written by ABC count.
     _yosys(work, _abc_script(seconds), seconds)
     if _is_constant_0(work / _SWEPT):
         return comparison(Outcome.PROVEN, "equal registers, by induction")
@@ -125,14 +125,14 @@ module \any
   end
 end
 """
-"""Something for Yosys to give to ABC, which then reads MITER instead."""
+"""A module for Yosys to pass to ABC, which then reads MITER instead."""
 
 
 def _abc_script(seconds: float) -> str:
-    """The Yosys script in which ABC decides on MITER.
+    """The Yosys script in which ABC decides MITER.
 
-    It merges registers, then all signals, that are always equal (lcorr, scorr): if nothing differs, that mostly leaves
-    a constant output. Else it searches the first cycles (bmc3), then all states (pdr).
+    It merges registers, then all signals, that are always equal (lcorr, scorr): if the parts are equal, that mostly
+    leaves a constant output. Else it searches the first cycles (bmc3), then all states (pdr).
     """
     short, long = max(1, int(seconds / 4)), max(1, int(seconds / 2))
     commands = [
@@ -151,7 +151,7 @@ def _abc_script(seconds: float) -> str:
 
 
 def _yosys(work: Path, script: str, seconds: float) -> str | None:
-    """Runs `script`. None, or why it did not end well."""
+    """Runs `script`; returns None, or the reason of a failure."""
     (work / "script.ys").write_text(script, encoding="utf-8")
     try:
         subprocess.run(

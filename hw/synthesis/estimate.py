@@ -1,8 +1,8 @@
-"""Longest paths of a mapped ECP5 netlist, without placing it: where to look first, in seconds instead of half an hour.
+"""Longest paths of a mapped ECP5 netlist without placement: a first hint in seconds instead of half an hour.
 
-The delays of cells are those that nextpnr 0.11 reports for speed grade 6; a wire is a guess from how many pins it
-drives. So the order of the paths says something, their nanoseconds less: placed in a device that is half full, the
-longest one came out as long as the longest estimate (`edge8`: 9.9 and 10.1 ns), but in another place.
+Delays of cells are those that nextpnr 0.11 reports for speed grade 6; a wire's delay is estimated from the number of
+pins it drives. The order of the paths is informative, their nanoseconds less: placed in a device that is half full, the
+longest path was as long as the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Net = int
 class EstimatedPath:
     """The longest path between the registers of two groups.
 
-    `ns` estimated; `start` and `end` names of registers without their bit, `pin` of the cell at the end (DI, CE, LSR,
-    or of a memory), `path` the instance that it is in; `endpoints` such ends in the group; `loads` pins that each wire
-    on the way drives.
+    `ns` is estimated; `start` and `end` are names of registers without their bit, `pin` that of the last cell (DI, CE,
+    LSR, or of a memory), `path` the instance of that cell; `endpoints` is the number of such ends in the group; `loads`
+    are the pins driven by each wire of the path.
     """
 
     ns: float
@@ -123,7 +123,7 @@ def _pins(cell: Mapping[str, Any]) -> Iterator[tuple[str, Net]]:
 
 
 def _names(module: Mapping[str, Any]) -> dict[Net, str]:
-    """A name of each net, without its bit; names of the source before those that tools made."""
+    """A name of each net, without its bit; names from the source are preferred to those made by tools."""
     found: dict[Net, tuple[bool, str]] = {}
     for name, net in module["netnames"].items():
         rank = (bool(net.get("hide_name")), name)
@@ -142,15 +142,16 @@ def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
 
 
 def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float, bool]]]]:
-    """Timing arcs of each output that depends on inputs of the same cycle: (input, nanoseconds, whether a wire leads
-    there)."""
+    """Timing arcs of each output that depends on inputs of the same cycle: (input, nanoseconds, whether a wire comes
+    before the cell).
+    """
     inputs = [(pin, bit) for pin, bit in _pins(cell) if cell["port_directions"][pin] == "input"]
     outputs = {pin: bit for pin, bit in _pins(cell) if cell["port_directions"][pin] == "output"}
     match cell["type"]:
         case "LUT4":
             yield outputs["Z"], [(bit, _LUT, True) for _, bit in inputs]
         case "PFUMX" | "L6MUX21":
-            # The tables before such a multiplexer are in its own slice.
+            # The tables before such a multiplexer are in the same slice.
             data = ("ALUT", "BLUT", "D0", "D1")
             yield outputs["Z"], [(bit, _LUT, pin not in data) for pin, bit in inputs]
         case "CCU2C":

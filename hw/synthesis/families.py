@@ -24,9 +24,8 @@ class Device:
 class Family:
     """A family of FPGAs.
 
-    `script` are the Yosys commands that map the flattened design, with {top}; `cells` says how much of which
-    resources a cell of the mapped netlist takes (cells not listed take none). `device` is None where only counts
-    are known.
+    `script` are the Yosys commands that map the flattened design, with {top}; `cells` gives the resources taken by each
+    cell of the mapped netlist (other cells take none). `device` is None for families of which only counts are known.
     """
 
     name: str
@@ -69,7 +68,7 @@ XC7: Final = Family(
 
 ECP5: Final = Family(
     name="ecp5",
-    # ABC's default takes a wire for 0.3 ns and so prefers one level of logic more to one cell more; in a device that is
+    # ABC's default delay of 0.3 ns for a wire makes it prefer one more level of logic to one more cell; in a device
     # more than half full a wire takes about 1 ns.
     script=("scratchpad -set synth_ecp5.abc9.W 1000", "synth_ecp5 -top {top}"),
     # Lattice FPGA-TN-02204 and the nextpnr packer: a carry cell is a slice (two LUTs); a 16x4 distributed RAM takes
@@ -84,7 +83,7 @@ ECP5: Final = Family(
         PDPW16KD={"block_ram": 1},
     ),
     # Lattice FPGA-DS-02012, table of the family: LFE5U-85; nextpnr prints the same numbers.
-    # The placer weighs timing three times as much as it would: with that the router, too, comes to an end sooner.
+    # The placer weighs timing three times as much as by default; routing then ends sooner, too.
     device=Device(
         name="LFE5U-85F, speed grade 6, CABGA756",
         options=(

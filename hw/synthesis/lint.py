@@ -1,4 +1,4 @@
-"""Verilator's lint of the generated Verilog, with the few warnings that are waived and why."""
+"""Verilator's lint of the generated Verilog, with a few waived warnings and the reasons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ lint_off -rule PROCASSINIT -file "*vdla.v"
 def lint(verilog: str, *, waivers: str = WAIVERS) -> list[str]:
     """The warnings and errors of `verilator --lint-only -Wall` on `verilog` (top module vdla), first lines only.
 
-    Raises BuildError when Verilator or perl, in which it is written, is missing or fails.
+    Raises BuildError when Verilator is missing or fails, or perl, which runs it, is missing.
     """
     root, _ = verilator(user="lint")
     require("perl", user="lint")

@@ -1,13 +1,13 @@
-"""Miters: a part of the design beside the same part with a mutation; one output is high when they differ.
+"""Miters: a part of the design beside the same part with a mutation; the only output is high when the two differ.
 
-A part is a module with its instances. Some of its contents may stay opaque:
+A part is a module with its instances. Some of its contents may be opaque:
 
-- a large memory is opaque. What is read is any data, the same for both parts, and what goes into the memory must be
-  the same: clocks, enables, addresses and data, the latter two only where enabled;
-- so may be the instances that the mutation is not in: their outputs are any, their inputs must be the same.
+- a large memory is opaque: its read data are arbitrary, but equal for both parts, and its inputs (clocks, enables,
+  addresses and data, the latter two only where enabled) must be equal;
+- instances without the mutation may be opaque: their outputs are arbitrary, their inputs must be equal.
 
-Memories and instances give equal outputs in both parts as long as their inputs are equal. So parts that are proven
-equal this way are equal with any memories and instances, including the design's; the reverse does not hold.
+Memories and instances give equal outputs in both parts as long as their inputs are equal. So parts proven equal this
+way are equal with any memories and instances, including the design's; the reverse does not hold.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def write_sources(directory: Path, mutants: Mutants) -> None:
 
 
 def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
-    """The Yosys script that writes MITER for the module `part`, which `mutation` is in; instances are opaque or not.
+    """The Yosys script that writes MITER for the module `part`, which contains `mutation`; its instances are `opaque`
+    or not.
 
-    The script fails where the file could not tell all differences: it has neither clocks nor the registers' edges.
+    The script fails if the AIGER file cannot express all differences: it has neither clocks nor registers' edges.
     """
     plain = [
         f"flatten \\{part}",
@@ -58,7 +59,7 @@ def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
     commands = [
         "read_rtlil vdla.il",
         f"hierarchy -top \\{part}",
-        # The same value for both, before the mutation: it must not be another undefined value.
+        # One value for both parts before the mutation: an undefined value could differ.
         "setundef -zero",
         *(_keep_all_but(_path(part, mutation.module)) if opaque else ()),
         "design -save base",
@@ -84,7 +85,7 @@ def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
 
 
 def _path(part: str, module: str) -> list[str]:
-    """The modules from `part` down to `module`: a module's name begins with that of the one that it is in."""
+    """The modules from `part` down to `module`; a module's name begins with that of the module that contains it."""
     below = module.removeprefix(part).split(".")[1:]
     return [".".join([part, *below[:depth]]) for depth in range(len(below) + 1)]
 
@@ -95,9 +96,9 @@ def _keep_all_but(modules: Sequence[str]) -> list[str]:
 
 
 def _mutate(mutation: Mutation) -> list[str]:
-    """Makes `mutation`; that of a register's output behind the register, which keeps its initial value.
+    """Commands that make `mutation`; a mutation of a register's output is placed after the register.
 
-    Yosys would leave that value with the wire, and the register without one.
+    Otherwise Yosys would move the register's initial value to the wire.
     """
     if mutation.port != "Q":
         return [mutation.command]

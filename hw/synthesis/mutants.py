@@ -26,8 +26,8 @@ _PORT: Final = "mutation"
 class Mutation:
     """One change of one bit: of port `port` of a cell; `mode` is defined in Yosys' `help mutate`.
 
-    `module` is Yosys' name of the module it is in, `path` the instance, `command` makes it, `line` is the line of the
-    Verilog (0 if Yosys does not know), `code` that line.
+    `module` is Yosys' name of the mutated module, `path` its instance, `command` the Yosys command of the mutation,
+    `line` the number of the Verilog line (0 if unknown), `code` its text.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Mutation:
 class Mutants:
     """Verilog with all `mutations`, for `hw.harness`: top module vdla, the mutation read from SELECTION.
 
-    `netlist` is the RTLIL that they were drawn from.
+    `netlist` is the RTLIL from which the mutations were drawn.
     """
 
     verilog: str
@@ -101,7 +101,7 @@ def _yosys(work: Path, script: str, report: Report) -> None:
 
 def _mutation(number: int, command: str, verilog: str) -> Mutation:
     options = dict(re.findall(r"-(\w+) (\S+)", command))
-    # The last source is the innermost: the statement, after the declarations of the wires.
+    # The last source is the innermost one: the statement, after the declarations of the wires.
     lines = [int(line) for line in re.findall(r"-src vdla\.v:(\d+)", command)]
     line = lines[-1] if lines else 0
     return Mutation(
@@ -123,9 +123,9 @@ _COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|
 
 
 def _keep_counters(verilog: str) -> str:
-    """`verilog` in which every counter's register has its name again, which Yosys gives to the mutated signal.
+    """`verilog` in which each counter's register has its original name again, which Yosys gives to the mutated signal.
 
-    The harness presets these registers.
+    The harness presets these registers by name.
     """
 
     def module(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Counting a mapped netlist: which resources every module of the hierarchy takes."""
+"""Resources of every module of the hierarchy, counted in a mapped netlist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NetlistError(UserError):
 
 
 def plain_path(name: str) -> str:
-    r"""An instance path without the numbers that Amaranth appends to names that are taken."""
+    r"""An instance path without the numbers that Amaranth appends to names already in use."""
     return re.sub(r"\$\d+(?=\.|$)", "", name)
 
 
@@ -38,11 +38,11 @@ def module_lines(verilog: str) -> list[tuple[int, str]]:
 
 
 def instance_paths(cells: Mapping[str, Any], lines: list[tuple[int, str]], file: str) -> dict[str, str]:
-    """The plain path of the instance that every cell of a flattened module came from.
+    """For every cell of a flattened module, the plain path of the instance it came from.
 
     Registers, multipliers and carry chains carry the line of `file` that they come from (`lines`: `module_lines`),
-    memories their name. A lookup table has lost its origin in optimization: it goes to the instance of the first
-    register, multiplier or carry that it leads to, else to that of the memory, else to the top ("").
+    memories their name. A lookup table has lost its origin in optimization: it counts for the instance of the first
+    register, multiplier or carry that it drives, else for that of the memory, else for the top ("").
     """
     scopes = frozenset(name for name, cell in cells.items() if cell["type"] == "$scopeinfo")
     starts = [line for line, _ in lines]
@@ -79,7 +79,7 @@ def _claim(
     known: dict[str, str],
     tables: frozenset[str],
 ) -> None:
-    """Gives the tables not in `known` that lead to `sinks` to these, breadth first."""
+    """Assigns the tables not in `known` to the instances of the `sinks` that they drive, breadth first."""
     level = dict(sinks)
     while level:
         found: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""The module around the accelerator in which its clock is measured."""
+"""The module around the accelerator for the measurement of its clock."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PINS_TOP: Final = "vdla_pins"
 """Name of the module around the accelerator."""
 
 INSTANCE: Final = "design"
-"""Name of the accelerator in it."""
+"""Instance name of the accelerator in that module."""
 
 
 def pins_module(ports: Iterable[Port]) -> str:
-    """Verilog of module `vdla_pins`: every port of `vdla` ends in a register, and five pins are left.
+    """Verilog of module `vdla_pins`, in which every port of `vdla` ends in a register and which has five pins.
 
-    Inputs come out of a shift register, outputs are caught in another, so that every path of the accelerator runs from
-    register to register, no pin's place or delay decides the clock, and a bus of any width fits the package.
-    Neither shift register is counted as part of the accelerator.
+    Inputs come from one shift register, outputs go into another, so that every path of the accelerator runs from
+    register to register, no pin's place or delay affects the clock, and a bus of any width fits the package. Neither
+    shift register counts as part of the accelerator.
     """
     ports = list(ports)
     inputs = [port for port in ports if port.direction == "input"]

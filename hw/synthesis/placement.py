@@ -25,7 +25,9 @@ _BELS: Final = {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A stretch of the critical path in one module: `path` of the instance, `unit`, cells passed and nanoseconds."""
+    """A part of the critical path in one module: `path` of the instance, its `unit`, number of cells and
+    nanoseconds.
+    """
 
     unit: str
     path: str
@@ -35,7 +37,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The longest path between two registers: their names, nanoseconds in cells and in wires, and where it runs."""
+    """The longest path between two registers: their names, nanoseconds in cells and in wires, and its segments."""
 
     start: str
     end: str
@@ -48,8 +50,8 @@ class CriticalPath:
 class Placement:
     """Result of nextpnr with one seed.
 
-    `mhz` is None, and `problem` a sentence, if it could not place the design; `used` are the device's resources taken,
-    the shift registers of `vdla_pins` included.
+    `mhz` is None, and `problem` a sentence, if the design could not be placed; `used` are the device's resources taken,
+    including the shift registers of `vdla_pins`.
     """
 
     seed: int
@@ -121,7 +123,7 @@ def _used(log: str) -> dict[str, int]:
 
 
 def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> CriticalPath | None:
-    """The slowest path inside the clock's domain, cut where it passes from one module to another."""
+    """The slowest path within the clock's domain, split where it passes from one module to another."""
     inside = [
         path["path"]
         for path in document.get("critical_paths", [])

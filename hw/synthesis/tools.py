@@ -1,4 +1,4 @@
-"""Running the synthesis tools: found, watched while they work, and quoted when they fail."""
+"""Running the synthesis tools: search, progress reports, and error messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from vdla.util.errors import UserError
 from vdla.util.user_cache import other_tools_cache, say_not_kept
 
 Report = Callable[[str], None]
-"""Receives a line for people: which tool is at which step."""
+"""Receives a progress line for the user: the tool and its step."""
 
 HEARTBEAT: Final = 8.0
-"""Seconds without a new step after which the present one is reported again."""
+"""Seconds without a new step after which the present step is reported again."""
 
 _SHOWN_LINES = 12
 _CACHE = "yowasp"
-"""Folder of YoWASP's files in a process's own cache."""
+"""Folder of YoWASP's files in a process's private cache."""
 
 
 class ToolError(UserError):
@@ -33,7 +33,7 @@ class ToolError(UserError):
 
 
 class ToolFailure(Exception):
-    """A tool ended with an error; `log` is all it printed, the message has the end of it."""
+    """A tool ended with an error; `log` is its whole output, the message quotes the end."""
 
     def __init__(self, tool: str, code: int, log: str) -> None:
         self.log = log
@@ -69,9 +69,9 @@ def run_tool(
 ) -> str:
     """Runs `command` in `directory` and returns all it printed.
 
-    `step` gives the name of the step a line begins, or None; the step is reported, and again every HEARTBEAT
-    seconds, with its seconds. The tool dies with an exception here. Raises ToolFailure when it ends with an error.
-    Where the tool cannot keep its compiled code, it is compiled for this process alone. Its temporary files go to
+    `step` returns the name of the step that a line begins, or None; a step is reported when it begins and every
+    HEARTBEAT seconds, with its duration. An exception here kills the tool. Raises ToolFailure when the tool ends with
+    an error. If the tool cannot cache its compiled code, a cache for this process is used. Its temporary files are in
     `directory`, too.
     """
     place = other_tools_cache(_CACHE)
@@ -85,7 +85,7 @@ def run_tool(
 
 
 def _not_kept(log: str) -> str | None:
-    """The reason why YoWASP could not write to its cache; None if it ended otherwise."""
+    """The reason why YoWASP could not write to its cache; None for other failures."""
     last = log.rstrip().rpartition("\n")[2]
     found = re.match(r"\w*Error: \[Errno \d+\] ([^:]+)", last)
     return found[1] if found and "cache_file" in log else None
@@ -98,12 +98,12 @@ def _run_once(
     step: Callable[[str], str | None],
     report: Report,
 ) -> str:
-    """The same with the tool's own cache, or another one."""
+    """Runs the tool once as `run_tool` does, with the tool's own cache or with `cache`."""
     tool = Path(command[0]).name
     started = time.monotonic()
     current, lines = "starting", list[str]()
     done = threading.Event()
-    # A tool that is killed removes no files.
+    # A killed tool leaves its files behind.
     own = {"TMPDIR": str(directory)} | ({} if cache is None else {"YOWASP_CACHE_DIR": str(cache)})
 
     def beat() -> None:
@@ -143,7 +143,7 @@ def _run_once(
 
 
 def yosys_step(line: str) -> str | None:
-    """The step that a line of Yosys' log begins: "2.17. Executing ...", but not the steps inside of steps."""
+    """The step that a line of Yosys' log begins, such as "2.17. Executing ..."; None for lines of nested steps."""
     match = re.match(r"\d+(?:\.\d+)?\. Executing (.+?)\.?$", line)
     return match[1] if match else None
 

@@ -1,4 +1,4 @@
-"""The units of a report, by where in the RTL a module is. Needs no Amaranth: models of area name units, too."""
+"""The unit of a module in reports, from its instance path. Needs no Amaranth, so that area models can import it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNITS: Final = (
     ("wgt", "weight scratchpad"),
     ("chain", "chain memory"),
 )
-"""Units of a report by the beginning of an instance's path; the first that fits. What fits none is `top`."""
+"""Units of reports by prefix of the instance path; the first that matches. Other paths belong to `top`."""
 
 UNITS: Final = (*dict.fromkeys(unit for _, unit in _UNITS), TOP_UNIT)
 

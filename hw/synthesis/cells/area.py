@@ -24,7 +24,7 @@ class UnitArea:
 
     @property
     def area(self) -> float:
-        """Cells and memories."""
+        """Square micrometres of cells and memories."""
         return self.logic + self.memory
 
     def times(self, count: int) -> UnitArea:
@@ -78,12 +78,12 @@ def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
 
 
 def area_by_unit(design: CellDesign) -> dict[str, UnitArea]:
-    """Areas by unit of the hardware, the units of FPGA reports; a module counts as often as the design has it."""
+    """Areas by unit of the hardware, with the units of FPGA reports; a module counts once for each of its instances."""
     return units_of(area_by_module(design))
 
 
 def units_of(modules: Mapping[str, tuple[int, UnitArea]]) -> dict[str, UnitArea]:
-    """The sums of `area_by_module` by unit."""
+    """The results of `area_by_module`, summed by unit."""
     found = dict.fromkeys(UNITS, UnitArea())
     for path, (count, own) in modules.items():
         unit = unit_of_path(path)

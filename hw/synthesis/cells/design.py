@@ -33,16 +33,16 @@ from .modules import (
 )
 
 CLOCK = "clk"
-"""The clock's port of every module: it gets no buffers, a clock tree is made with the layout."""
+"""The clock port of every module; it gets no buffers, because the clock tree is built with the layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MappedModule:
-    """A module in cells. `ports` have their nets; `boxes` are its instances of macros and of modules, `buffers` those
-    that stand before them, and `text` what Yosys made of it.
+    """A module in cells. `ports` gives the nets of each port; `boxes` are its instances of macros and modules,
+    `buffers` the buffers added for ports and boxes, `text` the result of Yosys.
 
-    `loads` is the capacitance that every bit of an input port is to its driver, `drives` the resistance of every
-    output's bit, both in the library's units.
+    `loads` is the input capacitance of every bit of an input port, `drives` the output resistance of every bit of an
+    output port, both in the library's units.
     """
 
     name: str
@@ -56,12 +56,12 @@ class MappedModule:
 
     @cached_property
     def kinds(self) -> Counter[str]:
-        """Number of its own instances of every cell, macro and module."""
+        """Number of the module's own instances of every cell, macro and module."""
         return Counter(self.text.cells) + Counter(item.kind for item in (*self.boxes, *self.buffers))
 
     @cached_property
     def instances(self) -> tuple[Instance, ...]:
-        """All of them; cells are called g0, g1, ..."""
+        """All instances of the module; cells are called g0, g1, ..."""
         cells = (*self.text.cell_instances(), *self.buffers)
         named = (Instance(name=f"g{i}", kind=cell.kind, pins=cell.pins) for i, cell in enumerate(cells))
         return (*self.boxes, *named)
@@ -79,7 +79,7 @@ class CellDesign:
 
     @cached_property
     def cells(self) -> Counter[str]:
-        """All cells of the library that the design has, by kind."""
+        """Number of the library's cells in the whole design, by kind."""
         total: Counter[str] = Counter()
         for name, module in self.modules.items():
             for kind, number in module.kinds.items():
@@ -114,8 +114,9 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Generated Verilog flattened into one module before it is mapped, so that a step sees the logic of neighbours,
-    unlike in `map_verilog`. Takes many times as long, and no result is shared between designs."""
+    """Generated Verilog, flattened into one module before mapping: unlike `map_verilog`, optimization then works across
+    module boundaries. It takes many times as long, and results are not shared between designs.
+    """
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]
     alone = replace(split_modules(verilog)[top], instances={})
@@ -125,7 +126,9 @@ def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> Cel
 
 @dataclass(slots=True)
 class _Sink:
-    """A bit of an input of a box or a buffer: the nets of its pin, the bit, and the load on its driver."""
+    """A bit of an input of a box or a buffer: net of the pin, index of the bit, and capacitance that loads
+    the driver.
+    """
 
     nets: list[Net]
     bit: int
@@ -133,7 +136,7 @@ class _Sink:
 
 
 class _Assembly:
-    """One module, assembled from the mapped form of its canonical text."""
+    """One module, assembled from its canonical text as mapped."""
 
     def __init__(
         self,
@@ -159,7 +162,7 @@ class _Assembly:
         self._next = mapped.next_net
 
     def module(self) -> MappedModule:
-        """The module, with buffers where a net drives more than it may, and where a port is wired to a port."""
+        """The module, with buffers for nets whose load exceeds their driver's limit and for ports wired to ports."""
         self._buffer_ports()
         self._buffer_boxes()
         sinks, drivers = self._sinks(), self._drivers()
@@ -182,7 +185,7 @@ class _Assembly:
         into, out = buffer_pins(buffer)
         return MappedModule(
             name=self._source.name,
-            # In the order of the Verilog's header.
+            # Ports in the order of the Verilog's header.
             ports={port.name: tuple(self._ports[port.name]) for port in self._source.ports},
             inward=self._inward,
             boxes=tuple(Instance(name=name, kind=kind, pins=pins) for name, kind, pins in self._boxes),
@@ -227,7 +230,7 @@ class _Assembly:
         return found
 
     def _buffer_ports(self) -> None:
-        """A buffer for every output that is wired to an input or to another output."""
+        """Adds a buffer for every output that is wired to an input or to another output."""
         taken = {net for port in self._inward for net in self._ports[port]}
         for port, nets in self._ports.items():
             if port in self._inward:
@@ -238,7 +241,7 @@ class _Assembly:
                 taken.add(nets[bit])
 
     def _buffered(self, net: Net) -> int:
-        """A new net behind a buffer that `net` drives."""
+        """A new net, the output of a buffer that `net` drives."""
         new, self._next = self._next, self._next + 1
         self._buffers.append(([net], [new]))
         return new
@@ -247,7 +250,7 @@ class _Assembly:
         """Inserts trees of buffers between a net and its modules and macros if their load exceeds the limit of its
         driver.
 
-        Cells stay unchanged: ABC has put buffers in front of them.
+        Nets between cells stay unchanged: ABC has inserted their buffers.
         """
         drivers = self._drivers()
         clock = set(self._ports.get(CLOCK, ()))
@@ -268,7 +271,7 @@ class _Assembly:
 
 
 def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
-    """`sinks` in order, as many in a group as load its driver with no more than `most`, and at least two."""
+    """`sinks` in order, in groups whose load is at most `most`; a group has at least two."""
     groups: list[list[_Sink]] = [[]]
     load = 0.0
     for sink in sinks:
@@ -281,10 +284,10 @@ def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
 
 
 def buffer_load(library: Liberty) -> float:
-    """The capacitance of the input of the library's buffer."""
+    """The input capacitance of the library's buffer."""
     return library.buffer.pins[buffer_pins(library.buffer)[0]].capacitance
 
 
 def macro_load(library: Liberty) -> float:
-    """The capacitance of a macro's input: of two buffers."""
+    """The input capacitance of a macro: that of two buffers."""
     return 2 * buffer_load(library)

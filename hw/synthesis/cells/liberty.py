@@ -19,9 +19,9 @@ from ..liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A pin of a cell; `capacitance` of an input in the file's unit. `resistance` of an output: how much its delay
-    grows with its load, in time units for a unit of capacitance, the worst of its tables; 0 where the file does not
-    say. `function` as the file has it."""
+    """A pin of a cell; `capacitance` of an input in the file's unit. `resistance` of an output: increase of its delay
+    per unit of load, the worst of its tables; 0 if the file has none. `function` is the file's text.
+    """
 
     name: str
     inward: bool
@@ -32,8 +32,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A cell: `area` in the file's unit (square micrometres), pins by name. `register` is a flip-flop or a latch,
-    `flip_flop` the first only."""
+    """A cell: `area` in the file's unit (square micrometres), pins by name. `register`: it is a flip-flop or a latch;
+    `flip_flop`: it is a flip-flop.
+    """
 
     name: str
     area: float
@@ -44,7 +45,7 @@ class Cell:
 
     @property
     def inverts_or_buffers(self) -> str:
-        """`buffer`, `inverter` or nothing: by the function of a cell with one input and one output."""
+        """`buffer`, `inverter` or an empty text, from the function of a cell with one input and one output."""
         outputs = [pin for pin in self.pins.values() if not pin.inward]
         inputs = [pin for pin in self.pins.values() if pin.inward]
         if len(outputs) != 1 or len(inputs) != 1 or self.register:
@@ -56,8 +57,9 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Liberty:
-    """A library: its `path` and `name`, the hash of its text, and its cells. Capacitances are `capacitance_ff`
-    femtofarads, times `time_ns` nanoseconds."""
+    """A library: its `path` and `name`, the hash of its text, and its cells. The file's unit of capacitance is
+    `capacitance_ff` femtofarads, its unit of time `time_ns` nanoseconds.
+    """
 
     path: Path
     name: str
@@ -83,12 +85,12 @@ class Liberty:
 
     @property
     def inverter(self) -> Cell:
-        """The smallest inverter."""
+        """The smallest inverter of the library."""
         return min(self._kind("inverter"), key=lambda cell: (cell.area, cell.name))
 
     @property
     def inverter_ns(self) -> float:
-        """Increase of an inverter's delay with a load of another one, in nanoseconds."""
+        """Increase of an inverter's delay, in nanoseconds, with the load of another inverter."""
         return _effort(self.inverter) * self.time_ns
 
     @property
@@ -110,11 +112,11 @@ class Liberty:
         return f"set_driving_cell {self.buffer.name}\nset_load {load:.4g}\n"
 
     def resistance(self, cell: Cell) -> float:
-        """Increase of the delay of a cell's output with its load."""
+        """Increase of the delay of a cell's output per unit of load."""
         return _output(cell).resistance
 
     def may_drive(self, resistance: float) -> float:
-        """The most capacitance that an output of `resistance` may drive: the delay is `buffer`'s with eight of it."""
+        """Largest load of an output of `resistance`: its delay equals that of `buffer` with a load of eight buffers."""
         most = 8 * _effort(self.buffer)
         return most / resistance if resistance > 0 else most / _output(self.buffer).resistance
 
@@ -215,12 +217,12 @@ def _cell(group: Group) -> Cell:
 
 
 def _resistance(timing: Group) -> float:
-    """The slope of delay over load, in the middle of the slews of a table."""
+    """The slope of delay over load, at the middle slew of a table."""
     worst = 0.0
     for table in timing.named("cell_rise", "cell_fall"):
         rows = [_numbers(row) for row in table.complex.get("values", ())]
         axes = [_numbers(" ".join(table.complex.get(f"index_{i}", ()))) for i in (1, 2)]
-        # One axis is the load, which makes the larger difference.
+        # The load is the axis along which delays differ more.
         if len(rows) < 2 or len(rows) != len(axes[0]) or len(rows[0]) != len(axes[1]):
             continue
         middle_row, middle_column = rows[len(rows) // 2], len(rows[0]) // 2

@@ -23,7 +23,7 @@ DEFAULT: Final = "osu018"
 
 
 def find_library(where: str | Path | None = None) -> Liberty:
-    """The library of the Liberty file `where`, or of that name in `DEBIAN`; by default osu018.
+    """The library of the Liberty file at path `where`, or named `where` in `DEBIAN`; by default osu018.
 
     Raises LibertyError, in one line that says what to install.
     """

@@ -21,7 +21,7 @@ from .modules import OWN_NAME, CanonicalModule
 from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, FLATTEN, STEP
 
 PACKAGE: Final = "pyosys"
-"""PyPI's name of Yosys as a library, which maps modules to cells."""
+"""Name in PyPI of the Yosys library that maps modules to cells."""
 _PROGRAM: Final = "vdla.hw.synthesis.cells.worker"
 _CELLS: Final = "cells.json"
 _SUMMARY: Final = "summary.json"
@@ -58,7 +58,7 @@ class MappedText:
     entry: str
 
     def cell_instances(self) -> tuple[Instance, ...]:
-        """The cells themselves. Raises ToolError where the cache has lost them since."""
+        """The instances of cells. Raises ToolError if the cache no longer has them."""
         if not self.cells:
             return ()
         kept = cache.load(self.entry, _CELLS)
@@ -74,8 +74,8 @@ def map_modules(
 ) -> dict[str, MappedText]:
     """Every one of `modules` in cells of `library`, by the keys of `modules`.
 
-    Modules of equal text are mapped once. With `flatten`, the texts hold the modules inside as well, which become part
-    of theirs. Raises ToolError and NetlistError.
+    Modules of equal text are mapped once. With `flatten`, each text contains its inner modules, which are merged into
+    it. Raises ToolError and NetlistError.
     """
     names = {module.key: name for name, module in modules.items()}
     found: dict[str, MappedText] = {}
@@ -137,7 +137,7 @@ def _map_missing(
             match = re.match(rf"{STEP} ((\d+) of .*)", line)
             if match is None:
                 return None
-            # Finished modules go to the cache at once, in case the rest is interrupted.
+            # Each finished module is cached at once, in case the run is interrupted.
             collect(int(match[2]) - 1)
             return f"mapping {match[1]}"
 

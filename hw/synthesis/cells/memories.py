@@ -1,4 +1,4 @@
-"""Memories as macros: black boxes of synthesis, each with a word of `width` bits for every address."""
+"""Memories as macros: black boxes for synthesis, each with a word of `width` bits for every address."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 LEAST_MACRO_BITS: Final = 1024
-"""Memories of as many bits are macros. Smaller ones are flip-flops: a macro's decoders and sense amplifiers would be
-larger than its cells."""
+"""Memories of at least this many bits become macros. Smaller ones become flip-flops: a macro's decoders and sense
+amplifiers would be larger than its storage cells.
+"""
 
 PORTS: Final = ("RD_CLK", "RD_EN", "RD_ADDR", "RD_DATA", "WR_CLK", "WR_EN", "WR_ADDR", "WR_DATA")
 """Ports of a macro, named as in Yosys' memory cell. Several ports of a kind share one name, the first in the lowest
@@ -19,7 +20,8 @@ OUTPUTS: Final = frozenset({"RD_DATA"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
     """A memory: `words` of `width` bits, `reads` and `writes` ports, each with an address of `address_bits`, and an
-    enable for each bit written. `clocked`: a read is taken with the clock; else it is combinational."""
+    enable for each bit written. `clocked`: reads are sampled at the clock edge; else they are combinational.
+    """
 
     words: int
     width: int
@@ -30,12 +32,12 @@ class Macro:
 
     @property
     def bits(self) -> int:
-        """Its bits."""
+        """Number of bits."""
         return self.words * self.width
 
     @property
     def name(self) -> str:
-        """The name of its cell."""
+        """Name of the macro's cell."""
         kind = "" if self.clocked else "_unclocked"
         return f"memory_{self.words}x{self.width}_r{self.reads}w{self.writes}_a{self.address_bits}{kind}"
 
@@ -54,13 +56,14 @@ class Macro:
         }
 
     def parameters(self) -> dict[str, Any]:
-        """The fields, as `Macro(**parameters)` takes them."""
+        """The fields as keyword arguments of `Macro`."""
         return asdict(self)
 
 
 def macro_of(cell: Mapping[str, Any]) -> Macro | None:
-    """The macro that a `$mem_v2` cell of Yosys' JSON can be; None for a table of constants, for ports on different
-    terms, and for a read that is reset or gives the word that is written in its cycle."""
+    """The macro for a `$mem_v2` cell of Yosys' JSON. None for a table of constants, for a mixture of clocked and
+    combinational ports, and for reads with reset or write-through.
+    """
     parameters = cell["parameters"]
 
     def number(name: str) -> int:
@@ -82,8 +85,9 @@ def macro_of(cell: Mapping[str, Any]) -> Macro | None:
 
 
 def behaviour(macro: Macro) -> str:
-    """Verilog of a macro for simulation: zero at the start; a clocked read keeps its word while it is not enabled, and
-    gives the old word in the cycle of a write to it."""
+    """Verilog of a macro for simulation: zeros at the start; a clocked read keeps its word while not enabled, and
+    returns the old word in the cycle of a write to the same address.
+    """
     ports = ", ".join(PORTS)
     widths = macro.port_widths()
     declared = [f"  {'output' if p in OUTPUTS else 'input'} [{widths[p] - 1}:0] {p};" for p in PORTS]

@@ -1,4 +1,4 @@
-r"""The generated Verilog taken apart: every module by itself, in a form that does not depend on its place in a design.
+r"""The generated Verilog split into modules, each in a canonical text that does not depend on its place in a design.
 
 Amaranth and Yosys number names ("\port$2841$0"), and the numbers of one module depend on all others. In a module's
 canonical text, numbers count from 0 in the order in which they appear, the module is called `m`, and the modules inside
@@ -25,9 +25,9 @@ _HEADER = re.compile(r"module (\\\S+ |[\w$]+)\s*\((.*?)\);", re.DOTALL)
 _PORT = re.compile(r"^  (input|output) (?:signed )?(?:\[(\d+):0\] )?(\\\S+ |\w+);$", re.MULTILINE)
 _INSTANCE = re.compile(r"^  (\\\S+ |\w+) (\\\S+ |\w+) \($", re.MULTILINE)
 _DECLARATION = re.compile(r"(?:^  \(\* [^\n]* \*\)\n)*^  (?:input|output|wire|reg) [^\n]*;\n", re.MULTILINE)
-# Names of values.
+# Names of values in the text.
 _NOTES = re.compile(r"^  \(\* enum_[^\n]* \*\)\n", re.MULTILINE)
-# A register without a meaning, by which Yosys has simulators enter a block once.
+# A register without function, which Yosys adds so that simulators enter a block once.
 _TICK = re.compile(r"\\\$auto\$verilog_backend\.cc:\d+:dump_module\$\d+ ?")
 _NUMBER = re.compile(r"\$(\d+)")
 _KEYWORDS: Final = frozenset({"always", "initial", "case", "casez", "if", "module", "begin", "end", "for"})
@@ -35,7 +35,7 @@ _KEYWORDS: Final = frozenset({"always", "initial", "case", "casez", "if", "modul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port of a module: its name without the backslash of escaped names, whether it goes in, and its bits."""
+    """A port of a module: its name without the backslash of escaped names, its direction, and its number of bits."""
 
     name: str
     inward: bool
@@ -54,8 +54,9 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class CanonicalModule:
-    """A module's canonical text, with stubs of its children in front; `numbers` are those that the names had, by the
-    number they have now, `children` the modules that are called `child_0`, `child_1`, ... in it."""
+    """A module's canonical text, preceded by stubs of its children. `numbers[i]` is the original number of `$i`;
+    `children[i]` is the module called `child_i`.
+    """
 
     text: str
     numbers: tuple[str, ...]
@@ -67,12 +68,14 @@ class CanonicalModule:
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:
-        """A name of the canonical text, with the numbers that it has in the module."""
+        """A name of the canonical text, with the original numbers of the module."""
         return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
 
 
 def split_modules(verilog: str) -> dict[str, Module]:
-    """The modules of generated Verilog by name (without backslash), the top first. Raises NetlistError for none."""
+    """The modules of generated Verilog by name (without backslash), the top first. Raises NetlistError if there is
+    none.
+    """
     texts: dict[str, str] = {}
     for found in MODULE.finditer(verilog):
         header = _HEADER.match(found[0])
@@ -100,7 +103,7 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
         if _plain(kind) not in modules:
             raise NetlistError(f"{name}: its instance {_plain(instance)} is of no module of the text")
         instances[_plain(instance)] = _plain(kind)
-    # Signals of no bits are left out of the text, but not out of the header.
+    # Signals of zero bits are left out of the text, but not of the header.
     ports = tuple(widths[port] for port in order if port in widths)
     return Module(name=name, text=text, ports=ports, instances=instances)
 
@@ -123,8 +126,8 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
     def counted(found: re.Match[str]) -> str:
         return f"${numbers.setdefault(found[1], len(numbers))}"
 
-    # Yosys declares signals in the order of their names, and so of their numbers: so numbers are counted in the
-    # statements first.
+    # Yosys declares signals in the order of their names, which contain the numbers; so numbers are counted in the order
+    # of the statements.
     declared = _DECLARATION.findall(text)
     head, end, body = _DECLARATION.sub("", text).partition(");\n")
     head, body = _NUMBER.sub(counted, head), _NUMBER.sub(counted, body)
@@ -135,8 +138,7 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
 
 
 def whole(top: str, verilog: str) -> CanonicalModule:
-    """Generated Verilog to be flattened into one module, as one text in the form of `canonical`; numbers stay
-    unchanged."""
+    """Generated Verilog as one canonical text, to be flattened into one module; numbers stay unchanged."""
     modules = split_modules(verilog)
 
     def placed(found: re.Match[str]) -> str:
@@ -160,7 +162,7 @@ def _stub(name: str, module: Module) -> str:
 def instance_counts(top: str, modules: Mapping[str, Module]) -> dict[str, int]:
     """Number of instances of every module in the design with top module `top`, the top first."""
     counts = {top: 1}
-    # Modules come after the modules that contain them.
+    # Modules come after the modules that instantiate them.
     order = _from_the_top(top, modules)
     for name in order:
         for child in modules[name].instances.values():
@@ -182,7 +184,7 @@ def _from_the_top(top: str, modules: Mapping[str, Module]) -> list[str]:
 
 
 def bottom_up(top: str, modules: Mapping[str, Module]) -> list[str]:
-    """The modules below `top` and itself, each behind those that it contains."""
+    """`top` and the modules below it, each after the modules that it instantiates."""
     return list(reversed(_from_the_top(top, modules)))
 
 
@@ -191,7 +193,7 @@ def _plain(name: str) -> str:
 
 
 def written(name: str) -> str:
-    """A name as Verilog writes it: escaped where it must be."""
+    """A name in Verilog syntax: escaped where necessary."""
     if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in _RESERVED:
         return name
     return f"\\{name} "

@@ -13,10 +13,11 @@ from .modules import written
 
 
 def netlist(design: CellDesign, *, memories: bool = True) -> str:
-    """Verilog of all modules, the top last. With `memories` their behaviour comes first, for simulation; that of the
-    library's cells is in the library's own Verilog.
+    """Verilog of all modules, the top last, for simulators and the timing tool. With `memories` the behaviour of the
+    memory macros comes first; the behaviour of cells is in the library's own Verilog.
 
-    Modules, ports and instances have the names of the RTL, with underscores for all that is no letter and no digit.
+    Modules, ports and instances have the names of the RTL, with underscores for all characters except letters and
+    digits.
     """
     parts = [behaviour(macro) for macro in design.macros.values()] if memories else []
     return "\n".join([*parts, *(module_text(module, design) for module in design.modules.values())])
@@ -30,15 +31,16 @@ def plain_name(name: str) -> str:
 def module_text(
     module: MappedModule, design: CellDesign, *, stub: Callable[[MappedModule], str] | None = None
 ) -> str:
-    """Verilog of one module of `design`. With `stub`, of several instances of a module the first is one, the others are
-    of the cell that `stub` names."""
+    """Verilog of one module of `design`. With `stub`, only the first of several instances of a module is real; the
+    others are instances of the cell named by `stub`.
+    """
     names = {port: written(plain_name(port)) for port in module.ports}
     if len(set(names.values())) != len(names):
         raise NetlistError(f"{module.name}: two of its ports would have one name in a netlist")
     lines = [f"module {plain_name(module.name)} ({', '.join(names.values())});"]
     nets: dict[Net, str] = {"0": "1'b0", "1": "1'b1"}
     assigned: list[str] = []
-    # A net that is a port's is called as the port's bit. Of two, an input's: outputs wired to inputs have buffers.
+    # A net at a port has the name of the port's bit, preferably of an input: outputs wired to inputs have buffers.
     for port in sorted(module.ports, key=lambda port: port not in module.inward):
         bits = module.ports[port]
         way = "input" if port in module.inward else "output"
@@ -70,6 +72,6 @@ def module_text(
 
 
 def _joined(bits: Sequence[Net], nets: dict[Net, str]) -> str:
-    """The nets of a port, the highest bit first as Verilog has it."""
+    """The nets of a port as Verilog, the highest bit first."""
     names = [nets.get(net) or f"n{net}" for net in reversed(bits)]
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"

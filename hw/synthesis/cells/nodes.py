@@ -1,7 +1,7 @@
-"""The node that a library of cells is named by: its maker's, wherever that is known.
+"""The node of a library of cells, in nm: its maker's where that is known.
 
-What areas are scaled with (`sram.Scale`) is another number: the node at which the smallest flip-flop of the Nangate
-library would have this library's area. Of the 180 nm library that comes to 207 nm.
+`sram.Scale`, which scales areas, uses another number: the node at which the smallest flip-flop of the Nangate library
+would have this library's area. For the 180 nm library it is 207 nm.
 """
 
 from __future__ import annotations
@@ -13,5 +13,7 @@ MAKERS: Final = {"osu018_stdcells": 180, "osu035_stdcells": 350, "osu05_stdcells
 
 
 def node_text(library: str, scaled_nm: float) -> str:
-    """The node of a library, as in "180 nm"; of one whose maker's node is not known "about 65 nm", by `scaled_nm`."""
+    """The node of a library as text, such as "180 nm"; "about 65 nm", from `scaled_nm`, if the maker's node is not
+    known.
+    """
     return f"{MAKERS[library]} nm" if library in MAKERS else f"about {scaled_nm:.0f} nm"

@@ -19,7 +19,9 @@ LEFT_OUT: Final = "wires, clock tree, pads, scan and test, empty area between ce
 
 
 def document(config: Config, design: CellDesign, paths: Sequence[TimingPath] | None) -> dict[str, Any]:
-    """All figures; areas are square micrometres. `paths`: the longest, the first the longest; None without a tool."""
+    """All figures of the synthesis; areas in square micrometres. `paths`: timing paths, the longest first; None without
+    the timing tool.
+    """
     library, scale = design.library, scale_of(design.library)
     units = area_by_unit(design)
     memories = {

@@ -1,12 +1,12 @@
 """Area, delay and energy of memory macros: a table computed by CACTI at 45 nm, scaled to a library by its own cells.
 
 `sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
-(`benchmarks/sram_table.py` writes it). A memory is macros of one of these widths side by side, of the width that takes
-least area; between the table's numbers of words, and below, logarithms are linear; above, it is several macros. Area
-grows in proportion to the ports where there are more than two.
+(`benchmarks/sram_table.py` writes it). A memory consists of macros of one of these widths side by side, with the width
+of least total area. Between the table's numbers of words and below the smallest, values are interpolated linearly in
+logarithms; above the largest, a memory is several macros. Area grows in proportion to the number of ports above two.
 
-To another node: area by the areas of the smallest flip-flops, delay by the delay that one inverter is to another,
-energy by an inverter's capacitance and the square of the voltage, each against the Nangate 45 nm open cell library.
+Scaling to another node, relative to the Nangate 45 nm open cell library: area by the areas of the smallest flip-flops,
+delay by that of an inverter that drives an inverter, energy by an inverter's capacitance and the square of the voltage.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .liberty import Liberty
 from .memories import Macro
 
 FLIP_FLOP_UM2: Final = 4.522
-"""DFF_X1 of the Nangate 45 nm open cell library, typical corner, 1.1 V."""
+"""Area of DFF_X1 of the Nangate 45 nm open cell library, typical corner, 1.1 V."""
 INVERTER_NS: Final = 0.00425
-"""INV_X1 of the same: delay over load (2.5 ns/pF) times its input capacitance."""
+"""INV_X1 of the Nangate library: delay over load (2.5 ns/pF) times its input capacitance."""
 INVERTER_FF: Final = 1.70
 VOLTAGE: Final = 1.1
 
@@ -40,7 +40,7 @@ class Scale:
 
     @property
     def node_nm(self) -> float:
-        """The node that the areas are of: 45 nm times the root of the area's scale."""
+        """The node of the areas: 45 nm times the root of the area's scale."""
         return 45 * math.sqrt(self.area)
 
 
@@ -75,12 +75,12 @@ def scale_of(library: Liberty) -> Scale:
 
 
 def source() -> str:
-    """The source of the table, in words."""
+    """The source of the table, as text."""
     return _table().source
 
 
 def memory_figures(words: int, width: int, scale: Scale, *, ports: int = 2) -> MacroFigures:
-    """A memory of `words` of `width` bits with `ports` ports, reads and writes together (2 in the table)."""
+    """Figures of a memory of `words` of `width` bits with `ports` ports, reads and writes together (2 in the table)."""
     table = _table()
     options = [_side_by_side(table, words, width, each) for each in table.rows]
     found = min(options, key=lambda option: option.area)
@@ -114,7 +114,9 @@ def _side_by_side(table: _Table, words: int, width: int, each: int) -> MacroFigu
 
 
 def _at(axis: tuple[int, ...], values: tuple[float, ...], x: float) -> float:
-    """The value at `x`, by the line through the logarithms of the two points around it, or of the first two."""
+    """Value at `x` by interpolation, linear in the logarithms, between the two points around `x`; below the axis, by
+    extrapolation from the first two.
+    """
     right = next((i for i, edge in enumerate(axis) if edge >= x), len(axis) - 1)
     right = max(right, 1)
     low, high = math.log(axis[right - 1]), math.log(axis[right])

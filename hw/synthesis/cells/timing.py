@@ -34,8 +34,9 @@ _ALL_ENDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingPath:
-    """A path between two registers or memories: `ns` includes the setup of its end; `start` and `end` are plain paths
-    of instances, `stages` the number of cells on it, `units` the units on it with the nanoseconds of each."""
+    """A path between two registers or memories: `ns` includes the setup time of its end; `start` and `end` are plain
+    paths of instances, `stages` the number of its cells, `units` its units with the nanoseconds in each.
+    """
 
     ns: float
     start: str
@@ -50,7 +51,7 @@ def timing_tool() -> str | None:
 
 
 def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list[TimingPath]:
-    """The `count` longest paths, each to another end, the longest first. Raises ToolError."""
+    """The `count` longest paths, each with another end, the longest first. Raises ToolError."""
     netlist, stubs = _timed_netlist(design)
     macros = _macro_library(design, stubs)
     script = _script(design, count)
@@ -63,10 +64,10 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """The longest path by its end: nanoseconds, and where it starts.
+    """The longest path to each end: nanoseconds, and its start.
 
-    An end or start is the plain path of a module, of equal instances without the number
-    ("store.pipeline.stage_b.stages"); a memory macro is its module and a colon ("wgt:"). Raises ToolError.
+    An end or start is the plain path of a module; equal instances are named without their number
+    ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
     """
     netlist, stubs = _timed_netlist(design)
     macros = _macro_library(design, stubs)
@@ -122,8 +123,9 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Verilog with one instance of each group of equal ones, and the modules that stubs replace, by name of the stub's
-    module."""
+    """Verilog with one instance of each group of equal ones, and the modules replaced by stubs, by name of the stub's
+    module.
+    """
     stubs: dict[str, MappedModule] = {}
 
     def stub(module: MappedModule) -> str:
@@ -139,7 +141,7 @@ def _stub_name(module: MappedModule) -> str:
 
 
 def _macro_library(design: CellDesign, stubs: dict[str, MappedModule]) -> str:
-    """A Liberty file of the macros, and of stub cells, which are only the loads of an instance on its drivers."""
+    """A Liberty file of the macros, and of stub cells, which model only the loads of an instance on its drivers."""
     library, scale = design.library, scale_of(design.library)
     buffer = library.resistance(library.buffer)
     cells: list[str] = []
@@ -236,7 +238,7 @@ def _paths(text: str, design: CellDesign) -> Iterator[TimingPath]:
             ns=total * design.library.time_ns,
             start=points[0][2].replace("/", "."),
             end=points[-1][2].replace("/", "."),
-            # From the clock pin of a register through cells to the pin of another.
+            # From the clock pin of a register through cells to the pin of another register.
             stages=len(points) - 2,
             units=tuple((unit, ns) for unit, ns in spent.items() if ns > 0),
         )

@@ -18,14 +18,14 @@ from .memories import Macro, macro_of
 from .modules import OWN_NAME
 
 STEP: Final = "module:"
-"""The beginning of a line that tells which job runs."""
+"""Prefix of a line that names the running job."""
 
 BEFORE_MEMORIES: Final = (
     f"hierarchy -top {OWN_NAME}",
     "proc",
     "opt_expr",
     "opt_clean",
-    # Enables of registers are found, or a memory's read register is not taken for its own.
+    # Registers' enables must be found first; otherwise a memory's read register is not merged into it.
     "opt_dff",
     "opt -fast",
     "wreduce",
@@ -33,7 +33,7 @@ BEFORE_MEMORIES: Final = (
     "opt_clean",
     "opt_mem",
     "memory_dff",
-    # Lanes of a word are written by ports of their own that have one address.
+    # Lanes of a word are written by separate ports with one address.
     "memory_share -nosat",
     "memory_collect",
 )
@@ -42,7 +42,7 @@ FLATTEN: Final = ("flatten", "opt_clean", "opt_expr", "opt_clean", "opt -fast")
 AFTER_MEMORIES: Final = (
     "memory_map",
     "opt -fast",
-    # Multipliers: smaller than the plain ones of `techmap`, and as fast.
+    # Multipliers: smaller than the default ones of `techmap`, and as fast.
     "booth",
     "alumacc",
     "opt -fast",
@@ -82,7 +82,7 @@ def main(path: str) -> None:
 
 
 def _macros(run: Any, scratch: str, least: int) -> dict[str, dict[str, int]]:
-    """Makes large memories instances of black boxes; their parameters by name."""
+    """Turns large memories into instances of black boxes; returns their parameters by name."""
     run(f"write_json {scratch}")
     module = json.loads(Path(scratch).read_text(encoding="utf-8"))["modules"][OWN_NAME]
     found: dict[str, Macro] = {}
