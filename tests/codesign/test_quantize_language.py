@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from campaign import representatives
 
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.models.transformers import (
@@ -45,7 +46,7 @@ BESIDE = frozenset(
 """What the processor keeps: look-ups and their sums, masks, and the angles of positions."""
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", representatives(MODELS, 0, always=["mobilebert", "llama_decode"]))
 def test_one_region_from_embeddings_on(vdla, tmp_path: Path, name: str) -> None:
     model, machine = MODELS[name](), tmp_path / "machine.toml"
     machine.write_text(toml_text(vta_with()), encoding="utf-8")
