@@ -5,11 +5,13 @@ Formulas are those of the ONNX operator specifications (Conv, MaxPool, AveragePo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from ..te.blocks import Pads, Pair, Window
+from ..te.blocks import Pads, Pair, Window, ceil_div
 
 
 def window_extent(kernel: int, dilation: int) -> int:
@@ -31,58 +33,82 @@ def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads
     )
 
 
-def automatic_pads(mode: str, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair) -> Pads:
-    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: ceil(size / stride) outputs along each axis."""
-    if mode == "VALID":
-        return (0, 0, 0, 0)
-    begins: list[int] = []
-    ends: list[int] = []
-    for size, window, stride, dilation in zip(plane, kernel, strides, dilations, strict=True):
-        outputs = -(-size // stride)
-        total = max(0, (outputs - 1) * stride + window_extent(window, dilation) - size)
-        small, large = total // 2, total - total // 2
-        begins.append(small if mode == "SAME_UPPER" else large)
-        ends.append(large if mode == "SAME_UPPER" else small)
-    return (begins[0], begins[1], ends[0], ends[1])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """`te.blocks.Window` in any number of dimensions; `pads` are those before each dimension, then those behind."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """`window_extent` along each dimension."""
+        return tuple([window_extent(k, d) for k, d in zip(self.kernel, self.dilations, strict=True)])
+
+    def on_plane(self) -> Window:
+        """The same windows of two dimensions as a `Window`."""
+        (kh, kw), (sy, sx), (dy, dx), (top, left, bottom, right) = (
+            self.kernel,
+            self.strides,
+            self.dilations,
+            self.pads,
+        )
+        return Window(kernel=(kh, kw), strides=(sy, sx), pads=(top, left, bottom, right), dilations=(dy, dx))
 
 
-def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
-    """Pads with which whole windows give the same outputs as `ceil_mode` with `pads`.
+def automatic_pads(
+    mode: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """Pads (before, then behind each dimension) of auto_pad SAME_UPPER, SAME_LOWER or VALID. SAME_...: ceil(size /
+    stride) outputs."""
+    totals = [
+        0 if mode == "VALID" else max(0, (ceil_div(size, stride) - 1) * stride + window_extent(k, d) - size)
+        for size, k, stride, d in zip(sizes, kernel, strides, dilations, strict=True)
+    ]
+    small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+    return (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
+
+
+def ceiling_pads(
+    sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], pads: Sequence[int]
+) -> tuple[int, ...]:
+    """Pads with which whole windows of `extents` positions give the same outputs as `ceil_mode` with `pads`.
 
     A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
     Runtime does at every opset.
     """
+    rank = len(sizes)
     ends: list[int] = []
-    for axis in range(2):
-        size, window, stride, begin, end = (
-            plane[axis],
-            kernel[axis],
-            strides[axis],
-            pads[axis],
-            pads[axis + 2],
-        )
-        outputs = -(-(size + begin + end - window) // stride) + 1
+    for size, extent, stride, begin, end in zip(
+        sizes, extents, strides, pads[:rank], pads[rank:], strict=True
+    ):
+        outputs = ceil_div(size + begin + end - extent, stride) + 1
         if (outputs - 1) * stride >= size + begin:
             outputs -= 1
-        ends.append(max(0, (outputs - 1) * stride + window - size - begin))
-    return (pads[0], pads[1], ends[0], ends[1])
+        ends.append(max(0, (outputs - 1) * stride + extent - size - begin))
+    return (*pads[:rank], *ends)
 
 
-def average_divisors(plane: Pair, window: Window, declared: Pads, count_include_pad: bool) -> np.ndarray:
-    """Number of positions in the divisor of each window of an average: int32 (OH, OW). ValueError if the window does
-    not fit.
+def average_divisors(
+    sizes: Sequence[int], window: Window | Windows, declared: Sequence[int], count_include_pad: bool
+) -> np.ndarray:
+    """Number of positions in the divisor of each window of an average: int32, one dimension for each of `sizes`.
 
     With `count_include_pad` the `declared` pads count; the additional pads in `window`, which stand for ceil_mode,
     never do.
     """
-    counts: list[np.ndarray] = []
-    outputs = window.outputs(*plane)
-    for axis in range(2):
-        starts = np.arange(outputs[axis]) * window.strides[axis] - window.pads[axis]
-        low = -declared[axis] if count_include_pad else 0
-        high = plane[axis] + (declared[axis + 2] if count_include_pad else 0)
-        counts.append(np.minimum(starts + window.kernel[axis], high) - np.maximum(starts, low))
-    return (counts[0][:, None] * counts[1][None, :]).astype(np.int32)
+    counts, rank = np.ones((), np.int64), len(sizes)
+    for axis, size in enumerate(sizes):
+        kernel, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
+        before, behind = window.pads[axis], window.pads[rank + axis]
+        starts = np.arange(output_size(size, kernel, stride, dilation, before, behind)) * stride - before
+        bounds = (-declared[axis], size + declared[rank + axis]) if count_include_pad else (0, size)
+        # For elements start + k * dilation: the first k inside, and the first k behind the end.
+        first, end = (np.clip(-((starts - bound) // dilation), 0, kernel) for bound in bounds)
+        counts = counts[..., None] * np.maximum(end - first, 0)
+    return counts.astype(np.int32)
 
 
 def positions_read(

@@ -12,7 +12,8 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from .geometry import window_extent
+from ..te.blocks import ceil_div
+from .geometry import ceiling_pads, window_extent
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 
@@ -56,14 +57,13 @@ def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
     # With count_include_pad the new pads would enter the averages.
     if _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET" or _attribute(node, "count_include_pad", 0):
         return None
-    ends, dropped = list(pads[rank:]), False
-    for axis in range(rank):
-        before, extent = plane[axis] + pads[axis], window_extent(kernel[axis], dilations[axis])
-        outputs = -(-(before + ends[axis] - extent) // strides[axis]) + 1
-        if (outputs - 1) * strides[axis] >= before:
-            outputs, dropped = outputs - 1, True
-        ends[axis] = max(0, (outputs - 1) * strides[axis] + extent - before)
-    return [*pads[:rank], *ends] if dropped else None
+    extents = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
+    whole = ceiling_pads(plane, extents, strides, pads)
+    # Inference rounds the number of windows up, and drops none.
+    spaces = [size + sum(pads[axis::rank]) - extents[axis] for axis, size in enumerate(plane)]
+    kept = [size + sum(whole[axis::rank]) - extents[axis] for axis, size in enumerate(plane)]
+    dropped = any(k // s < ceil_div(n, s) for k, n, s in zip(kept, spaces, strides, strict=True))
+    return list(whole) if dropped else None
 
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:

@@ -32,6 +32,7 @@ CONSTANTS = {
     "sizes": np.array([9, 4], np.int64),
     "more": np.array([1, 4, 9, 4], np.int64),
     "region": np.array([0, 0, -0.1, 0.2, 1, 1, 0.8, 1.2], np.float32),
+    "few": np.array([1, 1, 2, 2], np.int64),
     "none": np.zeros(0, np.float32),
     "twice": np.array([1, 2, 1, 3], np.int64),
     "image": np.array([5, 6], np.int64),
@@ -106,6 +107,11 @@ MODELS = {
         'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "half_pixel_symmetric"> '
         "(x, none, five4)",
     ),
+    "49 channels to one, corners aligned": (
+        "float[1, 49, 2, 2] x",
+        'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "align_corners"> '
+        "(x, none, none0, few)",
+    ),
     "resized cube": (CUBE, 'y = Resize <mode: string = "linear"> (x, none, five)'),
     "tiles": (IMAGE, "y = Tile (x, twice)"),
     "ones on a diagonal": ("float[3, 5] x", "e = EyeLike <k: int = 1> (x)  y = Add (x, e)"),
@@ -168,6 +174,15 @@ def test_against_onnx_runtime(name: str) -> None:
 def test_resizes_of_two_meanings(body: str, problem: str) -> None:
     content, _ = model(IMAGE, body)
     with pytest.raises(ModelError, match=problem):
+        vdla.compile(content, target="llvm", cache=False)
+
+
+@pytest.mark.parametrize("given", ["float x", "float[6] x"])
+def test_neighbouring_channels_of_a_tensor_without_channels_are_refused(given: str) -> None:
+    content, _ = model(given, "y = LRN <size: int = 3> (x)")
+    with pytest.raises(
+        ModelError, match=r"sums 3 channels of a tensor of shape \(6?,?\); give it \(N, C, ...\)"
+    ):
         vdla.compile(content, target="llvm", cache=False)
 
 

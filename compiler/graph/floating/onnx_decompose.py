@@ -166,7 +166,10 @@ def instance_normalization_steps(context: FloatContext, node: OnnxNode) -> list[
 def local_response_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     s = Steps(context=context, node=node)
-    size, rank, channels = node.integer("size", 1), len(s.shape(0)), s.shape(0)[1]
+    size, rank = node.integer("size", 1), len(s.shape(0))
+    if rank < 2:
+        context.refuse(node, f"sums {size} channels of a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
+    channels = s.shape(0)[1]
     if not 1 <= size <= MOST_NEIGHBOURS:
         context.fail(node, f"sums {size:,} channels, more than {MOST_NEIGHBOURS:,}", "use a smaller size")
     before = (size - 1) // 2

@@ -13,7 +13,9 @@ import onnx
 from onnx import TensorProto
 
 from ...ir.types import DType
+from ..graph import Shape
 from ..onnx_context import OnnxNode
+from ..onnx_window_attributes import read_windows
 from .onnx_context import FloatContext
 from .onnx_decompose import Steps
 
@@ -52,7 +54,9 @@ def integer_convolution_steps(context: FloatContext, node: OnnxNode) -> list[onn
     s = Steps(context=context, node=node)
     data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
     weight = _distances(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
-    attributes = _without_winograd(s) if s.shape(1)[2:] == WINOGRAD else node.attributes
+    attributes = (
+        _without_winograd(context, node, s.shape(0)[2:]) if s.shape(1)[2:] == WINOGRAD else node.attributes
+    )
     sizes = _sizes(s, 1, 3).reshape(s.shape(1)[0], -1)
     parts = _parts(sizes, _size(s, 0, 2))
     sums: list[str] = []
@@ -197,17 +201,10 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
     return parts or [(0, depth)]
 
 
-def _without_winograd(s: Steps) -> dict[str, Any]:
-    """The attributes of a 3 x 3 convolution for weights with a fourth column of zeros, which no target computes by
-    Winograd's method."""
-    node = s.node
-    strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
-    pads, auto = list(node.integers("pads", (0,) * 4)), node.text("auto_pad", "NOTSET")
-    if auto.startswith("SAME"):
-        for axis, (size, stride, dilation) in enumerate(zip(s.shape(0)[2:], strides, dilations, strict=True)):
-            total = max(0, (-(-size // stride) - 1) * stride + 2 * dilation + 1 - size)
-            before = total // 2 if auto == "SAME_UPPER" else total - total // 2
-            pads[axis], pads[axis + 2] = before, total - before
-    pads[3] += dilations[1]
+def _without_winograd(context: FloatContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
+    """The attributes of a 3 x 3 convolution of images of `sizes` for weights with a fourth column of zeros, which no
+    target computes by Winograd's method."""
+    windows = read_windows(context, node, sizes, WINOGRAD)
+    pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]
     kept = {name: value for name, value in node.attributes.items() if name != "auto_pad"}
     return {**kept, "pads": pads, "kernel_shape": [WINOGRAD[0], WINOGRAD[1] + 1]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -11,33 +10,19 @@ from ...te import scalars
 from ...te.ops.movement import pad_runs
 from ...te.ops.plain_windows import plain_convolution, plain_pool, plain_transposed
 from ...te.scalars import argument
+from ..geometry import Windows, average_divisors
 from ..graph import Shape
 from ..onnx_context import OnnxNode
-from ..onnx_window_attributes import AUTOMATIC, transposed_pads
+from ..onnx_window_attributes import convolution_groups, pool_windows, read_windows, transposed_pads
 from ..operators import Computed, Elementwise, Remap
 from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """Kernel, strides, dilations and pads (`before` and `after`) of a node, with one number per spatial dimension."""
-
-    kernel: Shape
-    strides: Shape
-    dilations: Shape
-    before: Shape
-    after: Shape
-
-
 def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
     """Imports Conv."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
-    groups = _groups(context, node, data.shape, weight.shape, data.shape[1] if data.shape[1:] else 0)
-    if weight.shape[1] * groups != data.shape[1] or weight.shape[0] % groups:
-        context.refuse(
-            node, f"convolves {data.shape} by {weight.shape} in {groups} groups", "export it again"
-        )
+    groups = convolution_groups(context, node, data.shape, weight.shape)
     windows = read_windows(context, node, data.shape[2:], weight.shape[2:])
     padded, sizes = _padded(context, node, data.name, windows, 0.0)
     own = (weight.shape[0] // groups, *weight.shape[1:])
@@ -52,11 +37,7 @@ def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
 def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
     """Imports ConvTranspose."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
-    groups = _groups(context, node, data.shape, weight.shape, weight.shape[0] if weight.shape else 0)
-    if weight.shape[0] != data.shape[1] or weight.shape[0] % groups:
-        context.refuse(
-            node, f"convolves {data.shape} by {weight.shape} in {groups} groups", "export it again"
-        )
+    groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
     sizes, kernel = data.shape[2:], weight.shape[2:]
     before, after, extra = transposed_pads(context, node, sizes, kernel)
     strides, dilations = (node.integers(name, (1,) * len(sizes)) for name in ("strides", "dilations"))
@@ -77,10 +58,7 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     if len(data.shape) < 3:
         context.refuse(node, f"pools a tensor of shape {data.shape}", "give it (N, C, ...)")
-    kernel = node.integers("kernel_shape", ())
-    windows = read_windows(
-        context, node, data.shape[2:], kernel, rounded_up=bool(node.integer("ceil_mode", 0))
-    )
+    windows, declared = pool_windows(context, node, data.shape[2:])
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
     name = data.name
@@ -117,74 +95,10 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
         body = scalars.sqrt(argument(0)) if power == 2 else scalars.general_power(argument(0), 1 / power)
         context.add(node, Elementwise(body=body if power > 1 else argument(0) + 0.0), (total,), shape)
         return
-    counts = context.store(
-        context.temporary(node, "counts"), _counts(node, data.shape[2:], windows, shape[2:])
-    )
+    counted = bool(node.integer("count_include_pad", 0))
+    divisors = average_divisors(data.shape[2:], windows, declared, counted).astype(np.float32)
+    counts = context.store(context.temporary(node, "counts"), divisors)
     add_elementwise(context, node, scalars.divide(argument(0), argument(1)), [total, counts])
-
-
-def _counts(node: OnnxNode, sizes: Shape, windows: Windows, outputs: Shape) -> np.ndarray:
-    """Divisor of each window of an AveragePool: its elements inside the data, plus pads with `count_include_pad` (but
-    not the pads that only rounding up adds)."""
-    counts = np.ones(outputs, np.float32)
-    included = bool(node.integer("count_include_pad", 0))
-    declared = node.integers("pads", (0,) * (2 * len(sizes)))
-    for d, size in enumerate(sizes):
-        low = -windows.before[d] if included else 0
-        high = size + (min(windows.after[d], declared[len(sizes) + d]) if included else 0)
-        if included and node.text("auto_pad", "NOTSET").startswith("SAME"):
-            high = size + windows.after[d]
-        starts = np.arange(outputs[d]) * windows.strides[d] - windows.before[d]
-        # For elements start + k * dilation: the first k inside, and the first k behind the end.
-        first, end = (
-            np.clip(-((starts - bound) // windows.dilations[d]), 0, windows.kernel[d])
-            for bound in (low, high)
-        )
-        along = [1] * len(sizes)
-        along[d] = -1
-        counts = counts * np.maximum(end - first, 0).astype(np.float32).reshape(along)
-    return counts
-
-
-def read_windows(
-    context: FloatContext, node: OnnxNode, sizes: Shape, kernel: Shape, *, rounded_up: bool = False
-) -> Windows:
-    """Reads the windows of a node over spatial dimensions `sizes`; `rounded_up`: a partial window at the end is one."""
-    rank = len(sizes)
-    strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
-    auto = node.text("auto_pad", "NOTSET")
-    pads = node.integers("pads", (0,) * (2 * rank))
-    if (
-        auto not in AUTOMATIC
-        or not len(strides) == len(dilations) == len(kernel) == rank
-        or len(pads) != 2 * rank
-    ):
-        context.refuse(
-            node, f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}", "export it again"
-        )
-    if min((*strides, *dilations, *kernel)) < 1 or min(pads) < 0:
-        context.refuse(
-            node, f"has strides {strides}, dilations {dilations} and pads {pads}", "export it again"
-        )
-    before, after = list(pads[:rank]), list(pads[rank:])
-    for d in range(rank):
-        span = (kernel[d] - 1) * dilations[d] + 1
-        if auto.startswith("SAME"):
-            total = max(0, (-(-sizes[d] // strides[d]) - 1) * strides[d] + span - sizes[d])
-            before[d] = total // 2 if auto == "SAME_UPPER" else total - total // 2
-            after[d] = total - before[d]
-        elif auto == "VALID":
-            before[d] = after[d] = 0
-        if rounded_up and not auto.startswith("SAME"):
-            length = sizes[d] + before[d] + after[d]
-            count = -(-(length - span) // strides[d]) + 1
-            # A window that starts behind the data is dropped.
-            if (count - 1) * strides[d] >= sizes[d] + before[d]:
-                count -= 1
-            after[d] += max(0, (count - 1) * strides[d] + span - length)
-    return Windows(
-        kernel=tuple(kernel), strides=strides, dilations=dilations, before=tuple(before), after=tuple(after)
-    )
 
 
 def _padded(
@@ -192,25 +106,15 @@ def _padded(
 ) -> tuple[str, Shape]:
     """Name of the padded data, and the sizes of their spatial dimensions."""
     shape = context.tensors[name].shape
-    sizes = tuple(b + n + a for b, n, a in zip(windows.before, shape[2:], windows.after, strict=True))
+    rank = len(shape) - 2
+    ends = [(0, 0), (0, 0), *zip(windows.pads[:rank], windows.pads[rank:], strict=True)]
+    sizes = tuple([before + n + behind for n, (before, behind) in zip(shape, ends, strict=True)][2:])
     if sizes == shape[2:]:
         return name, sizes
-    runs = [pad_runs(n, 0, 0) for n in shape[:2]]
-    runs += [pad_runs(n, b, a) for n, b, a in zip(shape[2:], windows.before, windows.after, strict=True)]
+    runs = [pad_runs(n, before, behind) for n, (before, behind) in zip(shape, ends, strict=True)]
     output = context.temporary(node, "padded")
     operator = Remap(runs=tuple(runs), fill=fill)
     return context.add(node, operator, (name,), (*shape[:2], *sizes), output=output), sizes
-
-
-def _groups(context: FloatContext, node: OnnxNode, data: Shape, weight: Shape, channels: int) -> int:
-    groups = node.integer("group", 1)
-    if len(data) < 3 or len(weight) != len(data) or groups < 1 or channels % groups:
-        context.refuse(node, f"convolves {data} by {weight} in {groups} groups", "export the model again")
-    if (declared := node.integers("kernel_shape", weight[2:])) != weight[2:]:
-        context.refuse(
-            node, f"has the kernel_shape {declared} and weights of {weight[2:]}", "export the model again"
-        )
-    return groups
 
 
 def _finish(

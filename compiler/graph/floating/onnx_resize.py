@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from math import floor
-from types import MappingProxyType
+from typing import get_args
 
 import numpy as np
 
@@ -12,43 +12,64 @@ from ...ir.limits import MOST_POSITIONS
 from ...te.ops.grid_sample import Outside, Sampling, grid_sample
 from ...te.ops.resize import Coordinates, Rounding
 from ..onnx_context import NodeContext, OnnxNode
-from ..operators import Computed, Permute, Resize
+from ..operators import Computed, Resize
 from .onnx_context import FloatContext
 
-COORDINATES: Mapping[str, Coordinates] = MappingProxyType(
-    {
-        "half_pixel": "half_pixel",
-        "pytorch_half_pixel": "pytorch_half_pixel",
-        "align_corners": "align_corners",
-        "asymmetric": "asymmetric",
-    }
-)
+CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"
+COORDINATES: tuple[Coordinates, ...] = get_args(Coordinates)
+ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
+ONE_BY_ONE = (CROP, SYMMETRIC)
+"""Coordinates that only `onnx_resize_steps` computes, one axis after another."""
+POLICIES = ("stretch", "not_larger", "not_smaller")
 Order = tuple[int, int, int, int]
 IN_ORDER: Order = (0, 1, 2, 3)
-ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
-    {
-        "round_prefer_floor": "round_prefer_floor",
-        "round_prefer_ceil": "round_prefer_ceil",
-        "floor": "floor",
-        "ceil": "ceil",
-    }
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizedAxis:
+    """An axis that a Resize has a scale or a size for: number of elements of input and output, and the scale (None: the
+    node gives the size)."""
+
+    axis: int
+    size: int
+    outputs: int
+    scale: float | None
+
+    @property
+    def factor(self) -> float:
+        """The scale or, without one, the ratio of the sizes."""
+        return self.outputs / self.size if self.scale is None else self.scale
+
+    @property
+    def changes(self) -> bool:
+        """Whether the positions that are read change: a scale may keep a size and still change them."""
+        return self.outputs != self.size or self.scale not in (None, 1.0)
+
+
+def modes_of(context: NodeContext, node: OnnxNode) -> tuple[str, str, str]:
+    """Mode, coordinates and rounding of a Resize; refuses names that ONNX does not define."""
+    mode, coordinates, rounding, policy = found = (
+        node.text("mode", "nearest"),
+        node.text("coordinate_transformation_mode", "half_pixel"),
+        node.text("nearest_mode", "round_prefer_floor"),
+        node.text("keep_aspect_ratio_policy", "stretch"),
+    )
+    known = (("nearest", "linear", "cubic"), (*COORDINATES, *ONE_BY_ONE), ROUNDINGS, POLICIES)
+    if any(text not in texts for text, texts in zip(found, known, strict=True)):
+        context.refuse(
+            node,
+            f"has mode {mode!r}, coordinate_transformation_mode {coordinates!r}, nearest_mode {rounding!r} and "
+            f"keep_aspect_ratio_policy {policy!r}",
+            "use " + "; ".join(", ".join(texts) for texts in known),
+        )
+    return mode, coordinates, rounding
 
 
 def import_resize(context: FloatContext, node: OnnxNode) -> None:
-    """Imports Resize of two axes of four by constant scales or to constant sizes, modes "nearest" and "linear"."""
+    """Imports Resize of rows and columns by constant scales or to constant sizes, modes "nearest" and "linear"."""
     data = context.operand(node, 0)
-    operator, shape, order = read_resize(context, node, data.shape)
-    if order == IN_ORDER:
-        context.add(node, operator, (data.name,), shape)
-        return
-    moved = tuple(data.shape[axis] for axis in order)
-    source = context.add(
-        node, Permute(axes=order), (data.name,), moved, output=context.temporary(node, "moved")
-    )
-    resized = context.add(node, operator, (source,), shape, output=context.temporary(node, "resized"))
-    back = (order.index(0), order.index(1), order.index(2), order.index(3))
-    context.add(node, Permute(axes=back), (resized,), tuple(shape[axis] for axis in back))
+    operator, shape, _ = read_resize(context, node, data.shape)
+    context.add(node, operator, (data.name,), shape)
 
 
 def read_resize(
@@ -58,33 +79,22 @@ def read_resize(
     and the order of the tensor's axes as an image (N, C, H, W) of which only H and W change."""
     if len(given) != 4:
         context.fail(node, f"resizes a tensor of shape {given}", "give it (N, C, H, W)")
-    mode = node.text("mode", "nearest")
-    coordinates = COORDINATES.get(node.text("coordinate_transformation_mode", "half_pixel"))
-    rounding = ROUNDINGS.get(node.text("nearest_mode", "round_prefer_floor"))
-    if mode not in ("nearest", "linear") or coordinates is None or rounding is None:
+    mode, coordinates, rounding = modes_of(context, node)
+    if mode == "cubic" or coordinates in ONE_BY_ONE:
         context.fail(
             node,
-            f"has mode {mode!r}, coordinate_transformation_mode "
-            f"{node.text('coordinate_transformation_mode', 'half_pixel')!r} and nearest_mode "
-            f"{node.text('nearest_mode', 'round_prefer_floor')!r}",
-            f"use nearest or linear with {', '.join(COORDINATES)}; {', '.join(ROUNDINGS)}",
+            f"has mode {mode!r} and coordinate_transformation_mode {coordinates!r}",
+            f"use nearest or linear with {', '.join(COORDINATES)}",
         )
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
-    shape, scales = _outputs(context, node, given)
-    # A scale may keep a size and still change the positions that are read.
-    changed = [a for a in range(4) if shape[a] != given[a] or scales[a] not in (None, 1.0)]
-    if min(shape) < 1 or len(changed) > 2:
-        context.fail(node, f"resizes {given} to {shape}", "resize two axes at most")
-    if coordinates == "align_corners" and any(
-        factor is not None and shape[axis] != given[axis] * factor for axis, factor in enumerate(scales)
-    ):
-        # ONNX places the corner at size * scale, ONNX Runtime at the integer below it.
-        context.fail(
-            node,
-            f"aligns corners of {given} by scales that give no whole sizes, which have two meanings",
-            f"give it the sizes {shape}",
-        )
+    axes = resized_axes(context, node, given)
+    changed = sorted(axis.axis for axis in axes if axis.changes)
+    shape, scales = list(given), dict[int, float | None]()
+    for axis in axes:
+        shape[axis.axis], scales[axis.axis] = axis.outputs, axis.scale
+    if len(changed) > 2:
+        context.fail(node, f"resizes {given} to {tuple(shape)}", "resize two axes at most")
     order = IN_ORDER
     if not set(changed) <= {2, 3}:
         # The order of the unchanged axes does not matter.
@@ -93,42 +103,52 @@ def read_resize(
         order = (first, second, third, fourth)
     operator = Resize(
         mode="nearest" if mode == "nearest" else "linear",
-        coordinates=coordinates,
-        rounding=rounding,
-        scales=(scales[order[2]], scales[order[3]]),
+        coordinates=COORDINATES[COORDINATES.index(coordinates)],
+        rounding=ROUNDINGS[ROUNDINGS.index(rounding)],
+        scales=(scales.get(order[2]), scales.get(order[3])),
     )
     return operator, tuple(shape[axis] for axis in order), order
 
 
-def _outputs(
-    context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], list[float | None]]:
-    """The output's shape, and the scale of each axis; None for axes to which the model gives a size or nothing."""
+def resized_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> list[ResizedAxis]:
+    """The axes that a Resize of a tensor of `shape` has constant scales or sizes for, in the node's order."""
+    rank = len(shape)
+    axes = node.integers("axes", range(rank))
     scales, sizes = context.array(node, 2, "scales"), context.array(node, 3, "sizes")
-    given = node.integers("axes", range(4))
     by_size = sizes is not None and sizes.size > 0
     values = sizes if by_size else scales
-    if values is None or values.size != len(given) or any(not -4 <= axis < 4 for axis in given):
-        context.fail(node, "has no scale and no size for each axis", "give it constant scales or sizes")
-    outputs = list(shape)
-    factors: list[float | None] = [None] * 4
+    if values is None or values.size != len(axes) or any(not -rank <= axis < rank for axis in axes):
+        context.refuse(node, "has no scale and no size for each axis", "give it constant scales or sizes")
     if not np.isfinite(values).all() or (values <= 0).any():
-        context.fail(
+        context.refuse(
             node, f"has the {'sizes' if by_size else 'scales'} {values.tolist()}", "give numbers above 0"
         )
-    for axis, value in zip(given, values, strict=True):
-        if by_size:
-            outputs[axis] = int(value)
-        else:
-            outputs[axis] = floor(shape[axis] * float(value))
-            factors[axis] = float(value)
-    if longest := [size for size in outputs if size > MOST_POSITIONS]:
-        context.fail(
-            node,
-            f"makes an axis of {longest[0]:,}, more than the {MOST_POSITIONS:,} that there may be",
-            "resize to less",
-        )
-    return tuple(outputs), factors
+    lengths = [shape[axis] for axis in axes]
+    factors: list[float | None] = [None if by_size else float(value) for value in values]
+    outputs = [int(v) if by_size else floor(n * float(v)) for n, v in zip(lengths, values, strict=True)]
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if by_size and policy != "stretch":
+        ratios = [float(value) / length for value, length in zip(values, lengths, strict=True)]
+        factor = min(ratios) if policy == "not_larger" else max(ratios)
+        factors = [factor] * len(axes)
+        outputs = [int(factor * length + 0.5) for length in lengths]
+    if min(outputs) < 1 or max(outputs) > MOST_POSITIONS:
+        context.fail(node, f"resizes {shape} to {outputs}", f"give sizes from 1 to {MOST_POSITIONS:,}")
+    found = [
+        ResizedAxis(axis=axis % rank, size=length, outputs=count, scale=factor)
+        for axis, length, count, factor in zip(axes, lengths, outputs, factors, strict=True)
+    ]
+    if node.text("coordinate_transformation_mode", "half_pixel") in ("align_corners", CROP):
+        for axis in found:
+            if axis.scale is not None and axis.size * axis.scale != axis.outputs:
+                # ONNX places the corner at size * scale, ONNX Runtime at the integer below it.
+                context.fail(
+                    node,
+                    f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which gives no whole "
+                    "number of elements and has two meanings",
+                    f"give it the size {axis.outputs}",
+                )
+    return found
 
 
 def import_grid_sample(context: FloatContext, node: OnnxNode) -> None:

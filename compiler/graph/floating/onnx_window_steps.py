@@ -9,10 +9,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from ..budgets import SMALLER, too_large
+from ..geometry import Windows
 from ..onnx_context import OnnxNode
+from ..onnx_window_attributes import pool_windows
 from .onnx_context import FloatContext
 from .onnx_decompose import Steps
-from .onnx_plain_windows import Windows, read_windows
 
 
 def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -37,8 +38,7 @@ def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
     s.done(maxima if kind == TensorProto.FLOAT else s.add("Cast", maxima, to=kind))
     if not any(node.outputs[1:]):
         return s.nodes
-    rounded_up = bool(node.integer("ceil_mode", 0))
-    windows = read_windows(context, node, shape[2:], node.integers("kernel_shape", ()), rounded_up=rounded_up)
+    windows, _ = pool_windows(context, node, shape[2:])
     outputs, places = _places(windows, shape[2:])
     if not places.size:
         context.fail(
@@ -73,8 +73,8 @@ def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.nda
         np.arange(0, n + b + a - (k - 1) * d, s)[:, None] - b + np.arange(k)[None] * d
         for n, b, a, k, d, s in zip(
             sizes,
-            windows.before,
-            windows.after,
+            windows.pads[: len(sizes)],
+            windows.pads[len(sizes) :],
             windows.kernel,
             windows.dilations,
             windows.strides,

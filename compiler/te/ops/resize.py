@@ -38,26 +38,13 @@ def axis_table(
     Computed in float32 like ONNX Runtime, so that ties fall to the same side: its formula for an output's position
     depends on the rounding mode (found by comparing all sizes up to 24).
     """
-    x = np.arange(outputs, dtype=np.float32)
     half = np.float32(0.5)
-    ratio = np.float32(outputs / size if scale is None else scale)
+    ratio = outputs / size if scale is None else scale
     exact = scale is None and mode == "nearest" and rounding.startswith("round")
-
-    def shrunk(place: np.ndarray) -> np.ndarray:
-        return place * np.float32(size) / np.float32(outputs) if exact else place / ratio
-
     if size == outputs:
-        position = x
+        position = np.arange(outputs, dtype=np.float32)
     else:
-        match coordinates:
-            case "asymmetric":
-                position = shrunk(x)
-            case "align_corners":
-                position = x * np.float32(size - 1) / np.float32(max(outputs - 1, 1))
-            case "pytorch_half_pixel" if outputs == 1:
-                position = np.zeros(1, np.float32)
-            case _:
-                position = shrunk(x + half) - half
+        position = positions(size, outputs, ratio, coordinates, exact=exact)
     if mode == "nearest":
         match rounding:
             case "floor":
@@ -73,6 +60,27 @@ def axis_table(
     position = position.clip(0, size - 1)
     first = np.floor(position).astype(np.int64)
     return AxisTable(first=first, weight=(position - first.astype(np.float32)).astype(np.float32))
+
+
+def positions(
+    size: int, outputs: int, scale: float, coordinates: Coordinates, *, exact: bool = False
+) -> np.ndarray:
+    """Input coordinate of each output along an axis of `size` elements, float32 (outputs,). `exact`: by the ratio of
+    the sizes, which is not rounded to float32, in place of `scale`."""
+    x, half = np.arange(outputs, dtype=np.float32), np.float32(0.5)
+
+    def shrunk(place: np.ndarray) -> np.ndarray:
+        return place * np.float32(size) / np.float32(outputs) if exact else place / np.float32(scale)
+
+    match coordinates:
+        case "asymmetric":
+            return shrunk(x)
+        case "align_corners":
+            return x * np.float32(size - 1) / np.float32(max(outputs - 1, 1))
+        case "pytorch_half_pixel" if outputs == 1:
+            return np.zeros(1, np.float32)
+        case _:
+            return shrunk(x + half) - half
 
 
 def resize(
