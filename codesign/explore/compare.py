@@ -23,12 +23,12 @@ from .space import field_values, shown
 
 Row = dict[str, Any]
 LONG_NAME = 24
-"""Most characters of a name in the comparison; a file's name replaces longer ones, like those of a space's machines."""
+"""Longest name in the comparison; a machine with a longer name is called after its file."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compared:
-    """Both machines' figures and layers by network (`report.layers.columns`)."""
+    """Figures and layers of both machines by network (`report.layers.columns`)."""
 
     labels: tuple[str, str]
     machines: tuple[Config, Config]
@@ -49,7 +49,7 @@ class Compared:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """A row a figure: every metric, cycles and energy by unit of each network, area by unit."""
+        """One row for each figure: every metric, cycles and energy by unit of each network, area by unit."""
         weights = {network.name: network.weight for network in self.networks}
         pairs = list(zip(self.machines, self.figures, strict=True))
         found = [
@@ -71,7 +71,7 @@ class Compared:
 
     @cached_property
     def layer_rows(self) -> list[Row]:
-        """A row a layer that both machines have: cycles, DRAM bytes and energy of both."""
+        """One row for each layer that both machines have: cycles, DRAM bytes and energy of both."""
         found = []
         for network in self.networks:
             first, second = (layers[network.name] for layers in self.layers)
@@ -90,7 +90,9 @@ class Compared:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Sentences on the second machine's difference from the first: how much, its causes, and its layers."""
+        """Sentences on the second machine's difference from the first: its amount, its causes, and the layers with most
+        of it.
+        """
         found = []
         for network in self.networks:
             first, second = (layers[network.name] for layers in self.layers)
@@ -142,7 +144,7 @@ def compare_machines(
     components: Components,
     files: tuple[Path | None, Path | None] = (None, None),
 ) -> Compared:
-    """Evaluates both; one with a long name is called after its file. UserError where one cannot run a network."""
+    """Evaluates both machines; one with a long name is called after its file. UserError if one cannot run a network."""
     names = [_label(machine, file) for machine, file in zip(machines, files, strict=True)]
     labels = [f"{names[0]} (A)", f"{names[1]} (B)"] if names[0] == names[1] else names
     figures, layers = [], []
@@ -190,5 +192,5 @@ def _row(kind: str, name: str, unit: str, values: Sequence[float]) -> Row:
 
 
 def _known(value: Any) -> Any:
-    """A field's value; sizes that follow from others are left out of a configuration."""
+    """A field's value for a configuration; None for sizes that follow from others."""
     return "left out" if value is None else shown(value)

@@ -1,4 +1,6 @@
-"""One machine on some networks: exact cycles by simulation, area, clock and energy by models or a table."""
+"""Evaluation of one machine on several networks: exact cycles by simulation; area, clock and energy by models or a
+table.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ from .schedules.choose import NO_TRIALS, Effort, choose_schedules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFigures:
-    """One launch of a network: cycles are exact, microjoules by unit follow from the simulator's events and from
+    """One launch of a network. Cycles are exact; microjoules by unit follow from the simulator's events and the
     coefficients of a model or a table.
 
-    `schedules` are the knobs, by node, of layers that their templates do not decide, `before` the cycles where they
-    decide all (None: it does not run so, or they do).
+    `schedules` are the knobs, by node, of layers with another schedule than their template's; `before` are the cycles
+    with the templates' schedules alone (None: the network does not run so, or no layer has another schedule).
     """
 
     cycles: int
@@ -44,7 +46,7 @@ class NetworkFigures:
 
     @property
     def default_cycles(self) -> int | None:
-        """The cycles with the templates' own schedules; None where it does not run so."""
+        """The cycles with the templates' own schedules; None if the network does not run with them."""
         return self.before if self.schedules else self.cycles
 
     @property
@@ -61,11 +63,11 @@ class NetworkFigures:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Figures of a machine: square millimetres by unit, the clock (None only if nothing could be evaluated), and the
-    figures of its networks by name. `failed` is the reason if there are none.
+    figures of its networks by name. `failed` is the reason if there are no figures.
 
-    By name of a metric (`metrics.METRICS`): `intervals` of area and latency if a model gives them, the ends of 90% as
-    factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); and `rungs`,
-    the sources of the figures whose `Metric.rung` is empty.
+    By name of a metric (`metrics.METRICS`): `intervals` of area and latency if a model gives them, as the ends of the
+    90% interval relative to the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights);
+    `rungs`, the sources of the figures whose `Metric.rung` is empty.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -76,7 +78,7 @@ class Figures:
     rungs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def no_slower_than(self, other: Figures) -> bool:
-        """Whether it runs, and every network in no more cycles than `other`."""
+        """Whether the machine runs, and every network in no more cycles than `other`."""
         return self.failed is None and all(
             self.networks[name].cycles <= item.cycles for name, item in other.networks.items()
         )
@@ -90,8 +92,9 @@ class Figures:
 def evaluate(
     config: Config, networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS
 ) -> Figures:
-    """The figures of a machine, each network with the best schedules that the `effort` finds. One that cannot run a
-    network has none, but the reason."""
+    """The figures of a machine, each network with the best schedules that `effort` finds. A machine that cannot run a
+    network has no figures, only the reason.
+    """
     found: dict[str, NetworkFigures] = {}
     for network in networks:
         try:
@@ -104,7 +107,7 @@ def evaluate(
 
 
 def _launch(config: Config, network: Network, components: Components, effort: Effort) -> NetworkFigures:
-    """The figures of one network. Raises UserError or SimulationError where it does not run."""
+    """The figures of one network. Raises UserError or SimulationError if the machine cannot run it."""
     chosen = choose_schedules(config, network, effort) if effort.trials else None
     settings = {} if chosen is None else chosen.settings
     compiled = compile_with(config, network, settings, data=False)
@@ -134,7 +137,7 @@ def figures_of_machine(config: Config, components: Components) -> Figures:
 
 
 _GREATEST = 1e30
-"""Largest figure that a record may have."""
+"""Largest accepted figure in a record."""
 
 
 def to_json(figures: Figures) -> dict[str, Any]:
@@ -161,7 +164,7 @@ def to_json(figures: Figures) -> dict[str, Any]:
 
 
 def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
-    """Nodes of equal knobs together: [[names, knobs], ...]; nothing where templates decide."""
+    """[[names of nodes, their common knobs], ...]; nodes that the templates decide are left out."""
     if not item.schedules:
         return {}
     alike: dict[str, tuple[list[str], dict[str, int]]] = {}
@@ -174,7 +177,9 @@ def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float:
-    """A figure of a record, such that sums of figures are finite. Raises ValueError and TypeError for anything else."""
+    """A figure of a record, small enough that sums of figures are finite. Raises ValueError or TypeError for anything
+    else.
+    """
     if isinstance(value, bool) or not 0 <= value <= _GREATEST:
         raise ValueError(f"{value!r} is no figure")
     return value
@@ -216,13 +221,14 @@ def from_json(value: Mapping[str, Any]) -> Figures:
 
 @cache
 def sources_of_figures() -> str:
-    """A hash of the sources of area and energy: the version of the code that makes figures of a simulated program."""
+    """A hash of the sources of area and energy, which identifies the code that computes figures from a simulation."""
     return sources_digest("vdla.codesign.technology")
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """Hash of the inputs of figures beside the machine: networks, table, the versions of the compiler and of the models
-    of area and energy, and the effort on schedules; 16 hexadecimal digits. Weights are no part of it."""
+    """Hash of all inputs of figures besides the machine: networks, table, versions of the compiler and of the models of
+    area and energy, and the effort on schedules; 16 hexadecimal digits. Networks' weights are not included.
+    """
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,7 +1,6 @@
-"""Arithmetic and conditions over a machine's fields, as a file of a search space has them: read, never executed.
+"""Arithmetic and conditions over a machine's fields, from the file of a search space: parsed, never executed as Python.
 
-block_out = "block_in"
-conditions = ["wgt_buffer_bytes >= 256 * block_in * block_out"]
+block_out = "block_in" conditions = ["wgt_buffer_bytes >= 256 * block_in * block_out"]
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from vdla.util.errors import UserError
 
 MOST_CHARACTERS = 500
-"""Longest expression: people write shorter ones, and nesting stays shallow."""
+"""Longest accepted expression; the limit keeps nesting shallow."""
 MOST_BITS = 128
 """Most bits of a value, so that products of products cannot fill the memory."""
 
@@ -45,7 +44,7 @@ class Expression:
     names: frozenset[str]
 
     def value(self, fields: Mapping[str, Any]) -> int:
-        """The value with these fields; a condition is 0 or 1. UserError where it has none."""
+        """The value with these `fields`; a condition is 0 or 1. UserError if the expression has no value."""
         try:
             return _value(self.tree, fields)
         except (ZeroDivisionError, TypeError, OverflowError) as error:

@@ -11,7 +11,9 @@ Values = NDArray[np.float64]
 
 
 def pareto(values: Values) -> NDArray[np.bool_]:
-    """The rows of [n, objectives] that no other row dominates (is nowhere worse and somewhere better); bool (n,)."""
+    """bool (n,): which rows of [n, objectives] no other row dominates, that is, is nowhere worse and somewhere better
+    than.
+    """
     best = np.ones(len(values), bool)
     for row in range(len(values)):
         if best[row]:
@@ -22,9 +24,9 @@ def pareto(values: Values) -> NDArray[np.bool_]:
 
 
 def hypervolume(values: Values, reference: Sequence[float]) -> float:
-    """The volume between a set of points [n, objectives] and `reference`, which all that counts lies below.
+    """The volume between a set of points [n, objectives] and `reference`; only points below `reference` count.
 
-    By slices along the last objective (Fleischer's definition; exact for any number of objectives).
+    Computed by slices along the last objective (Fleischer's definition; exact for any number of objectives).
     """
     corner = np.asarray(reference, float)
     inside = values[(values < corner).all(axis=1)]
@@ -35,7 +37,7 @@ def hypervolume(values: Values, reference: Sequence[float]) -> float:
     if inside.shape[1] == 1:
         return float(corner[0] - inside.min())
     if inside.shape[1] == 2:
-        # A staircase: along the first objective the second falls.
+        # On the front the second objective falls as the first rises.
         inside = inside[np.lexsort(inside.T[::-1])]
         ends = np.append(inside[1:, 0], corner[0])
         return float(((ends - inside[:, 0]) * (corner[1] - np.minimum.accumulate(inside[:, 1]))).sum())

@@ -1,8 +1,8 @@
 """Expected growth of a front's hypervolume by designs whose objectives are predicted with an uncertainty.
 
-What no member of the front dominates is cut into boxes; with independent normal predictions the expected volume that a
-design takes of a box is a product over the objectives (Emmerich, Deutz and Klinkenberg, CEC 2011; boxes by slices along
-the last objective). Every objective is minimized.
+The region that no member of the front dominates is divided into boxes; with independent normal predictions the expected
+volume of a box that a design dominates is a product over the objectives (Emmerich, Deutz and Klinkenberg, CEC 2011;
+boxes by slices along the last objective). Every objective is minimized.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from .front import pareto
 
 Floats = NDArray[np.float64]
 MOST_FRONT = {1: 1, 2: 1000, 3: 100}
-"""Members of the front that boxes are made of, by the number of objectives; the boxes are about their number to the
-power of objectives less one. More are thinned out evenly along the first objective."""
+"""Most members of the front used for boxes, by number of objectives; the number of boxes is about that number to the
+power of objectives less one. Larger fronts are thinned out evenly along the first objective.
+"""
 _FRONT_OF_MANY = 16
 _CHUNK = 2_000_000
-"""Numbers that an array has at most, about."""
+"""Approximate largest number of elements of an array."""
 
 
 def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
@@ -63,8 +64,9 @@ def _boxes(front: Floats, corner: Floats) -> list[tuple[list[float], list[float]
 
 
 def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floats]) -> Floats:
-    """The expected volume [n] that each of n designs takes of the boxes; `means` and `deviations` are [n, objectives],
-    a deviation of 0 that of an objective that is known."""
+    """float64 [n]: the expected volume of the boxes that each of n designs dominates. `means` and `deviations` are [n,
+    objectives]; the deviation of a known objective is 0.
+    """
     lower, upper = boxes
     found = np.empty(len(means))
     step = max(1, _CHUNK // max(1, len(lower)))
@@ -82,7 +84,7 @@ def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floa
 
 
 def _below(edges: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """E[max(0, edge - Y)] of normal Y, [n, edges]; 0 at -inf."""
+    """E[max(0, edge - Y)] of normal Y, [n, edges]; 0 for an edge of -inf."""
     distance = np.where(np.isfinite(edges), edges, 0.0) - mean
     scaled = distance / np.maximum(deviation, 1e-12)
     density = np.exp(-0.5 * np.minimum(scaled**2, 1e3)) / np.sqrt(2 * np.pi)

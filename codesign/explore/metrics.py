@@ -24,8 +24,9 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """A figure of a design in a `unit`; `scales` are the units that a constraint may use, as multiples of `unit`.
-    `rung` is the figure's source, empty if the machine's `Figures.rungs` has it. `maximize`: larger is better.
-    `from_machine`: no network needs to run for it."""
+    `rung` is the figure's source; empty if `Figures.rungs` of the machine gives it. `maximize`: larger is better.
+    `from_machine`: the figure needs no run of a network.
+    """
 
     name: str
     unit: str
@@ -42,7 +43,7 @@ class Metric:
 
     @property
     def sign(self) -> float:
-        """The factor that turns a value into one to minimize: 1 or -1."""
+        """The factor that turns a value into a value to minimize: 1 or -1."""
         return -1.0 if self.maximize else 1.0
 
 
@@ -102,12 +103,13 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name. For several networks they are sums, weighted by the networks' weights."""
+"""All metrics by name. For several networks, figures are sums weighted by the networks' weights."""
 
 
 def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Ends of the 90% interval by name of a metric, as factors of its value: area's and latency's from the machine,
-    energy's from the networks' weighted sum, edp's from both; no entry for a metric without an interval."""
+    """90% intervals by name of a metric, as factors of its value: area's and latency's from the machine, energy's from
+    the networks' weighted sum, edp's from both; metrics without an interval have no entry.
+    """
     found = dict(figures.intervals)
     if figures.failed is not None or figures.rungs.get("energy") in (None, TABLE):
         return found
@@ -125,7 +127,7 @@ _CONSTRAINT = re.compile(r"\s*([a-z]+)\s*(<=|>=|<|>)\s*([0-9.]+(?:[eE][-+]?[0-9]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A limit on a metric, in its own unit; `upper`: it may not be larger."""
+    """A limit on a metric, in its own unit. `upper`: the value must not be larger than the limit; else not smaller."""
 
     text: str
     metric: Metric
@@ -139,8 +141,9 @@ class Constraint:
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """Rungs by name of a metric, over those of `figures` that have not failed; several are joined by "or", empty if all
-    failed."""
+    """Rungs by name of a metric, over those of `figures` that have not failed; several rungs are joined by "or"; an
+    empty text if all failed.
+    """
     all_figures = [item for item in figures if item.failed is None]
     return {
         metric.name: " or ".join(
@@ -151,7 +154,7 @@ def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str,
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of a name. UserError for others."""
+    """The metric called `name`. UserError for an unknown name."""
     if name not in METRICS:
         raise UserError(f'no figure is called "{name}"; there are {", ".join(METRICS)}')
     return METRICS[name]

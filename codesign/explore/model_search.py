@@ -1,10 +1,10 @@
-"""The search that a model leads: it evaluates where the front is expected to grow most.
+"""A search led by a model: it evaluates the machines by which the front is expected to grow most.
 
-Surrogates (`surrogate.py`) predict the objectives of machines that were not evaluated from quantities that follow from
-the machine; what follows from the machine exactly, as its area does, is not predicted but known. A batch is filled one
-machine after the other: each has the largest expected growth of the front's hypervolume in logarithms, weighed by the
-chance that it runs and meets the constraints, where those chosen before it already count with their predictions.
-Points that are no machine, or break a constraint that is known, are never named.
+Surrogates (`surrogate.py`) predict the objectives of machines that were not evaluated, from quantities computed from
+the machine; objectives that follow from the machine exactly, such as its area, are computed. A batch is filled one
+machine after the other: each has the largest expected growth of the front's hypervolume in logarithms, multiplied by
+the probability that it runs and meets the constraints; machines chosen before it count with their predictions. Points
+that are no machine, or that break a constraint known in advance, are never proposed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from .surrogate import NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
-"""Points among which a batch is chosen: all of a space that has no more, else some at random and neighbours of the
-front."""
+"""Number of points among which a batch is chosen: all points of a smaller space, else random ones and neighbours of the
+front.
+"""
 MOST_MISSED = 8192
-"""Points at random without a machine within the limits, after which a space is taken to have no more."""
+"""Consecutive random points without a machine within the limits after which a space is taken to have no more."""
 _OPTIMISM = 3.0
-"""Deviations below its prediction at which a design may still be on the front."""
+"""Standard deviations subtracted from a prediction to decide whether a design may still be on the front."""
 _CHECKED = 32
-"""Candidates whose growth is computed anew at once, when another one was chosen."""
+"""Number of candidates whose growth is recomputed at once after another one was chosen."""
 _MARGIN = 0.1
-"""The reference lies so far beyond the worst values, as a fraction of their range."""
+"""Distance of the reference point beyond the worst values, as a fraction of their range."""
 _FLOOR = 1e-12
 
 
@@ -58,7 +59,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """A prediction that an evaluation followed: the base-2 logarithms of an objective, and the interval's half."""
+    """A prediction and its later evaluation: base-2 logarithms of an objective, and half the interval's width."""
 
     metric: str
     predicted: float
@@ -67,7 +68,7 @@ class Guess:
 
     @property
     def inside(self) -> bool:
-        """Whether the interval held it."""
+        """Whether the evaluated value is inside the interval."""
         return abs(self.found - self.predicted) <= self.half
 
 
@@ -100,7 +101,7 @@ class ModelSearch:
 
     def tell(self, results: Sequence[Told]) -> None:
         """See `Strategy`."""
-        # A point that breaks a known limit is no candidate, and nothing is learned from it.
+        # A point that breaks a limit known in advance is no candidate, and no model is trained on it.
         self._told += [told for told in results if self._candidate(told.point) is not None]
         guessed = dict(self._asked)
         for told in results:
@@ -116,8 +117,9 @@ class ModelSearch:
                     )
 
     def _fresh(self) -> Iterator[Point]:
-        """Random points that were not named and break no constraint known before evaluation; ends if none is left, or
-        none is found among many."""
+        """Random points that were not proposed before and break no constraint known in advance; ends if none is left,
+        or none is found among many.
+        """
         space = self._problem.space
         seen, missed = set(self._named), 0
         while len(seen) < space.size and missed < MOST_MISSED:
@@ -131,8 +133,9 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """If all machines break a constraint known without evaluation, the `count` points nearest to meeting it, so
-        that the study can say how far off they are; else empty."""
+        """The `count` points nearest to meeting a constraint known in advance, if all machines break it, so that the
+        study can report their distance from the limit; else empty.
+        """
         if self._named:
             return []
         return sorted(self._beyond, key=lambda point: (self._beyond[point], point))[:count]
@@ -183,7 +186,7 @@ class ModelSearch:
         return list(found.values())
 
     def _neighbours(self) -> list[Point]:
-        """Points one step away from the front's, or two in different fields, in a fixed order."""
+        """Points one step away from the front's points, or one step in each of two fields, in a fixed order."""
         space, found = self._problem.space, list[Point]()
         told = [item for item in self._told if item.objectives is not None and item.excess <= 0]
         if not told:
@@ -221,7 +224,7 @@ class ModelSearch:
         worst, best = values.max(axis=0), values.min(axis=0)
         reference = worst + _MARGIN * np.maximum(worst - best, 0.01)
         front = feasible[pareto(feasible)] if len(feasible) else feasible
-        # A candidate that is dominated even by an optimistic prediction has no part in the front.
+        # A candidate that is dominated even with an optimistic prediction cannot extend the front.
         hopeful = means - _OPTIMISM * deviations
         dominated = np.zeros(len(pool), bool)
         for member in front:
@@ -233,12 +236,12 @@ class ModelSearch:
         growth[open_] = expected_growth(means[open_], deviations[open_], boxes) * chance[open_]
         fresh = np.full(len(pool), True)
         while len(picked) < count:
-            # A growth only shrinks as the front grows, so growths computed before are upper bounds.
+            # A growth only shrinks as the front grows, so growths computed earlier are upper bounds.
             order = np.argsort(-growth, kind="stable")[:_CHECKED]
             if growth[order[0]] <= 0:
                 break
             if not fresh[order[0]]:
-                stale = order[~fresh[order] & (growth[order] > 0)]  # those that were chosen stay below 0
+                stale = order[~fresh[order] & (growth[order] > 0)]  # values of chosen candidates stay below 0
                 growth[stale] = expected_growth(means[stale], deviations[stale], boxes) * chance[stale]
                 fresh[stale] = True
                 continue
@@ -259,13 +262,14 @@ class ModelSearch:
         ]
         points = [pool[i].point for i in picked]
         if len(points) < count:
-            # No candidate is expected to be better: the rest of the budget goes to the least certain predictions.
+            # No candidate is expected to improve the front: the rest of the batch goes to the least certain
+            # predictions.
             left = [i for i in np.argsort(-deviations.sum(axis=1), kind="stable") if i not in set(picked)]
             points += [pool[i].point for i in left[: count - len(points)]]
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """Means and deviations of an objective's logarithm, to be minimized."""
+        """Means and standard deviations of an objective's base-2 logarithm, to be minimized."""
         problem = self._problem
         if metric.from_machine:
             values = [metric.value(item.machine, item.known, problem.weights) for item in pool]
@@ -276,7 +280,7 @@ class ModelSearch:
         return model.predict(np.stack([item.features for item in pool]))
 
     def _chance(self, pool: Sequence[Candidate]) -> Floats:
-        """The chance that a machine runs all networks and keeps the limits that depend on that."""
+        """The probability that each machine runs all networks and keeps the limits on metrics that need a run."""
         problem, chance = self._problem, np.ones(len(pool))
         tried = [told for told in self._told if self._candidate(told.point) is not None]
         ran = [told for told in tried if told.objectives is not None]
@@ -299,5 +303,5 @@ class ModelSearch:
 
 
 def _logarithm(minimized: Floats, metric: Metric) -> Floats:
-    """Base-2 logarithms, of which less is better, of objectives to be minimized."""
+    """Base-2 logarithms of objectives to be minimized; a smaller logarithm is better, too."""
     return metric.sign * np.log2(np.maximum(np.abs(minimized), _FLOOR))

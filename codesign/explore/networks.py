@@ -1,4 +1,4 @@
-"""Networks of a study, read once, as all machines run them."""
+"""Networks of a study, read once and used for all machines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.util.errors import UserError
 
 MOST_WEIGHT = 1e9
-"""Largest weight of a network, and largest inverse of the least weight: figures are multiplied by weights."""
+"""Largest weight of a network, and largest inverse of the least weight; the limits keep weighted figures finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network as all machines of a study run it: its fused graph, the bytes of its model for other processes, and how
-    much its figures count for. `file` is where it is from; empty where that is no file. `kept` are kernels that were
-    lowered for one machine and serve others."""
+    """A network of a study: its fused graph, the bytes of its model for other processes, and its weight. `file` is its
+    path, empty if it is no file. `kept` are kernels lowered for one machine that serve others.
+    """
 
     name: str
     graph: Graph

@@ -27,18 +27,19 @@ from .networks import Network
 from .schedules.choose import Effort
 
 TIMEOUT = 600.0
-"""Default seconds that one machine may take: some hundred times the seconds of large networks."""
+"""Default timeout for one machine in seconds: several hundred times the duration of large networks."""
 WORKER = "vdla.codesign.explore.worker"
 
 
 def _ignore(_: str) -> None:
-    """Nobody listens."""
+    """Ignores a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The place of evaluation: the workers of the `scheduler` at an address, or `workers` processes of this machine; 1
-    is this process itself, without `timeout`. `notify` gets a line when nothing has finished for a while."""
+    is this process itself, without `timeout`. `notify` gets a line when no evaluation has finished for a while.
+    """
 
     workers: int = 1
     scheduler: str | None = None
@@ -51,18 +52,22 @@ HERE = Place()
 
 
 class Evaluator(Protocol):
-    """Evaluates machines, with the schedules that an effort finds."""
+    """Evaluates machines, with the schedules that an `Effort` finds."""
 
     def __call__(
         self, machines: Sequence[Config], effort: Effort
     ) -> Generator[tuple[int, Figures], None, None]:
-        """The index of each machine with its figures, as they come. Raises BackendError where it cannot go on."""
+        """(index of the machine, its figures) for each machine, in order of completion. Raises BackendError if
+        evaluation cannot continue.
+        """
         ...
 
 
 @contextlib.contextmanager
 def evaluator(place: Place, networks: Sequence[Network], components: Components) -> Iterator[Evaluator]:
-    """The function that evaluates machines at a place. Raises UserError for a scheduler that cannot be reached."""
+    """A context with the function that evaluates machines at `place`. Raises UserError for a scheduler that cannot be
+    reached.
+    """
     if place.scheduler is None and place.workers == 1:
 
         def here(machines: Sequence[Config], effort: Effort) -> Generator[tuple[int, Figures], None, None]:

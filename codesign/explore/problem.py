@@ -1,4 +1,6 @@
-"""The inputs of a search strategy: the problem of a study, and the results of the designs that the strategy named."""
+"""The inputs of a search strategy: the problem of a study, and the results of the designs that the
+strategy proposed.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,12 @@ if TYPE_CHECKING:
     from .networks import Network
 
 FIRST = 20
-"""Machines at random that every search but the exhaustive one evaluates before it follows an idea of its own."""
+"""Number of random machines that every search except the exhaustive one evaluates first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """A space, the networks and metrics that its machines are evaluated on and compared by, and the seed of the
-    search."""
+    """A space, the networks and metrics on which its machines are compared, and the seed of the search."""
 
     space: Space
     networks: Sequence[Network]
@@ -40,8 +41,9 @@ class Problem:
 
 
 def first_points(problem: Problem) -> list[Point]:
-    """The `FIRST` points at random that are machines, in the order in which `random` names them: fewer if the space has
-    no more. Comparisons of searches let all begin with the same points."""
+    """The `FIRST` random points that are machines, in the order of the strategy `random`; fewer if the space has no
+    more. Every search starts with these points, which makes comparisons fair.
+    """
     return list(islice(_machines(problem), FIRST))
 
 
@@ -61,8 +63,9 @@ def _machines(problem: Problem) -> Iterator[Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A point, its objectives to minimize (None: it is no machine, or cannot run a network), by how much it breaks the
-    worst constraint, and the metric of each constraint."""
+    """Result of a point: its objectives to minimize (None: no machine, or a network does not run), its excess over the
+    worst constraint, and the values of the constraints' metrics.
+    """
 
     point: Point
     objectives: tuple[float, ...] | None

@@ -1,6 +1,6 @@
 """Quantities of a machine and its networks, computed without compiling, from which models predict figures.
 
-They cost some microseconds a layer. None is a bound or an estimate to be shown; they are features of learned models.
+They cost several microseconds a layer. They are features of learned models, not bounds or estimates for users.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ QUANTITIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
-    """A network's layers, float64 [layers] each: multiplies of one output pixel and channel (`depth` input channels
-    times the `window`), outputs, bytes, and the weight of each layer. A depthwise layer has depth 1 (`spread`
-    False)."""
+    """A network's layers, float64 [layers] each: `depth` input channels times the `window` are the multiplies of one
+    output element; further outputs, pixels, bytes read, weights and the layer's weight. A depthwise layer has depth 1
+    and `spread` False.
+    """
 
     depth: Floats
     window: Floats
@@ -91,7 +92,7 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
 
 
 def _products(machine: Config, layers: Layers) -> Floats:
-    """Products of vectors for all channels of a pixel; an array that folds takes the shape with the fewest."""
+    """Number of vector products for all output channels of a pixel; an array that folds takes the shape with fewest."""
     groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
     found = [
         np.ceil(layers.depth / (machine.block_in // count))
@@ -115,8 +116,8 @@ def quantities(machine: Config, layers: Layers) -> list[float]:
         layers.spread, blocks_in * blocks_out * layers.window * machine.whole_tile_bytes, layers.weights
     )
     weights = np.where(layers.depth > 0, weights, 0)
-    # Half of a scratchpad is in use while the other half is filled: either the weights stay and inputs come again, or
-    # the other way round, and sums that do not fit make tiles of both.
+    # Half of a scratchpad is in use while the other half is filled. Either the weights stay and inputs are loaded
+    # again, or the reverse; sums that do not fit make tiles of both.
     tiles = np.ceil(written * 4 / (machine.acc_buffer_bytes / 2))
     again_read = np.minimum(tiles, np.ceil(weights / (machine.wgt_buffer_bytes / 2)))
     again_weights = np.minimum(tiles, np.ceil(read / (machine.inp_buffer_bytes / 2)))

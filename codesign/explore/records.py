@@ -1,6 +1,6 @@
-"""The records of a study: a line of JSON for each machine that was evaluated, appended, and read again.
+"""The records of a study: one line of JSON for each evaluated machine, appended, and read again.
 
-A line that a killed process left half written is cut off; any other damage is an error that names the line.
+A last line that a killed process left incomplete is cut off; any other damage is an error that names the line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Known = dict[tuple[str, str], Figures]
 
 
 def read_records(path: Path) -> Known:
-    """The records in a file, the first of each machine; empty if there is no file."""
+    """The records in a file, the first one of each machine; empty if there is no file."""
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a study"):
         known.setdefault(key, figures)
@@ -37,7 +37,7 @@ def _record(value: Any) -> tuple[tuple[str, str], Figures]:
 
 
 def existing_records(paths: Sequence[Path]) -> Known:
-    """The records in files of other studies. RecordError also for one that is not there."""
+    """The records in files of other studies. RecordError also for a missing file."""
     known: Known = {}
     for path in paths:
         if not path.exists():
@@ -53,7 +53,7 @@ def _text(value: Any) -> str:
 
 
 class RecordsFile(LineFile):
-    """Appends records to a file, see `LineFile`; half a line at its end goes."""
+    """Appends records to a file (`LineFile`); an incomplete line at its end is removed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, cut=True)

@@ -1,4 +1,4 @@
-"""Search strategies: each names batches of points of a space to evaluate next, the same for the same seed."""
+"""Search strategies: each proposes batches of points of a space to evaluate; equal seeds give equal points."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from .problem import Problem, Told, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
-"""Most calls of a sampler for each new point; a call of TPE takes ten times as long, and longer with each call."""
+"""Most calls of a sampler for each new point; a call of TPE takes ten times as long as one of NSGA-II, and longer with
+each call.
+"""
 
 
 class Strategy(Protocol):
-    """Names points and takes their results. With `learns` False the points do not depend on results, so that many of
-    them may be evaluated at a time."""
+    """Proposes points and receives their results. If `learns` is False, the points do not depend on results, so several
+    batches may be evaluated at a time.
+    """
 
     learns: bool
 
     def ask(self, count: int) -> list[Point]:
-        """Points to evaluate, at most `count`, none twice in a study; none where the space has no more."""
+        """At most `count` points to evaluate, none twice in a study; empty if the space has no more."""
         ...
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Takes the results of the points that `ask` returned last, in their order."""
+        """Receives the results of the points that `ask` returned last, in their order."""
         ...
 
 
@@ -45,7 +48,7 @@ class Exhaustive:
         return [point for _, point in zip(range(count), self._points, strict=False)]
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Nothing follows."""
+        """Ignores the results."""
 
 
 class RandomSearch:
@@ -67,13 +70,13 @@ class RandomSearch:
         return found
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Nothing follows."""
+        """Ignores the results."""
 
 
 class OptunaSearch:
-    """A sampler of Optuna, with its defaults: NSGA-II or TPE. It begins with `first_points`; each axis is a number,
-    the place of a value in the space's order. Where it names nothing but points that it has named before, others at
-    random take their places."""
+    """A sampler of Optuna, with its defaults: NSGA-II or TPE. It begins with `first_points`; each axis is a number, the
+    index of a value in the space's order. If the sampler repeats only earlier points, random points replace them.
+    """
 
     learns = True
 
@@ -90,7 +93,7 @@ class OptunaSearch:
             "tpe": optuna.samplers.TPESampler,
         }
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Constraints and batches are called experimental.
+            warnings.simplefilter("ignore")  # Optuna warns that constraints and batches are experimental.
             chosen = samplers[sampler](seed=problem.seed, constraints_func=_broken)
         self._study = optuna.create_study(
             sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * len(problem.objectives)
@@ -101,8 +104,9 @@ class OptunaSearch:
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
-        """Points to evaluate, as in `Strategy`. When the sampler repeats a point, it gets the result of the first
-        time."""
+        """Points to evaluate, as in `Strategy`. When the sampler repeats a point, it receives that point's first
+        result.
+        """
         found: list[Point] = []
         tries = 0
         while len(found) < count and len(self._seen) < self._space.size:
@@ -122,7 +126,7 @@ class OptunaSearch:
         return found
 
     def _name(self, point: Point) -> None:
-        """Has the sampler name this point next."""
+        """Makes the sampler propose this point next."""
         self._study.enqueue_trial({a.name: i for a, i in zip(self._space.axes, point, strict=True)})
 
     def _fresh(self) -> Point:
@@ -155,7 +159,7 @@ def _optuna(sampler: str) -> Callable[[Problem], Strategy]:
 
 
 def _model(problem: Problem) -> Strategy:
-    # Looked for, not loaded: that takes longer than most designs, and the first batches need no model.
+    # Only search for the package: its import takes longer than most designs, and the first batches need no model.
     if find_spec("xgboost") is None:
         raise UserError(
             "the strategy model needs xgboost: pip install 'vdla[explore]', or give --strategy random"
@@ -176,7 +180,7 @@ STRATEGIES: Mapping[str, Callable[[Problem], Strategy]] = {
 
 
 def strategy_of(name: str, problem: Problem) -> Strategy:
-    """The strategy of a name. UserError for others."""
+    """The strategy called `name`. UserError for an unknown name."""
     if name not in STRATEGIES:
         raise UserError(f'no strategy is called "{name}"; there are {", ".join(STRATEGIES)}')
     return STRATEGIES[name](problem)

@@ -1,4 +1,5 @@
-"""A space of machines: a base configuration and the values that its fields may have. Its file, and its points.
+"""A space of machines: a base configuration and the values that its fields may have. This module reads its file and
+enumerates its points.
 
     base = "vta"                                   # a preset, or a TOML file beside this one
     conditions = ["wgt_buffer_bytes >= 512 * block_in"]
@@ -9,8 +10,8 @@
     inp_buffer_bytes = { from = 16384, to = 131072, times = 2 }
     read_latency = { from = 30, to = 120, step = 30 }
 
-Fields are listed by `vdla config --fields`, including the memory's. If a point changes the memory, FIFOs that the space
-does not name get the sizes that keep its bus busy; conditions and fields that follow read these sizes.
+`vdla config --fields` lists the fields, including the memory's. If a point changes the memory, FIFOs that the space
+does not name get the sizes that keep its bus busy; conditions and derived fields read these sizes.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from vdla.util.files import MOST_TEXT_BYTES, read_file
 from .expressions import Expression, parse_expression
 
 MOST_VALUES = 4096
-"""Values of one field."""
+"""Most values of one field."""
 MOST_LOOKED_AT = 4096
-"""Points tried before a space is declared empty."""
+"""Points examined before a space is declared empty."""
 Value = int | tuple[str, ...]
 Point = tuple[int, ...]
 """An index into the values of each axis."""
 
 
 class SpaceError(UserError):
-    """A space that cannot be read, or that holds no machine."""
+    """A space that cannot be read, or that contains no machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A field and the values that it may have, each once."""
+    """A field and its distinct values."""
 
     name: str
     values: tuple[Value, ...]
@@ -56,7 +57,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """All combinations of `axes` with the fields that follow from them (`derived`), where every condition holds."""
+    """All combinations of `axes` with the `derived` fields, under all conditions."""
 
     base: Config
     axes: tuple[Axis, ...]
@@ -65,7 +66,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Points, those that are no machine included."""
+        """Number of points, including those that are no machine."""
         return prod(len(axis.values) for axis in self.axes)
 
     def points(self) -> Iterator[Point]:
@@ -74,7 +75,7 @@ class Space:
             yield self.point(number)
 
     def point(self, number: int) -> Point:
-        """The point of a number from 0 to `size` - 1."""
+        """The point with a number from 0 to `size` - 1."""
         indices = []
         for axis in reversed(self.axes):
             number, index = divmod(number, len(axis.values))
@@ -82,7 +83,7 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The fields that a point sets, those that follow included. UserError where one has no value."""
+        """The fields that a point sets, derived ones included. UserError if a derived field has no value."""
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
         for name, expression in self.derived.items():
@@ -92,11 +93,13 @@ class Space:
         return chosen
 
     def machine(self, point: Point) -> Config:
-        """The machine of a point. UserError, with the reason, where a condition does not hold or the fields contradict
-        each other."""
+        """The machine of a point. UserError, with the reason, if a condition does not hold or the fields contradict
+        each other.
+        """
         chosen = self.fields(point)
         known = {**field_values(self.base), **chosen}
-        # Conditions keep fields from contradicting each other; conditions on FIFOs need the machine, which sizes them.
+        # Conditions are checked before the machine is built, so they may exclude contradictory fields; conditions on
+        # FIFOs need the machine, which sizes them.
         for condition in sorted(self.conditions, key=_reads_fifo):
             if _reads_fifo(condition):
                 known |= self._fifo_sizes(chosen)
@@ -105,33 +108,35 @@ class Space:
         return self._made(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """The bytes of every FIFO of the machine that these fields make of the base. UserError where they make none."""
+        """Bytes of every FIFO of the machine with these fields. UserError if the fields make no machine."""
         machine = self._made(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
 
     def _made(self, chosen: Mapping[str, Value]) -> Config:
-        """The base with these fields. UserError where they contradict each other."""
+        """The base with these fields. UserError if the fields contradict each other."""
         memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
         own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}
         name = " ".join(f"{key}={shown(value)}" for key, value in chosen.items())
         if memory:
-            # The base's FIFOs are sized for its memory: on another one they would starve the bus.
+            # The base's FIFOs are sized for its memory; another memory's bus would starve.
             own = {f"{fifo}_fifo_bytes": None for fifo in FIFOS} | own
         return replace(self.base, name=name, memory=replace(self.base.memory, **memory), **own)
 
 
 def _reads_fifo(expression: Expression) -> bool:
-    """Whether it reads the size of a FIFO, which follows from the whole machine unless the space names it."""
+    """Whether the expression reads the size of a FIFO, which follows from the whole machine unless the
+    space names it.
+    """
     return any(f"{fifo}_fifo_bytes" in expression.names for fifo in FIFOS)
 
 
 def shown(value: Value) -> int | str:
-    """A value as tables have it: extensions in one word."""
+    """A value for tables: extensions joined to one word."""
     return "+".join(value) if isinstance(value, tuple) else value
 
 
 def size_text(value: int | str) -> str:
-    """A value on an axis of a picture: whole KiB as such."""
+    """A value for an axis of a picture: whole KiB with their unit."""
     if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
         return f"{value // 1024} Ki"
     return f"{value:,}" if isinstance(value, int) else value
@@ -166,8 +171,7 @@ def load_space(path: str | Path) -> Space:
 
 
 def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
-    """The space that a table describes, as the file has it; a base that is a file is looked for `beside` it. Raises
-    UserError."""
+    """The space described by `table`, the parsed file; a base file is looked up `beside` it. Raises UserError."""
     if unknown := sorted(set(table) - {"base", "fields", "conditions"}):
         raise SpaceError(f"unknown key {unknown[0]}; a space has base, [fields] and conditions")
     fields = table.get("fields")
@@ -200,7 +204,7 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
 
 
 def _sample(space: Space) -> Iterator[Point]:
-    """All points of a space that is not too large, seeded ones of a larger one."""
+    """All points of a small space, seeded random ones of a larger one."""
     if space.size <= MOST_LOOKED_AT:
         yield from space.points()
         return
@@ -233,8 +237,9 @@ def _expression(text: str) -> Expression:
 
 
 def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
-    """The fields that follow from others, each behind those that it reads; those that read the size of a FIFO last,
-    as sizes follow from the others."""
+    """The derived fields, each after the fields that it reads; those that read the size of a FIFO come last, because
+    sizes follow from the other fields.
+    """
     left, found = dict(derived), dict[str, Expression]()
     while left:
         ready = [name for name, item in left.items() if not item.names & left.keys()]
@@ -263,7 +268,7 @@ def _values(name: str, item: Any) -> tuple[Value, ...]:
 
 
 def _range(name: str, item: Mapping[str, Any]) -> list[int]:
-    """{from, to, step} or {from, to, times}: `to` is included where it is met."""
+    """The values of {from, to, step} or {from, to, times}; `to` is included if a step reaches it."""
     step = "times" if "times" in item else "step"
     low, high, by = item.get("from"), item.get("to"), item.get(step)
     if set(item) - {"from", "to", step} or not all(type(value) is int for value in (low, high, by)):
@@ -280,13 +285,12 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
 
 
 def without_machine(space: Space) -> str | None:
-    """Text on the points, among those tried, that are no machine, with the most frequent reason; None if all are
-    machines."""
+    """Text on the examined points that are no machine, with the most frequent reason; None if all are machines."""
     reasons: Counter[str] = Counter()
     first: dict[str, str] = {}
     for point in _sample(space):
         if (error := machine_error(space, point)) is not None:
-            # The subject of a reason comes before its numbers.
+            # In a reason, the text before the first number is its subject.
             kind = str(error).partition(",")[0]
             reasons[kind] += 1
             first.setdefault(kind, str(error))
@@ -300,7 +304,7 @@ def without_machine(space: Space) -> str | None:
 
 
 def machine_error(space: Space, point: Point) -> UserError | None:
-    """Why a point is no machine; None where it is one."""
+    """The reason why a point is no machine; None if it is one."""
     try:
         space.machine(point)
     except UserError as error:

@@ -1,8 +1,8 @@
 """A study: machines of a space evaluated one batch after the other, recorded, and the best of them.
 
-A strategy that learns names a batch and gets all its results before it names the next, so a study depends on space,
-networks, seed and batch alone, not on the number of processes. A study that is continued names the same points again
-and finds their records: nothing is evaluated twice.
+A strategy that learns proposes a batch and receives all its results before the next, so a study depends on space,
+networks, seed and batch size only, not on the number of processes. A continued study proposes the same points again and
+finds their records, so nothing is evaluated twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .search import strategy_of
 from .space import Point, Space, Value
 
 BATCH = 20
-"""Points that a strategy names at a time."""
+"""Number of points in a batch."""
 BATCHES_AT_ONCE = 16
 """Batches evaluated at a time for a strategy that does not learn: workers wait once for all of them, not for each."""
 RECORDS = "records.jsonl"
@@ -40,8 +40,9 @@ RECORDS = "records.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A point of the space: its fields, the machine (None: they make none) and its figures. `excess` is the worst
-    constraint's excess over its limit, as a fraction of the limit; 0 where all hold."""
+    """A point of the space: its fields, the machine (None: the fields make none) and its figures. `excess` is the worst
+    constraint's excess over its limit, as a fraction of the limit; 0 if all constraints hold.
+    """
 
     number: int
     fields: dict[str, Value]
@@ -52,14 +53,15 @@ class Design:
 
     @property
     def feasible(self) -> bool:
-        """Whether it runs all networks within the constraints."""
+        """Whether the design runs all networks within the constraints."""
         return self.objectives is not None and self.excess <= 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
     """The settings of a search. Every machine gets the best schedules that `effort` finds; at the end the front's
-    machines get those that `front_effort` finds, if that is more."""
+    machines get those of `front_effort`, if that has more trials.
+    """
 
     space: Space
     networks: tuple[Network, ...]
@@ -87,36 +89,38 @@ class Study:
 
     @cached_property
     def key(self) -> str:
-        """Key of the inputs of its machines' figures beside the machines."""
+        """A hash of the inputs of figures besides the machine."""
         return study_key(self.networks, self.components, self.effort)
 
     @property
     def tunes_front(self) -> bool:
-        """Whether designs of the front get more trials than the others."""
+        """Whether designs of the front get more schedule trials than the others."""
         return self.front_effort.trials > self.effort.trials
 
     @cached_property
     def front_key(self) -> str:
-        """`key` of the front's figures with `front_effort`; `key` itself where that is no more than `effort`."""
+        """`key` of the front's figures with `front_effort`; `key` itself if `front_effort` has no more trials than
+        `effort`.
+        """
         if not self.tunes_front:
             return self.key
         return study_key(self.networks, self.components, self.front_effort)
 
     def machine(self, point: Point) -> Config | str:
-        """The machine of a point, or why it is none."""
+        """The machine of a point, or the reason why there is none."""
         try:
             return self.space.machine(point)
         except UserError as error:
             return str(error)
 
     def value(self, metric: Metric, machine: Config | None, figures: Figures) -> float | None:
-        """A metric of a machine; None where it cannot run a network."""
+        """The value of a metric; None if the machine cannot run a network."""
         if machine is None or figures.failed is not None:
             return None
         return metric.value(machine, figures, self.weights)
 
     def intervals(self, design: Design) -> dict[str, tuple[float, float]]:
-        """The 90% intervals of a design's metrics (`metrics.intervals_of`); none where it has no figures."""
+        """The 90% intervals of a design's metrics (`metrics.intervals_of`); empty without figures."""
         return intervals_of(design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
@@ -130,7 +134,7 @@ class Study:
     def judged(
         self, number: int, fields: dict[str, Value], machine: Config | None, figures: Figures
     ) -> Design:
-        """A design by its figures: its objectives, and how far it is beyond the constraints."""
+        """A design with its objectives and its excess over the constraints, computed from its figures."""
         values = [self.value(metric, machine, figures) for metric in self.objectives]
         objectives = tuple([value for value in values if value is not None])
         if not objectives:
@@ -147,7 +151,7 @@ class Study:
 
     @property
     def problem(self) -> Problem:
-        """The problem that its strategy solves."""
+        """The problem for the study's strategy."""
         return Problem(
             space=self.space,
             networks=self.networks,
@@ -158,7 +162,7 @@ class Study:
         )
 
     def told(self, point: Point, design: Design) -> Told:
-        """The result of a design in the form that its strategy takes."""
+        """The result of a design, for the strategy."""
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
         return Told(
             point=point,
@@ -168,7 +172,7 @@ class Study:
         )
 
     def minimized(self, design: Design) -> tuple[float, ...] | None:
-        """The objectives of a design as values to minimize; None where it has none."""
+        """The objectives of a design as values to minimize; None without figures."""
         if design.objectives is None:
             return None
         return tuple([metric.sign * v for metric, v in zip(self.objectives, design.objectives, strict=True)])
@@ -176,7 +180,9 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exploration:
-    """The designs of a study in the order of their evaluation. `evaluated` were run, the others found in records."""
+    """The designs of a study in the order of their evaluation. `evaluated` is the number of designs that were run; the
+    others came from records.
+    """
 
     study: Study
     designs: tuple[Design, ...] = field(default_factory=tuple)
@@ -185,7 +191,9 @@ class Exploration:
 
     @cached_property
     def front(self) -> tuple[Design, ...]:
-        """The feasible designs that no other one dominates, by their first objective; of equal ones the first."""
+        """The feasible designs that no other one dominates, in the order of their first objective; the first one of
+        equals.
+        """
         feasible = [design for design in self.designs if design.feasible]
         if not feasible:
             return ()
@@ -215,7 +223,7 @@ def explore(
     designs: list[Design] = []
     evaluated, interrupted = 0, False
     with contextlib.ExitStack() as stack:
-        # First the tools and places that may be missing: then no empty folder is left behind.
+        # Missing tools and places raise first, before an empty folder is created.
         run = stack.enter_context(evaluator(study.place, study.networks, study.components))
         file = None
         if folder is not None:
@@ -224,7 +232,7 @@ def explore(
             records = {**read_records(folder / RECORDS), **records}
 
         def keep(key: str, design: Design) -> bool:
-            """Records the figures of a design that makes a machine; whether they are new."""
+            """Records the figures of a design that is a machine; returns whether they are new."""
             if design.machine is None or (place := (key, design.machine.digest)) in records:
                 return False
             records[place] = design.figures
@@ -258,7 +266,9 @@ def explore(
 
 
 def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
-    """The exploration, its front with the figures that records have under `front_key`, where no network is slower."""
+    """The exploration in which the front's designs have the figures that `records` has under `front_key`, unless a
+    network is slower.
+    """
     study = exploration.study
     if not study.tunes_front:
         return exploration
@@ -274,7 +284,7 @@ def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
 def _figures(
     study: Study, points: Sequence[Point], records: Known, run: Evaluator
 ) -> Iterator[tuple[Point, Config | None, Figures]]:
-    """Each point with its machine (None: it is none) and figures, in order, as soon as those before it have theirs."""
+    """Each point with its machine (None: none) and figures, in order, each as soon as all earlier ones are known."""
     machines = [study.machine(point) for point in points]
     there = [machine for machine in machines if isinstance(machine, Config)]
     figures = _evaluated(study.key, there, study.effort, records, run)
@@ -288,8 +298,9 @@ def _figures(
 def _evaluated(
     key: str, machines: Sequence[Config], effort: Effort, records: Known, run: Evaluator
 ) -> Iterator[Figures]:
-    """The figures of each machine, in order, as soon as those before it have theirs: from the records under `key`, or
-    evaluated."""
+    """The figures of each machine, in order, each as soon as all earlier ones are known: from the records under `key`,
+    or evaluated.
+    """
     missing = {machine.digest: machine for machine in machines if (key, machine.digest) not in records}
     ordered = list(missing.values())
     found: dict[str, Figures] = {}

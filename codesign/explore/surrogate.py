@@ -1,8 +1,8 @@
 """Models of a figure over machines, with an uncertainty: gradient-boosted trees on the residuals of a linear model.
 
-The figure's logarithm is a ridge regression on quantities that follow from the machine (`quantities.py`), corrected by
-an ensemble of trees (XGBoost), each trained without one fold. The errors of a fold's trees on that fold are the
-expected errors: the interval is wide enough for the share `INSIDE` of them. Equal data give equal models.
+The figure's logarithm is a ridge regression on quantities of the machine (`quantities.py`), corrected by an ensemble of
+trees (XGBoost), each trained without one fold. The errors of each fold's trees on that fold estimate the error: the
+interval is wide enough for the share `INSIDE` of them. Equal data give equal models.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ TREES = {
 }
 RIDGE = 0.1
 INSIDE = 0.9
-"""The share of values that an interval is to hold."""
+"""The share of values that an interval should contain."""
 NORMAL = 1.6449
-"""Deviations of a normal distribution that hold `INSIDE` of it."""
+"""Standard deviations of a normal distribution that contain the share `INSIDE` of it."""
 FEWEST = 4
-"""Values from which a model is made."""
+"""Least number of values for a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

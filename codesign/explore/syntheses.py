@@ -1,6 +1,6 @@
 """Syntheses of a study's machines: stored in a file beside its records, and used in place of the model's predictions.
 
-The result of a synthesis depends on machine, RTL and library alone: a line of `syntheses.jsonl` serves any study.
+The result of a synthesis depends only on machine, RTL and library, so a line of `syntheses.jsonl` serves any study.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """A machine mapped onto the cells of a `library` (`sha256` of its file): square millimetres by unit, and the
-    fastest clock, None where no timing tool was there. It took `seconds`."""
+    """A machine mapped onto the cells of a `library` (`sha256` of its file): square millimetres by unit, the fastest
+    clock (None without a timing tool), and the `seconds` of the synthesis.
+    """
 
     library: str
     sha256: str
@@ -38,7 +39,7 @@ class Synthesis:
 
     @property
     def node(self) -> str:
-        """The library's node in words."""
+        """The library's node as text."""
         return node_text(self.library, self.node_nm)
 
 
@@ -47,7 +48,7 @@ Syntheses = Mapping[str, Synthesis]
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
-    """The syntheses of today's RTL in a study's folder, by digest of the machine. Damaged lines are skipped."""
+    """The syntheses of the present RTL in a study's folder, by digest of the machine. Damaged lines are skipped."""
     try:
         lines = read_file(folder / FILE).splitlines()
     except OSError:
@@ -79,7 +80,7 @@ def _synthesis(value: Mapping[str, Any]) -> Synthesis:
 
 
 def append_synthesis(folder: Path, machine: str, synthesis: Synthesis) -> None:
-    """Adds a line for the machine of a digest. Raises RecordError."""
+    """Appends a line for the machine with digest `machine`. Raises RecordError."""
     value = {
         "format": FORMAT,
         "machine": machine,
@@ -101,9 +102,10 @@ def rtl_version() -> str:
 
 
 def with_syntheses(exploration: Exploration, known: Syntheses) -> Exploration:
-    """The exploration with measured areas and clocks where there are some, and all figures that depend on them:
-    latencies, limits that hold or break, the front. Figures by a table of components stay, since that is another
-    technology."""
+    """The exploration with measured areas and clocks for synthesized machines, and with all figures that depend on
+    them: latencies, constraints, the front. Figures from a table of components stay, since they describe another
+    technology.
+    """
     study = exploration.study
     if not known or not study.components.modelled:
         return exploration
@@ -134,7 +136,7 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
         figures,
         area=found.area,
         clock_mhz=found.clock_mhz,
-        # Leakage lasts as long as the program.
+        # Leakage is proportional to the program's duration.
         networks={
             name: replace(
                 run, energy=_leaking(run.energy, (figures.clock_mhz or found.clock_mhz) / found.clock_mhz)

@@ -1,7 +1,7 @@
-"""Designs of a front synthesized: their Verilog mapped onto the library that the model of area and clock is fitted to.
+"""Synthesis of a front's designs: their Verilog mapped onto the library to which the model of area and clock is fitted.
 
-Modules that were mapped before, for whatever machine, come from the cache of synthesis; a design that the folder's file
-has is not mapped at all.
+Modules mapped before, for any machine, come from the cache of synthesis; a design in the folder's file is not mapped
+again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ Progress = Callable[[int, str], None]
 
 
 def check_synthesis(components: Components) -> str | None:
-    """The results that will be missing for want of a tool, in words; None if none. UserError if nothing can be
-    synthesized."""
+    """Text on results that will be missing because a tool is missing; None if all tools exist. UserError if nothing can
+    be synthesized.
+    """
     if not components.modelled:
         raise UserError(
             f"--synthesize measures in {shipped_cell_model().library}, and the table {components.name} is of another "
@@ -47,8 +48,9 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """At most `most` designs of the front: first those synthesized already; for half of the rest, designs spread over
-    the front, including the best of each objective; then the designs whose area is least certain."""
+    """At most `most` designs of the front: first those synthesized already; then, for half of the rest, designs spread
+    over the front, including the best of each objective; then the designs with the least certain area.
+    """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]
     chosen = {design.number: design for design in there[:most]}

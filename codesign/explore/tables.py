@@ -19,17 +19,18 @@ from .space import plain, shown
 from .study import Design, Exploration
 
 FRONT = "front"
-"""The folder of the front's designs."""
+"""Name of the folder of the front's designs."""
 
 
 def schedules_file(network: str) -> str:
-    """The file, in a design's folder, of the schedules that `vdla run --records` applies to a network."""
+    """Name of the file, in a design's folder, of schedules that `vdla run --records` applies to a network."""
     return f"{network}.schedules.jsonl"
 
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
-    """A dictionary a design: number, fields, every metric, whether it is feasible and on the front, why it failed;
-    where schedules were tried, also the cycles without."""
+    """One dictionary for each design: number, fields, every metric, whether it is feasible and on the front, the reason
+    of a failure; if schedules were tried, also the cycles without them.
+    """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
     found = []
@@ -49,7 +50,7 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
 
 
 def _default_cycles(exploration: Exploration, design: Design) -> float | None:
-    """Weighted `cycles` with the templates' own schedules; None if a network does not run with these."""
+    """Weighted `cycles` with the templates' own schedules; None if a network does not run with them."""
     cycles = {name: run.default_cycles for name, run in design.figures.networks.items()}
     total = 0.0
     for name, weight in exploration.study.weights.items():
@@ -117,8 +118,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
 
 
 def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
-    """Writes designs.csv, exploration.json, front/NUMBER.toml and, where schedules were tried, front/NUMBER/
-    NETWORK.schedules.jsonl into `folder`; the first two paths. Raises WriteError.
+    """Writes designs.csv, exploration.json, front/NUMBER.toml and, if schedules were tried,
+    front/NUMBER/NETWORK.schedules.jsonl into `folder`; returns the first two paths. Raises WriteError.
     """
     table = rows(exploration)
     text = io.StringIO()
@@ -133,7 +134,7 @@ def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
     machines.mkdir(exist_ok=True)
     present = {f"{design.number}.toml" for design in exploration.front}
     for path in machines.glob("*.toml"):
-        # A search that went on has another front.
+        # Remove designs of an earlier front of a continued search.
         if path.stem.isdecimal() and path.name not in present:
             path.unlink()
     for design in exploration.front:
@@ -147,5 +148,5 @@ def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
                 records = tuner_records(design.machine, network, run.schedules, run.cycles)
                 write_whole(path, b"".join(map(record_line, records)))
             else:
-                path.unlink(missing_ok=True)  # A front that was tuned with another effort.
+                path.unlink(missing_ok=True)  # Remove schedules of an earlier effort.
     return paths

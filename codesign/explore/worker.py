@@ -1,7 +1,7 @@
 """A process that evaluates machines: the tuner's worker (`compiler/tune/measure/worker.py`) with other candidates.
 
 A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
-"machines": their fields, "trials": of schedules}; a candidate is {"machine": place in that list}. Its result has the
+"machines": their fields, "trials": of schedules}; a candidate is {"machine": index in that list}. Its result has the
 figures as JSON.
 """
 
@@ -44,7 +44,7 @@ def load(description: Description) -> Measure:
 
     def measure(values: Mapping[str, int] | None) -> Result:
         if values is None:
-            return Result(cost=0.0)  # A worker's first request, which compiles nothing.
+            return Result(cost=0.0)  # The first request of a worker compiles nothing.
         started = time.thread_time()
         figures = evaluate(machines[values["machine"]], networks, components, effort)
         seconds = time.thread_time() - started
@@ -56,7 +56,7 @@ def load(description: Description) -> Measure:
 
 @cache
 def _network(path: Path, name: str) -> Network:
-    """Stays from task to task."""
+    """The network in the file at `path`; cached between tasks."""
     return load_network(path, name=name)
 
 

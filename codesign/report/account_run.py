@@ -31,12 +31,13 @@ from .split import layer_boundaries, layer_starts
 from .traffic import Unread, explain_excess, group_traffic
 
 GEMM = "gemm"
-"""The category of cycles in which the array issues an operation; every other one counts as a stall."""
+"""The category of cycles in which the array issues an operation; all others count as stalls."""
 
 
 def compulsory_by_kind(graph: Graph, node: Node, chained: AbstractSet[str] = frozenset()) -> dict[str, int]:
-    """Bytes that a fused node cannot avoid to move, by kind: true int8 sizes, 4-byte biases, and of the input those
-    elements that some window reads. Nothing of tensors that are `chained` on the chip moves."""
+    """Bytes that a fused node must move, by kind: true int8 sizes, 4-byte biases, and of the input the elements that
+    some window reads. Tensors in `chained` stay on the chip and count 0.
+    """
     found = _of_node(graph, node)
     if node.inputs[0] in chained:
         found["inp"] = 0
@@ -58,7 +59,7 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
                 "out": out,
             }
         case Turned(convolution=convolution):
-            # Weights and activations change places.
+            # Weights and activations change roles.
             weight = convolution.weight
             read = input_bytes(graph, node)
             return {
@@ -77,7 +78,7 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
-    """The bytes of a node's (first) input, as it lies in memory, of elements that no window reads."""
+    """Mask of the bytes of a node's (first) input in memory whose elements no window reads."""
     name = node.inputs[0]
     if name in compiled.chained:
         return Unread(start=0, mask=np.zeros(0, dtype=bool))
@@ -93,7 +94,9 @@ def unread_bytes(compiled: Compiled, node: Node) -> Unread:
 def account_layers(
     compiled: Compiled, simulation: SimulationResult, known: Sequence[Layer] | None = None
 ) -> tuple[LayerAccount, ...]:
-    """The account of every layer of `compiled`, from its simulation; `known` are its `layers_of`, where at hand."""
+    """The account of every layer of `compiled`, from its simulation; `known` are its `layers_of`, if
+    computed before.
+    """
     program = compiled.program
     pieces = compute_timeline(simulation)
     boundaries = layer_boundaries(program, simulation.end, simulation.cycles)
@@ -163,8 +166,9 @@ def account_total(
     components: Components | None = None,
     energy: bool = False,
 ) -> TotalAccount:
-    """The account of the whole program; `known` as of `account_layers`. Clock and, with `energy`, microjoules follow
-    from `components`, the shipped models if left out."""
+    """The account of the whole program; `known` as in `account_layers`. The clock and, with `energy`, microjoules
+    follow from `components`, by default the shipped models.
+    """
     config, layers = compiled.program.config, layers_of(compiled) if known is None else known
     components = components or default_components()
     clock = clock_of(config, components)

@@ -17,12 +17,12 @@ from vdla.util.printable import printable
 
 INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
 PALETTE = 128
-"""Colours of a small PNG: enough for lines, letters and their soft edges."""
+"""Colours of a small PNG: enough for lines, text and antialiasing."""
 
 
 def new_figure(width: float, height: float, dpi: int = 150) -> Figure:
     """A figure of `width` x `height` inches."""
-    # A Figure of its own canvas: pyplot would keep every figure alive in a global.
+    # A Figure with its own canvas: pyplot would keep every figure alive in a global.
     figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
@@ -37,7 +37,7 @@ def png(figure: Figure) -> bytes:
 
 
 def style(axes: Axes) -> None:
-    """Styles axes: no box, ink for text to be read, grey for lines."""
+    """Styles axes: no box, black for text, grey for lines."""
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, labelsize=9)
     for side in ("top", "right"):
@@ -47,7 +47,7 @@ def style(axes: Axes) -> None:
 
 
 def short(value: float, _: object = None) -> str:
-    """A number on an axis: 120k, 1.5M; as Matplotlib calls it, with the place of the tick."""
+    """A number on an axis, such as 120k or 1.5M; the second parameter, the tick's position, is ignored."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.4g}{letter}"
@@ -55,8 +55,9 @@ def short(value: float, _: object = None) -> str:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Numbers as people write them, without powers; call it when the scale is set. A logarithmic axis has 1, 2 and 5
-    of each decade."""
+    """Formats ticks without powers of ten; call it after the scale is set. A logarithmic axis has ticks at 1, 2 and 5
+    of each decade.
+    """
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
         axis.set_minor_locator(NullLocator())
@@ -64,14 +65,14 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def words(text: str, most: int) -> str:
-    """Text from outside as a picture can hold it: the last `most` characters, no formulas, only letters it can draw."""
+    """User text for a picture: the last `most` characters, without formulas, only letters that the font has."""
     shown = "".join(letter if _drawable(letter) else "?" for letter in printable(text)[-most:])
     return shown.replace("$", r"\$")
 
 
 @functools.cache
 def _drawable(letter: str) -> bool:
-    # For characters that a font lacks, Matplotlib would draw a box and warn on standard error.
+    # Matplotlib would draw a box for missing characters and warn on standard error.
     families = ("DejaVu Sans:bold", "DejaVu Sans Mono")
     return all(get_font(findfont(family)).get_char_index(ord(letter)) for family in families)
 

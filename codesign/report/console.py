@@ -1,4 +1,4 @@
-"""The one door to a terminal: text means itself, whatever a name in it says."""
+"""The console for all output to a terminal: printed text is literal, whatever characters a name contains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vdla.util.printable import printable
 class PlainConsole(Console):
     """A console without markup, on which every string, in a cell, a title or alone, is one printable line.
 
-    What has several lines is printed by the line, or is a `Text` of words of our own.
+    Text of several lines is printed line by line, or as a `Text` of our own words.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The account of a run: for every layer where its cycles and its bytes went, in numbers that sum up exactly."""
+"""The account of a run: the cycles and bytes of every layer by cause, in numbers that sum up exactly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class LayerAccount:
     """One fused group. Times in cycles, traffic in bytes.
 
     The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged; its first
-    instruction began at `started`, before `begin` where it ran under the layer in front. `gemm_cycles` plus the values
-    of `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram` splits the traffic
-    by kind; `compulsory_bytes` (of the fused group: what passes between its members never moves) plus the values of
-    `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever decides `roofline_cycles` (of the
-    convolution or matrix product before fusion).
+    instruction began at `started`, before `begin` if it overlapped the previous layer. `gemm_cycles` plus the values of
+    `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram` splits the traffic by
+    kind; `compulsory_bytes` (of the fused group: tensors between its members never move) plus the values of `excess` is
+    exactly `dram_bytes`. `bound` is "compute" or "memory", whichever determines `roofline_cycles` (of the convolution
+    or matrix product before fusion).
     """
 
     name: str
@@ -55,10 +55,11 @@ class LayerAccount:
 
     @property
     def below_roofline(self) -> Literal["overlap", "fusion"] | None:
-        """The reason why the layer takes fewer cycles than its roofline; None if it takes no fewer.
+        """The reason why the layer takes fewer cycles than its roofline; None if it does not.
 
-        "overlap": it began under the layer before it, and takes its roofline at least from `started` on. "fusion":
-        not even that, since the roofline counts what a convolution alone would store, without the pool fused into it.
+        "overlap": it began during the previous layer, and takes at least its roofline from `started` on. "fusion": it
+        takes less even from `started` on, because the roofline counts the output of a convolution alone, without the
+        pool fused into it.
         """
         if self.cycles >= self.roofline_cycles:
             return None
@@ -137,12 +138,12 @@ class TotalAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAccount:
-    """Comparison of the outputs of `images` inputs with the outputs of `against`.
+    """Comparison of the outputs for `images` inputs with those of `against`.
 
     `mode` is "end to end" (the outputs), or "layer by layer" (the quantization of inputs, each layer, and the outputs,
-    each fed the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of all
-    `compared` tensors, in quantization steps, of which `tolerance` are allowed; `tolerance_because` is the reason if
-    these are more than usual, else empty. `end_to_end_max_lsb` is the outputs' largest difference in either mode.
+    each computed from the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of
+    all `compared` tensors in quantization steps, `tolerance` the allowed one, and `tolerance_because` the reason if
+    more than usual is allowed, else empty. `end_to_end_max_lsb` is the outputs' largest difference in either mode.
     `top1_equal`: the top-1 classes agree.
     """
 
@@ -158,7 +159,7 @@ class CheckAccount:
 
     @property
     def passed(self) -> bool:
-        """Whether something was compared, and nothing differs by more steps than are allowed."""
+        """Whether at least one tensor was compared and no difference exceeds the tolerance."""
         return self.compared.anything and self.max_lsb <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def run_account(document: Mapping[str, Any]) -> RunAccount:
 
 
 def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a dataclass' fields; derived values are left out."""
+    """The values of the fields of dataclass `kind`, without derived values."""
     return {item.name: values[item.name] for item in fields(kind) if item.name in values}
 
 

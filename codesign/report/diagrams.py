@@ -35,12 +35,12 @@ class _Box:
 
     @property
     def x(self) -> float:
-        """Middle across."""
+        """Horizontal centre."""
         return (self.left + self.right) / 2
 
     @property
     def y(self) -> float:
-        """Middle up."""
+        """Vertical centre."""
         return (self.bottom + self.top) / 2
 
 
@@ -109,7 +109,7 @@ def _kib(size: int) -> str:
 
 
 def instructions_of(config: Config, unit: Unit) -> tuple[str, ...]:
-    """Names of the instructions of `config` that a unit executes; CONFIG goes to each unit and is left out."""
+    """Names of the instructions of `config` that `unit` executes, without CONFIG, which every unit has."""
     names = (name for name in formats(config) if not name.startswith("CONFIG"))
     there = (name for name in names if name not in EXTENSION_OF or config.has(EXTENSION_OF[name]))
     return tuple(name for name in there if unit_of(name, {}) is unit)
@@ -118,7 +118,7 @@ def instructions_of(config: Config, unit: Unit) -> tuple[str, ...]:
 def machine_figure(config: Config) -> Figure:
     """The machine: memory, units with their instructions, scratchpads, command queues and token queues.
 
-    Everything written in it is read from `config` and from the tables of the instruction set.
+    All text in the diagram comes from `config` and from the tables of the instruction set.
     """
     figure, axes = _sheet(13.2, 8.2)
     memory, queue = config.memory, config.command_queue_depth
@@ -235,7 +235,7 @@ def _tokens(axes: Axes, config: Config, units: dict[Unit, _Box]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of the compiler: what it makes, the module it is in (`vdla.` left out), and a word on what it does."""
+    """A stage of the compiler: its result, its module (without `vdla.`), and a few words on its work."""
 
     makes: str
     module: str
@@ -301,7 +301,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _path(module: str, width: int) -> list[str]:
-    """A module's name below `vdla.compiler` in lines that end behind a dot or before an underscore."""
+    """A module's name below `vdla.compiler`, split into lines after dots or before underscores."""
     name = module.removeprefix("compiler.")
     return [
         line.replace(" ", "") for line in textwrap.wrap(name.replace(".", ". ").replace("_", " _"), width)

@@ -1,4 +1,4 @@
-"""The account of a network divided between accelerator and CPU: where its time goes, and Amdahl's limits."""
+"""The account of a network divided between accelerator and CPU: time by region, and Amdahl's limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Target = Literal["vdla", "llvm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionAccount:
-    """One region. Seconds of the accelerator are simulated at its clock; seconds of the CPU and of conversions at the
-    border (int8 to float32 and back, numpy) are measured.
+    """The account of one region. Seconds of the accelerator are simulated at its clock; seconds of the CPU and of
+    conversions at the border (int8 to float32 and back, numpy) are measured.
 
     `cpu_seconds` is the region's part of the CPU's seconds for the whole network, None if the CPU cannot run the
     network.
@@ -50,8 +50,9 @@ class RegionAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccount:
-    """The costs that decided a region's target: simulated and boundary seconds against the CPU's, None if it cannot run
-    it."""
+    """The costs that decided a region's target: simulated and boundary seconds against the CPU's seconds (None if the
+    CPU cannot run the region).
+    """
 
     nodes: tuple[str, ...]
     accelerator_seconds: float
@@ -78,9 +79,10 @@ LSB, LARGEST = "LSB", "of the largest value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCheck:
-    """Comparison of a region with the reference: it differs by `difference`, of which `tolerance` is allowed, in the
-    `unit` LSB or LARGEST; `because` is the reason if more than usual is allowed. `mode` is "outputs", "layer by layer"
-    or "equal to the interpreter"; `compared` are the arrays."""
+    """Comparison of a region with the reference: the largest `difference` and the allowed `tolerance` in the `unit` LSB
+    or LARGEST; `because` is the reason if more than usual is allowed. `mode` is "outputs", "layer by layer" or "equal
+    to the interpreter"; `compared` are the arrays.
+    """
 
     name: str
     mode: str
@@ -92,7 +94,7 @@ class RegionCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether the region is within its tolerance; a check that compares nothing is not."""
+        """Whether the region is within its tolerance; False if nothing was compared."""
         return self.compared.anything and within(self.difference, self.tolerance)
 
     def __str__(self) -> str:
@@ -109,16 +111,16 @@ def amount(value: float, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionCheck:
-    """How results compare with ONNX Runtime's, each None where there is nothing to compare.
+    """Comparison of results with ONNX Runtime's; a field is None if there is nothing to compare.
 
     With every region fed ONNX Runtime's own tensors: the largest difference of an accelerator region in quantization
-    steps (of a layer where activations are symmetric int8), and of a CPU region as max |a - b| / max |b|. End to end:
-    that of the outputs, against ONNX Runtime without its optimization and, for uint8 activations, with it (they differ
-    from each other), and whether the largest value of each image sits where either has it. Against the interpreter the
-    accelerator's regions are equal, or the run fails. `failed` names the regions that differ by more than is allowed,
-    and says by how much. `regions` are those that were compared, `outputs` how many outputs were, of whose difference
-    `output_tolerance` is allowed, more than usual where `output_because` says why. What compares nothing has not
-    passed.
+    steps (of a layer if activations are symmetric int8), and of a CPU region as max |a - b| / max |b|. End to end: the
+    largest difference of the outputs from ONNX Runtime without its optimization and, for uint8 activations, with it
+    (the two differ from each other), and whether the largest value of each image is at the position where either has
+    it. The accelerator's regions equal the interpreter's results, or the run fails. `failed` names each region that
+    differs by more than is allowed, with the difference. `regions` are the compared regions, `outputs` the number of
+    compared outputs, `output_tolerance` their allowed difference, and `output_because` the reason if more than usual is
+    allowed. A comparison of nothing has not passed.
     """
 
     against: str
@@ -136,7 +138,7 @@ class DivisionCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether something was compared, and every region and the outputs are within their tolerance."""
+        """Whether at least one array was compared, and every region and the outputs are within their tolerance."""
         return not self.failed and bool(self.regions or self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +164,8 @@ class DivisionCheck:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
     """A run of a divided network. `partition` describes the choice of targets; `all_cpu_seconds` is the CPU's time for
-    the whole network, compiled as one; None if it cannot run it, for the reason `all_cpu_remark`."""
+    the whole network compiled as one, None if the CPU cannot run it, with the reason in `all_cpu_remark`.
+    """
 
     model: str
     config: str
@@ -196,22 +199,22 @@ class DivisionAccount:
 
     @property
     def total_seconds(self) -> float:
-        """One after another, as the regions run."""
+        """Sum of all seconds: regions run one after another."""
         return self.accelerator_seconds + self.boundary_seconds + self.cpu_seconds
 
     @property
     def limit(self) -> float | None:
-        """Amdahl's limit of this division: how much faster it were with an infinitely fast accelerator."""
+        """Amdahl's limit of this division: the speedup with an infinitely fast accelerator."""
         return _quotient(self.total_seconds, self.boundary_seconds + self.cpu_seconds)
 
     @property
     def speedup(self) -> float | None:
-        """The division against the CPU alone."""
+        """The speedup of the division over the CPU alone."""
         return None if self.all_cpu_seconds is None else _quotient(self.all_cpu_seconds, self.total_seconds)
 
     @property
     def offloaded_share(self) -> float | None:
-        """The share of its time that the CPU alone spends in the regions that the accelerator has here."""
+        """The share of the CPU-only time that is spent in the regions offloaded to the accelerator."""
         total = self.all_cpu_seconds
         if total is None:
             return None
@@ -220,7 +223,9 @@ class DivisionAccount:
 
     @property
     def limit_over_cpu(self) -> float | None:
-        """Amdahl's limit over the CPU alone: were the offloaded share of its time nothing, without conversions."""
+        """Amdahl's limit over the CPU alone: the speedup if the offloaded share took no time and there were no
+        conversions.
+        """
         return None if self.offloaded_share is None else _quotient(1.0, 1.0 - self.offloaded_share)
 
     def to_dict(self) -> dict[str, Any]:
@@ -258,5 +263,5 @@ class DivisionAccount:
 
 
 def _quotient(a: float, b: float) -> float | None:
-    """a / b; None if b is 0: no limit."""
+    """a / b; None (no limit) if b is 0."""
     return a / b if b > 0 else None

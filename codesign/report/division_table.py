@@ -1,4 +1,4 @@
-"""The account of a divided network for people: one line a region, and a summary."""
+"""The account of a divided network as a table: one line for each region, and a summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def region_table(account: DivisionAccount) -> Table:
     whole = account.all_cpu_seconds
     table.add_column("region", footer="total", no_wrap=True)
     table.add_column("target", no_wrap=True)
-    # The one column that folds: on a narrow terminal all of them would lose digits otherwise.
+    # The only column that wraps: on a narrow terminal all columns would lose digits otherwise.
     table.add_column("operators", max_width=60)
     for heading, footer in (
         ("cycles", f"{sum(region.cycles or 0 for region in account.regions):,}"),
@@ -53,7 +53,7 @@ def region_table(account: DivisionAccount) -> Table:
 
 
 def count_operators(operators: tuple[str, ...]) -> str:
-    """Operators by number, those that only convert left out unless there is nothing else."""
+    """Text with the number of each operator; conversions are left out unless there is nothing else."""
     counts = Counter(operators)
     work = {
         name: count for name, count in counts.items() if name not in ("QuantizeLinear", "DequantizeLinear")
@@ -62,7 +62,7 @@ def count_operators(operators: tuple[str, ...]) -> str:
 
 
 def division_summary(account: DivisionAccount) -> list[str]:
-    """Lines below the table: which times are simulated and which measured, Amdahl's limits, costs, the check."""
+    """Lines below the table: simulated and measured times, Amdahl's limits, costs, the check."""
     workers = "1 thread" if account.threads == 1 else f"{account.threads} threads"
     lines: list[str] = []
     if any(region.target == "vdla" for region in account.regions):

@@ -16,13 +16,14 @@ from ..technology.components import Components, default_components
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """The warnings of a configuration (`Config.warnings`) as lines for people: one warning, or nothing."""
+    """The warnings of a configuration (`Config.warnings`) as lines: one warning, or none."""
     return [f"warning: {'; '.join(warnings)}"] if warnings else []
 
 
 def hardware(config: Config, components: Components | None = None) -> dict[str, Any]:
-    """Everything that follows from `config`, as plain values for a JSON object; sizes in bytes, times in cycles. Rates
-    are at the clock that follows from `components`, the shipped models if left out."""
+    """All properties derived from `config`, as plain values for a JSON object; sizes in bytes, times in cycles. Rates
+    use the clock that follows from `components`, by default the shipped models.
+    """
     clock = clock_of(config, components or default_components())
     return {
         "fields": config.to_dict(),

@@ -1,10 +1,10 @@
-"""Figures as people read them: counts exactly, measures with a few digits, none with a power of ten."""
+"""Formatting of figures: counts exactly, measures with a few digits, never with a power of ten."""
 
 from __future__ import annotations
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """A whole number with all its digits, any other with `digits` of them, or more where they are before the point."""
+    """An integer with all digits; any other number with `digits` digits, or more if more are before the point."""
     if float(value).is_integer():
         return f"{value:,.0f}"
     if abs(value) >= 10 ** (digits - 1):

@@ -24,7 +24,7 @@ PROCESS_TRACK = 1
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Something that lasts from cycle `start` up to, not including, `stop`; `details` show when it is clicked."""
+    """An event from cycle `start` up to, not including, `stop`; `details` appear when it is clicked."""
 
     start: int
     stop: int
@@ -88,7 +88,7 @@ def _describe(
     descriptor.uuid = uuid
     descriptor.name = printable(name)
     if uuid == PROCESS_TRACK:
-        # Interned names count from here on; readers refuse them without this mark on the first packet.
+        # Interned names are numbered from here on; readers refuse them without this mark on the first packet.
         packet.sequence_flags = TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
         descriptor.process.pid = 1
         descriptor.process.process_name = printable(name)

@@ -21,9 +21,9 @@ CAUSE_COLORS = PARTS[1:7]
 SAME_SPOT = 2.5
 """Points (1/72 inch) within which two layers share one label in the roofline."""
 TITLE = 40
-"""Characters of a name in a title."""
+"""Most characters of a name in a title."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
-"""Stall causes that get a colour of their own; the rest are drawn together."""
+"""Stall causes with a colour of their own; the rest are drawn together."""
 
 
 def _short(value: float, _position: int = 0) -> str:
@@ -31,10 +31,11 @@ def _short(value: float, _position: int = 0) -> str:
 
 
 def roofline_figure(run: RunAccount, config: Config) -> Figure:
-    """A figure: multiplies per cycle against multiplies per DRAM byte, one numbered point a layer that multiplies.
+    """A figure: multiplies per cycle against multiplies per DRAM byte, one numbered point for each layer that
+    multiplies.
 
-    The roof is the lower of the array's peak and bus width times intensity, both from `config`; intensity counts
-    the bytes that moved, not the compulsory ones.
+    The roof is the lower of the array's peak and bus width times intensity, both from `config`; intensity counts all
+    moved bytes, not only the compulsory ones.
     """
     layers = [(n, layer) for n, layer in enumerate(run.layers, 1) if layer.macs and layer.cycles]
     figure = new_figure(11, 6.2)
@@ -95,7 +96,7 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
     )
     axes.legend(loc="lower right", frameon=True, framealpha=0.95, edgecolor=GRID, fontsize=9)
     _key(key, [(n, layer) for n, layer in layers], peak)
-    # The texts below are placed in pixels, so the layout must be settled first.
+    # The texts below are placed in pixels, so the layout must be final first.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     across, up = axes.transData.transform((ridge, peak)) - axes.transData.transform((low, bus * low))
@@ -120,8 +121,8 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
 
 
 def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: Sequence[int]) -> None:
-    # Layers crowd under the roof: layers at one spot share a label, and each label takes the highest free place
-    # below its point, with a thin leader.
+    # Layers crowd under the roof: layers at one spot share a label, and each label gets the highest free place below
+    # its point, with a thin leader.
     to_points = 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
     spots: list[tuple[float, float, tuple[float, float], list[int]]] = []
     for point, number in zip(points, numbers, strict=True):
@@ -185,8 +186,8 @@ def _key(axes: Axes, layers: Sequence[tuple[int, LayerAccount]], peak: int) -> N
 
 
 def layers_figure(run: RunAccount) -> Figure:
-    """A figure of two panels with a bar a layer. Left: all cycles, GEMM first, then stalls by cause; a tick marks
-    the layer's roofline. Right: the stalls alone, on a scale of their own.
+    """A figure of two panels with a bar for each layer. Left: all cycles, GEMM first, then stalls by cause; a tick
+    marks the layer's roofline. Right: the stalls alone, on their own scale.
     """
     layers = run.layers
     figure = new_figure(12.5, max(3.4, 1.9 + 0.29 * len(layers)))
@@ -247,7 +248,9 @@ def _layer_axis(axes: Axes, ends: NDArray[np.float64], labels: Sequence[str]) ->
 
 
 def stacked_causes(layers: Sequence[LayerAccount]) -> Mapping[str, list[int]]:
-    """Stall cycles by cause, one value a layer: the largest causes of the whole run first, the small ones together."""
+    """Stall cycles by cause, one value for each layer: the largest causes of the whole run first, the small ones
+    summed.
+    """
     totals: dict[str, int] = {}
     for layer in layers:
         for cause, cycles in layer.stalls.items():

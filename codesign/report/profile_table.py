@@ -1,4 +1,6 @@
-"""The profile of a network for people: one line a kernel, with its share of the device's peak; the total last."""
+"""The profile of a network as a table: one line for each kernel, with its share of the device's peak; the
+total last.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from vdla.util.printable import printable
 
 
 def profile_table(title: str, rows: Sequence[KernelTime], peaks: Peaks | None = None) -> Table:
-    """Milliseconds, share and rates of each kernel, in the order of their runs.
+    """Milliseconds, share and rates of each kernel, in the order of execution.
 
-    With `peaks`, "of peak" are parts of the device's operations and of its memory's bandwidth. Bytes count each array
-    once, so where a cache holds them they may be more than the memory's.
+    With `peaks`, "of peak" is the fraction of the device's peak operations and memory bandwidth. Each array's bytes
+    count once, so for arrays that a cache holds the fraction may exceed that of the memory traffic.
     """
     total = sum(row.milliseconds for row in rows)
     digits = 3 if peaks is None else 4

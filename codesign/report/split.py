@@ -12,9 +12,10 @@ from .traffic import owners
 
 
 def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(groups,) int64: the cycle in which the first instruction of each layer begins, often under the layer before it.
+    """(groups,) int64: the cycle in which the first instruction of each layer begins, often during the previous layer.
 
-    `begin` is the cycle in which each instruction begins, -1 for one that never does. A layer without any starts at 0.
+    `begin` is the cycle in which each instruction begins, -1 if it never does. A layer without instructions starts at
+    0.
     """
     started = np.full(len(program.groups), np.iinfo(np.int64).max)
     ran = begin >= 0
@@ -25,8 +26,8 @@ def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64
 def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> NDArray[np.int64]:
     """(groups + 1,) int64: layer g lasts from boundary g to g + 1; the first is 0, the last `cycles`.
 
-    `end` is the cycle in which each instruction ends; a layer ends with its last store. Layers whose stores end
-    before those of a layer in front of them take no time of their own.
+    `end` is the cycle in which each instruction ends; a layer ends with its last store. A layer whose stores end before
+    those of an earlier layer takes no time of its own.
     """
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
     last = np.zeros(len(program.groups), np.int64)

@@ -1,7 +1,7 @@
-"""Searches against each other as benchmarks keep them (`benchmarks/results/tuning_*.json`): runs and their results.
+"""Comparisons of searches, as stored by benchmarks (`benchmarks/results/tuning_*.json`): runs and their results.
 
 A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
-trials and curve, the improvements [[trial, cost], ...] counted from 1; and by layer, where costs are seconds,
+trials and curve, the improvements [[trial, cost], ...] counted from 1; and by layer, if costs are seconds,
 `peer_seconds`, another library's time, and `flops`, the operations of the layer.
 """
 
@@ -24,7 +24,7 @@ NEAR = 1.02
 
 
 class StudyError(UserError):
-    """A file is no study; the message names the file and the error."""
+    """A file contains no study; the message names the file and the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +40,26 @@ class Run:
 
     @property
     def best(self) -> float:
-        """The least cost of all trials; inf where none succeeded."""
+        """The least cost of all trials; inf if none succeeded."""
         return self.curve[-1][1] if self.curve else np.inf
 
     def best_so_far(self, trials: int) -> NDArray[np.float64]:
-        """The least cost after each of the first `trials` trials: float64 [min(trials, self.trials)], inf at first."""
+        """float64 [min(trials, self.trials)]: the least cost after each trial, inf before the first success."""
         best = np.full(self.trials, np.inf)
         for trial, cost in self.curve:
             best[trial - 1 :] = cost
         return best[:trials]
 
     def trials_until(self, cost: float) -> int | None:
-        """The trial that first cost `cost` or less; None where none did."""
+        """The first trial with a cost of `cost` or less; None if there is none."""
         return next((trial for trial, found in self.curve if found <= cost), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Runs of several searches on several layers; costs of a layer are all in one unit.
+    """Runs of several searches on several layers; all costs of a layer have one unit.
 
-    `config` names the accelerator's configuration, where there is one.
+    `config` names the accelerator's configuration, if any.
     """
 
     runs: tuple[Run, ...]
@@ -74,25 +74,25 @@ class Study:
         return tuple(dict.fromkeys(run.layer for run in self.runs))
 
     def only(self, layers: Collection[str]) -> Study:
-        """The study of some layers, in the order of the runs."""
+        """The study restricted to some layers, in the order of the runs."""
         return replace(self, runs=tuple(run for run in self.runs if run.layer in layers))
 
     def of(self, layer: str, strategy: str, transfer: bool = False) -> tuple[Run, ...]:
-        """The runs of one search on one layer, one a seed."""
+        """The runs of one search on one layer, one for each seed."""
         wanted = (layer, strategy, transfer)
         return tuple(run for run in self.runs if (run.layer, run.strategy, run.transfer) == wanted)
 
     def best_known(self, layer: str) -> float:
-        """The least cost that any run found for a layer."""
+        """The least cost of a layer in any run."""
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
-        """Trials of each run until its cost is within `near` times the best known; None if it never got there."""
+        """Trials of each run until its cost is within `near` times the best known; None if it never is."""
         enough = self.near * self.best_known(layer)
         return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]
 
     def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
-        """`needed`, with all trials of a run that never got there as a lower bound."""
+        """`needed`, in which a run that never came near counts with all its trials, a lower bound."""
         runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
         return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
 
@@ -107,7 +107,7 @@ class Spread:
 
 
 def spread(runs: Sequence[Run]) -> Spread:
-    """Least, median and largest of the runs' best after each trial. ValueError without runs."""
+    """Least, median and largest of the runs' best cost after each trial. ValueError without runs."""
     trials = min(run.trials for run in runs)
     costs = np.array([run.best_so_far(trials) for run in runs])
     return Spread(low=costs.min(axis=0), median=np.median(costs, axis=0), high=costs.max(axis=0))
@@ -127,7 +127,7 @@ def read_study(path: Path, command: str) -> Study:
 
 
 def study_of(document: Mapping[str, Any]) -> Study:
-    """The study that a document holds. Raises what Python raises for one that holds none."""
+    """The study in a JSON document. Raises KeyError, TypeError or ValueError for other documents."""
     runs = tuple(_run(item) for item in document["runs"])
     return Study(
         runs=runs,
@@ -149,7 +149,7 @@ def _run(item: Mapping[str, Any]) -> Run:
     )
     trials = [0, *(trial for trial, _ in run.curve), run.trials + 1]
     costs = [np.inf, *(cost for _, cost in run.curve), 0.0]
-    # Costs may be rounded, so that an improvement need not show.
+    # Costs may be rounded, so an improvement may be invisible.
     if not (np.all(np.diff(trials) > 0) and np.all(np.array(costs[:-1]) >= costs[1:])):
         raise ValueError(
             f"the curve of {run.layer}, {run.strategy}, seed {run.seed} is no row of improvements"

@@ -19,14 +19,14 @@ from .study import Run, Study, StudyError, spread
 DPI = 96
 """Resolution of pictures that are stored in a notebook."""
 HIGHEST = 1.3
-"""Multiple of the best known cost up to which curves are shown: random points may cost several times as much."""
+"""Largest multiple of the best known cost shown in curves: random points may cost several times as much."""
 LEAST_RANGE = 0.04
 """Range above the best known cost that is always shown, so that a tie is visible as a tie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A search in a picture; its runs have `strategy`, with or without `transfer`."""
+    """A search in a picture: the runs with `strategy`, with or without `transfer`."""
 
     label: str
     strategy: str
@@ -40,7 +40,7 @@ class Series:
 
 
 _LEARNED = {"evolution": (BLUE, "o"), "model": (SKY, "v"), "thompson": (PURPLE, "P")}
-"""The searches that ask a learned model, with their looks; marks differ in shape as well as in colour."""
+"""Searches that use a learned model, with colour and marker; markers differ in shape as well as in colour."""
 _OTHERS = {
     "estimate": ("estimate only", VERMILLION, "d"),
     "model-first": ("model, other first points", SKY, "v"),
@@ -50,15 +50,17 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""The others, with their labels and looks."""
+"""Other searches, with label, colour and marker."""
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
 NEEDED_ROOM = 0.8
-"""Height of the searches' bars in a row of `needed_png`, which is one unit high. The rest separates rows."""
+"""Height of the searches' bars in a row of `needed_png`, which is one unit high; the rest separates rows."""
 
 
 def searches(study: Study) -> tuple[Series, ...]:
-    """The study's searches without transfer, those with a model first; one that is alone among these is "model"."""
+    """The study's searches without transfer, those with a model first; the only one with a model is
+    labelled "model".
+    """
     there = {run.strategy for run in study.runs if not run.transfer}
     learned = [name for name in _LEARNED if name in there]
     looks = {name: (_label(name, learned), *look) for name, look in _LEARNED.items()} | _OTHERS
@@ -70,7 +72,7 @@ def searches(study: Study) -> tuple[Series, ...]:
 
 
 def taught(study: Study) -> Series:
-    """The study's search with transfer. StudyError where it has none."""
+    """The study's search with transfer. StudyError if it has none."""
     for run in study.runs:
         if run.transfer:
             color, marker = _TAUGHT
@@ -96,10 +98,11 @@ def curves_png(
     columns: int = 4,
     trials: int | None = None,
 ) -> bytes:
-    """A panel a layer: the least cost so far over the best known against trials, medians and least to largest.
+    """One panel for each layer: the least cost so far over the best known, against trials; medians and the range from
+    least to largest.
 
-    The first of `series` is drawn on top. `floors` are costs by layer that nothing can beat. At most
-    `trials` trials are shown.
+    The first of `series` is drawn on top. `floors` are lower bounds of the cost by layer. At most `trials` trials are
+    shown.
     """
     figure, panels = _grid(len(study.layers), columns)
     for axes, layer in zip(panels, study.layers, strict=True):
@@ -127,8 +130,8 @@ def curves_png(
 
 
 def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> bytes:
-    """A panel a layer: the speed of the fastest so far in GFLOP/s against trials; lines mark the peer's and a `share`
-    of it. The study has `peer_seconds` and `flops` of its layers; its costs are seconds.
+    """One panel for each layer: the fastest speed so far in GFLOP/s against trials; lines mark the peer's speed and a
+    `share` of it. The study has `peer_seconds` and `flops` of its layers; its costs are seconds.
     """
     columns = max(1, min(3, len(study.layers)))
     figure, panels = _grid(len(study.layers), columns, height=2.9)
@@ -138,7 +141,7 @@ def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> b
             if runs := item.runs(study, layer):
                 shown = spread(runs)
                 x = np.arange(1, len(shown.median) + 1)
-                # Costs are inf, and speeds 0, until something succeeds.
+                # Costs are inf, and speeds 0, before the first success.
                 _band(axes, x, (work / shown.high, work / shown.median, work / shown.low), item, below)
         axes.axhline(peer, color=INK, linewidth=1.4, label="ONNX Runtime")
         axes.axhline(share * peer, color=INK, linewidth=0.9, linestyle="--", label=f"{share:.0%} of it")
@@ -149,9 +152,9 @@ def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> b
 
 
 def needed_png(study: Study, series: Sequence[Series]) -> bytes:
-    """A row a layer: the trials of each run until `study.near` times the best known; means are large marks.
+    """One row for each layer: the trials of each run until `study.near` times the best known; means are large marks.
 
-    A run that never got there counts with all its trials, and is drawn hollow at its last one.
+    A run that never came so near counts with all its trials, and its mark at its last trial is hollow.
     """
     layers = study.layers
     figure = new_figure(10, 1.3 + max(0.42, 0.11 * len(series)) * len(layers), DPI)
@@ -209,9 +212,10 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """A panel a layer: how many of its random legal points cost at most so much, over the cost `known`, named `over`.
+    """One panel for each layer: the share of its random legal points that cost at most x times the cost `known`, which
+    is called `over`.
 
-    `costs` are float64 [points] by layer, inf where a point failed; `marks` name, by layer, costs that get lines.
+    `costs` are float64 [points] by layer, inf for failed points; `marks` name, by layer, costs that get lines.
     """
     columns = max(1, min(columns, len(costs)))
     figure, panels = _grid(len(costs), columns, height=2.6)
@@ -237,11 +241,12 @@ def shares_png(
 
 
 def gained_png(default: RunAccount, tuned: RunAccount) -> bytes:
-    """Two panels with a bar a layer. Left: cycles above the layer's roofline, before and after. Right: cycles gained.
+    """Two panels with a bar for each layer. Left: cycles above the layer's roofline, before and after. Right: cycles
+    gained.
 
-    Both accounts are of one network on one configuration. A layer ends with its last output byte, while its successor
-    may already have begun, so a single layer may be below its roofline or lose cycles that a neighbour gains; sums
-    hold.
+    Both accounts are of one network on one configuration. A layer ends with its last output byte, when its successor
+    may already have begun, so a single layer may be below its roofline or lose cycles that a neighbour gains; sums are
+    exact.
     """
     layers = list(zip(default.layers, tuned.layers, strict=True))
     figure = new_figure(10, 1.6 + 0.22 * len(layers), DPI)
@@ -311,7 +316,7 @@ def _grid(count: int, columns: int, height: float = 1.95) -> tuple[Figure, list[
 def _band(
     axes: Axes, x: NDArray[np.int64], values: tuple[NDArray[np.float64], ...], item: Series, below: int
 ) -> None:
-    # Infinite where nothing has succeeded yet: bands reach over the edge there, lines begin behind it.
+    # Infinite before the first success: bands extend beyond the edge there, lines begin after it.
     low, median, high = values
     order = 3 - 0.1 * below
     cap = np.nan_to_num(high, posinf=1e9)

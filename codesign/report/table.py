@@ -1,4 +1,4 @@
-"""The layer table for people: one line a layer, the total last."""
+"""The table of layers: one line for each layer, the total last."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
 def layer_table(run: RunAccount, width: int | None = None) -> Table:
     """The account of `run` as a table: cycles against the roofline, causes of the array's stalls, bytes moved.
 
-    If `width` characters are too few, columns of text and of the memory are left out: numbers keep all their digits.
+    If `width` characters do not suffice, columns of text and of memory are left out; numbers keep all their digits.
     """
     table = _layer_table(run, ())
     for hidden in range(1, len(_DISPENSABLE) + 1):
@@ -39,11 +39,11 @@ def layer_table(run: RunAccount, width: int | None = None) -> Table:
 
 
 _DISPENSABLE = ("mostly", "op", "bound", "DRAM KiB", "roofline")
-"""Columns in the order in which they go."""
+"""Columns that may be left out, in this order."""
 
 
 MARKS = {"overlap": "*", "fusion": "+"}
-"""Before the cycles of layers that take fewer than their roofline, by `LayerAccount.below_roofline`."""
+"""Marks before the cycles of layers that take fewer than their roofline, by `LayerAccount.below_roofline`."""
 WHY = {
     "overlap": "below its roofline: it began under the layer before it",
     "fusion": "below its roofline, which counts what the convolution would store without the pool fused into it",
@@ -51,7 +51,7 @@ WHY = {
 
 
 def _width(table: Table) -> int:
-    """Characters that a table takes where there is room."""
+    """Width of a table in characters, if nothing is left out."""
     console = PlainConsole(width=1000)
     return Measurement.get(console, console.options, table).maximum
 
@@ -138,7 +138,7 @@ def check_text(check: CheckAccount) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """The same network under another condition: its name, total cycles and utilization."""
+    """The same network in another condition: its name, total cycles and utilization."""
 
     name: str
     cycles: int

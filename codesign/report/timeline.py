@@ -58,7 +58,7 @@ def _fetch(program: Program, simulation: SimulationResult, names: list[str]) -> 
     units = _units(program, names)
     for index, cycle in enumerate(simulation.dispatch[: len(names)].tolist()):
         queue = begun[units[index]]
-        # A place is free in the cycle after the instruction `depth` before it in the same queue began.
+        # A place becomes free in the cycle after the begin of the instruction `depth` before it in the same queue.
         late = len(queue) >= depth and queue[-depth] + 1 >= cycle
         if cycle > at:
             cause = (
@@ -100,7 +100,9 @@ def _slices(program: Program, simulation: SimulationResult, unit: Unit, names: l
 
 
 def _counters(program: Program, simulation: SimulationResult) -> list[Counter]:
-    """Bytes a cycle, read and written, averaged over intervals; an instruction's bytes spread over its execution."""
+    """Bytes read and written in a cycle, averaged over intervals; an instruction's bytes spread evenly over its
+    execution.
+    """
     base = instruction_address(len(program.image))
     runs = find_runs(program.config, np.asarray(program.instructions), base)
     width = max(1, -(-simulation.cycles // COUNTER_SAMPLES))

@@ -1,6 +1,6 @@
-"""A program's traffic on the memory bus, from its instructions: bytes by kind, and how many are distinct.
+"""A program's traffic on the memory bus, from its instructions: bytes by kind, and the number of distinct ones.
 
-Nothing here simulates; a test holds the sums against the simulator's counters.
+Nothing is simulated here; a test compares the sums with the simulator's counters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
 
 _LOADS = {"uop": "uop", "wgt": "wgt", "inp": "inp", "acc": "acc", "acc8": "acc", "par": "par", "table": "par"}
-"""The kinds of rectangular loads, by their elements."""
+"""The kind of each rectangular load, by its element."""
 Integers = NDArray[np.int64]
 
 
@@ -47,8 +47,9 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes by kind (the keys are KINDS): all that moved, how many different addresses they were, and of these (of some
-    kinds) how many hold elements of the input that no window reads."""
+    """Bytes by kind (the keys are KINDS): all moved bytes, the distinct addresses among them, and (for some kinds) the
+    distinct bytes of input elements that no window reads.
+    """
 
     moved: dict[str, int]
     distinct: dict[str, int]
@@ -76,8 +77,9 @@ def _rows(
 
 
 def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> dict[str, Integers]:
-    """The fields of a configuration register as each instruction in `which` finds them (queues keep program order):
-    int64 (which,) by the field's name."""
+    """The fields of a configuration register at each instruction in `which` (queues keep program order): int64 (which,)
+    by the field's name.
+    """
     item = register(name)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
     target = (words[:, 0] >> np.uint64(7)).astype(np.int64) & 0x1FF
@@ -91,7 +93,9 @@ def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> di
 
 
 def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base: int) -> Runs:
-    """Every piece of DRAM that (n, words) `instructions` touch, their own fetch from `instruction_base` included."""
+    """All pieces of DRAM that (n, words) `instructions` touch, including the fetch of the instructions from
+    `instruction_base`.
+    """
     words = instructions
     layouts = formats(config)
     memory = layouts["LOAD.INP"]
@@ -145,14 +149,16 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """The bytes of a tensor at byte address `start` that hold elements which no window reads: bool (bytes,) `mask`."""
+    """bool (bytes,) `mask` of a tensor at byte address `start`: which of its bytes hold elements that no
+    window reads.
+    """
 
     start: int
     mask: NDArray[np.bool_]
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Key, begin and end of pieces; successive pieces of one key without a gap become one."""
+    """Key, begin and end of pieces; consecutive adjacent pieces of one key are merged."""
     end = start + length
     first = np.ones(len(key), bool)
     first[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])
@@ -162,8 +168,9 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 
 
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: each begins where the earlier pieces
-    of its key end."""
+    """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: each begins after the earlier pieces
+    of its key.
+    """
     # Each key has its own range of addresses, after the ranges of the keys before.
     space = int(end.max(initial=0)) + 1
     order = np.argsort(key * space + begin)
@@ -175,7 +182,7 @@ def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Intege
 
 
 def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
-    # Number of unread bytes in disjoint intervals.
+    # Number of unread bytes in the disjoint intervals.
     if not unread.mask.size:
         return 0
     before = np.concatenate(([0], np.cumsum(unread.mask)))
@@ -184,8 +191,9 @@ def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
 
 
 def owners(program: Program) -> Integers:
-    """The group that each instruction counts for, int64 (n,): its own, or for one of no group that of the
-    nearest before it (the first group if there is none), so that layers account for every byte."""
+    """int64 (n,): the group that each instruction counts for: its own, else that of the nearest earlier instruction
+    with a group (or the first group), so that layers account for every byte.
+    """
     group = program.group_of.astype(np.int64)
     last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))
     return np.where(last >= 0, group[np.maximum(last, 0)], 0)
@@ -198,7 +206,7 @@ INPUTS = ("inp", "acc")
 def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
     """The traffic of each group of `program`, in the order of `program.groups`; `unread` is of each group's input.
 
-    One sort serves all groups: its cost is that of the program's pieces, whatever the number of groups.
+    One sort serves all groups, so the cost depends on the number of pieces, not of groups.
     """
     base = instruction_address(len(program.image))
     runs = find_runs(program.config, np.asarray(program.instructions), base)
@@ -240,16 +248,16 @@ EXPLANATIONS = {
     "uop": "micro-ops",
     "par": "scales and padded channels",
 }
-"""Kinds whose excess has one reason; the others are split into reading again and padding."""
+"""Kinds whose excess has one reason; excess of the other kinds is divided into repeated reads and padding."""
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
     """Bytes moved beyond the compulsory ones, by reason; reasons without bytes are left out.
 
     `inp read again` are halo rows and passes over several output blocks; `skipped by windows` are elements of the input
-    that no window reads, moved since they lie between others (a stride passes over them, or gaps of a dilated kernel);
-    `padding` are lanes of a block that the tensor does not have. `not moved` (negative) would be bytes that should have
-    been. They sum up exactly.
+    that no window reads, moved because they are between others (skipped by a stride or in the gaps of a dilated
+    kernel); `padding` are lanes of a block beyond the tensor. `not moved` (negative) would be compulsory bytes that
+    were not moved. The reasons sum up exactly.
     """
     excess: dict[str, int] = {}
     for kind, moved in traffic.moved.items():

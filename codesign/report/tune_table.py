@@ -1,4 +1,4 @@
-"""Results of tuning for people: a table of workloads, and lines about the network."""
+"""Results of tuning: a table of workloads, and lines about the network."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """The operator of a workload whose template serves several; else empty."""
+    """The operator of a workload, if its template serves several; else empty."""
     named = workload.get("rows") or workload
     return [named["operator"]] if "operator" in named else []
 

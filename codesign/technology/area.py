@@ -17,8 +17,9 @@ from .modelled_energy import described as energy_described
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """Figures of a machine alone: square millimetres by unit, and the clock. `intervals` of "area" and "cycle" (the
-    time of one) are the ends of 90%, as factors of the value; empty without a model."""
+    """Figures of a machine without a network: square millimetres by unit, and the clock. `intervals` of "area" and
+    "cycle" (the clock's period) are 90% intervals, as factors of the value; empty without a model.
+    """
 
     area: Mapping[str, float]
     clock: Clock
@@ -26,7 +27,7 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine by the model, or by the table if `components` is one."""
+    """Area and clock of a machine, by the model or, if `components` is a table, by the table."""
     clock = clock_of(config, components)
     if not components.modelled:
         return Structure(area=area_by_unit(config, components), clock=clock)
@@ -36,7 +37,7 @@ def structure_of(config: Config, components: Components) -> Structure:
 
 
 def basis(components: Components) -> dict[str, Any]:
-    """The source of figures as in JSON documents: name, node, parts left out, and sentences on it."""
+    """The source of figures for JSON documents: name, node, parts left out, and explanations."""
     if not components.modelled:
         name, node, left_out = components.name, components.node, components.left_out
     else:
@@ -61,10 +62,10 @@ def described(components: Components) -> list[str]:
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     """Square millimetres by unit: the array, the ALU's lanes, the extensions' lanes, scratchpads, FIFOs and queues.
 
-    A column of the array adds `block_in` products and an accumulator; where it folds, every lane that has no column has
-    an adder for its accumulator. Scratchpads are memory macros; what `Config.extra_storage` lists is flip-flops but for
-    the parameter table, the chain memory and the look-up tables. Every adder counts as one of 32 bits, though the sums
-    of products are narrower. The table says what is left out.
+    A column of the array adds `block_in` products and an accumulator; where the array folds, every lane without a
+    column has an adder for its accumulator. Scratchpads are memory macros; the entries of `Config.extra_storage` are
+    flip-flops, except the parameter table, the chain memory and the look-up tables. Every adder counts as one of 32
+    bits, though the sums of products are narrower. The table lists the parts left out.
     """
     area = components.area
     lanes = config.batch * config.block_out
@@ -77,7 +78,7 @@ def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     }
     for block in blocks(config):
         if block.name == "post":
-            # Three multipliers a lane, as the extension says, and an adder behind each.
+            # Three multipliers a lane, and an adder after each.
             each = area["float32_multiply"] + area["float32_add"]
             found["post"] = block.multipliers * each + lanes * area["int32_add"]
     for kind in ("uop", "inp", "wgt", "acc"):

@@ -1,8 +1,8 @@
 """Features that predict area and longest paths of a machine's modules, by module of the RTL, from the configuration
 alone.
 
-Every module has a few quantities that follow from its Verilog: register bits, bits that pass a multiplexer, products,
-bits of adder trees, logarithms where it is a counter or a tree of buffers.
+The quantities of a module follow from its Verilog: register bits, bits that pass a multiplexer, products, bits of adder
+trees, logarithms for counters and buffer trees.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vdla.isa.extensions import TAPS
 from .memories import Memory
 
 _SUM_BITS = 16
-"""Bits of a product of the array."""
+"""Bits of a product in the array."""
 _CUTTER = ("one", "bus log", "bus")
 _REQUESTS = ("one", "bus log", "words log")
 MEMORY_BITS = ("own register bits", "own mux bits")
@@ -200,8 +200,9 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "tokens": ("six", ("one", "token log")),
     }
 )  # fmt: skip
-"""Features of modules by name (of equal instances, one): the feature that counts the instances, the features of one's
-area."""
+"""Features by module name (one entry for equal instances): the feature that counts the instances, and the features of
+one instance's area.
+"""
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -235,17 +236,18 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""Paths that may be a machine's longest, by the module where they end: the feature of machines that have them, and the
-features of their delay."""
+"""Candidates for a machine's longest path, by the module in which they end: the feature of machines that have the path,
+and the features of its delay.
+"""
 
 
 def log2(value: float) -> float:
-    """Bits that count to `value`."""
+    """Number of bits of a counter up to `value`."""
     return float((int(value) - 1).bit_length())
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """A machine's number of modules for each feature that counts instances."""
+    """A machine's number of instances for each feature that counts instances."""
     lanes, post = config.batch * config.block_out, float(config.has("post"))
     return {
         "one": 1.0,
@@ -266,7 +268,7 @@ def counts_of(config: Config) -> dict[str, float]:
 
 
 def features_of(config: Config) -> dict[str, float]:
-    """The quantities of all modules, those that are a module's `own` apart."""
+    """The quantities of all modules, without the `own` quantities of single modules."""
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
     post, patch, depthwise, subtract, taps, zero_points, table, broadcast, rows, sweep, wide = (
         float(config.has(name))
@@ -291,7 +293,7 @@ def features_of(config: Config) -> dict[str, float]:
     )
     row_bits, bus_bits, half_bits = 8.0 * config.block_in, 8.0 * bus, 32.0 * config.block_out
     tree = sum((config.block_in >> level) * (_SUM_BITS + level) for level in range(1, int(input_log) + 1))
-    # Sums of the tree's last levels, where there is one for each fold instead of one for each pair: their bits.
+    # Bits of the sums of the tree's last levels, if there is a sum for each fold instead of one for each pair.
     last_levels = [(1 << level, _SUM_BITS + input_log - level) for level in range(int(log2(folds)))]
     banks = -(-config.acc_depth // config.acc_bank_depth)
     passes, stages = config.post_passes, config.multiplier_stages
@@ -332,7 +334,7 @@ def features_of(config: Config) -> dict[str, float]:
         "inp bits": inp_bits,
         "tile bits": tile_bits,
         "acc bits": acc_bits,
-        # LOAD.ACC8: the lanes that different bytes of a bus word go to.
+        # LOAD.ACC8: lanes that receive different bytes of a bus word.
         "acc byte lane bits": 32.0 * min(lanes, bus),
         "out bits": out_bits,
         "row bits": row_bits,
@@ -432,12 +434,14 @@ def features_of(config: Config) -> dict[str, float]:
 
 
 OWN = frozenset({*MEMORY_BITS, "depth log", "words log"})
-"""Names of the features that `own_features` gives."""
+"""Names of the features from `own_features`."""
 _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
-    """Nanoseconds from address to data of memories that paths begin in. `access`: the slowest macro of each module."""
+    """Nanoseconds from address to data of memories in which paths begin. `access`: that time of each module's slowest
+    macro.
+    """
 
     def slowest(*modules: str) -> float:
         return max(access.get(module, 0.0) for module in modules)
@@ -445,7 +449,7 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
     inputs = slowest("inp", "chain")
     return {
         "operand access": max(inputs, slowest("wgt")),
-        # The multiplexer of both memories, where the slowest operand comes through it.
+        # The multiplexer of both memories, if it is on the slowest operand's path.
         "chain before operand": float("chain" in access and inputs > slowest("wgt")),
         "bank access": slowest("compute.accumulators"),
         "uop access": slowest("compute"),
@@ -458,7 +462,7 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
 
 
 def own_features(config: Config, module: str, memories: list[Memory]) -> dict[str, float]:
-    """The quantities that only `module` has: of its FIFO or queue, and of its memories that are flip-flops."""
+    """Quantities of one `module` only: of its FIFO or queue, and of its memories that are flip-flops."""
     small = [memory for memory in memories if memory.module == module and not memory.is_macro]
     found = {
         "own register bits": float(sum(memory.bits for memory in small)),

@@ -1,7 +1,7 @@
 """Area and longest path of a machine in standard cells, predicted from the configuration.
 
-Coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module; memories are no
-part of the fit: their macros follow from the configuration (`memories.py`) and have what the SRAM table says.
+Coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module; memories are not
+fitted: their macros follow from the configuration (`memories.py`), and their figures from the SRAM table.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ Costs = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFigures:
-    """A machine's: square millimetres of `logic` and `memory` by unit, and nanoseconds of its longest path, which ends
-    in the module `slowest`. `area_ends` and `path_ends`: the 90% interval, as factors of the whole area and of the
-    path."""
+    """Figures of a machine: square millimetres of `logic` and `memory` by unit, and nanoseconds of its longest path,
+    which ends in the module `slowest`. `area_ends` and `path_ends`: 90% intervals, as factors of the whole area and of
+    the path.
+    """
 
     logic: Mapping[str, float]
     memory: Mapping[str, float]
@@ -55,9 +56,10 @@ class CellFigures:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellModel:
     """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops by module and feature,
-    `paths` in nanoseconds by place and feature. `units` has the unit of every module. `logic_ends` and `path_ends` are
-    90% intervals of measured over predicted. `scale`: what the SRAM table, of 45 nm, is multiplied with. `machines`:
-    how many it is fitted to."""
+    `paths` in nanoseconds by place and feature. `units` gives the unit of every module. `logic_ends` and `path_ends`
+    are 90% intervals of measured over predicted. `scale`: factors for the SRAM table, which is for 45 nm. `machines`:
+    number of machines in the fit.
+    """
 
     library: str
     node_nm: int
@@ -72,7 +74,7 @@ class CellModel:
 
     @property
     def node(self) -> str:
-        """The library's node in words."""
+        """The library's node as text."""
         return node_text(self.library, self.node_nm)
 
     def predict(self, config: Config) -> CellFigures:
@@ -97,7 +99,7 @@ class CellModel:
         )
 
     def logic_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
-        """Square micrometres of the cells of each kind of module, all of a kind together."""
+        """Square micrometres of the cells of each kind of module, summed over its instances."""
         counts, features = counts_of(config), features_of(config)
         return {
             module: counts[MODULES[module][0]]
@@ -109,8 +111,9 @@ class CellModel:
         }
 
     def flip_flops_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
-        """The flip-flops of each kind of module, all of a kind together. Bits of a memory that is none of the macros
-        are one each."""
+        """The flip-flops of each kind of module, summed over its instances. Memories too small for macros count one
+        flip-flop for each bit.
+        """
         counts, features = counts_of(config), features_of(config) | register_features(config)
         small = {memory.module for memory in memories if not memory.is_macro}
         found: dict[str, float] = {}
@@ -176,6 +179,6 @@ def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
 
 @cache
 def shipped_cell_model() -> CellModel:
-    """The model that comes with the package."""
+    """The model shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "cell_model.json").read_text(encoding="utf-8")
     return parse_cell_model(json.loads(text))

@@ -1,7 +1,7 @@
-"""The clock of a machine, and the source of it: one for every command, report and model.
+"""The clock of a machine and its source, the same in every command, report and model.
 
-A configuration states a clock, which is assumed. The models of syntheses predict one from the machine; that one counts
-wherever figures follow from the models. A synthesis of the machine itself measures it (`explore.syntheses`).
+A configuration states an assumed clock. The model of syntheses predicts a clock from the machine, which is used
+wherever figures come from the models. A synthesis of the machine itself measures the clock (`explore.syntheses`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Clock:
 
 
 def clock_of(config: Config, components: Components) -> Clock:
-    """The clock of a machine: by the model of syntheses, or its own where figures follow from a table."""
+    """The clock of a machine: by the model of syntheses, or the configuration's own if figures come from a table."""
     if not components.modelled:
         return Clock(hertz=config.clock_hertz, source=CLOCK_IS)
     return Clock(hertz=predicted(config).clock_mhz * 1e6, source=MODELLED)

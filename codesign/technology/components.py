@@ -1,4 +1,4 @@
-"""The table of components: read, checked, and asked for area and energy."""
+"""The table of components: reading, checks, and area and energy of memories."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ OPERATIONS = (
     "float32_add",
     "flip_flop_bit",
 )
-"""Entries with an area (square micrometres) and an energy (picojoules) each."""
+"""Entries that each have an area (square micrometres) and an energy (picojoules)."""
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
 MACROS = "cacti-45nm"
 """Value of `area_um2_per_bit` that selects the table of macros that syntheses use."""
 
 
 class ComponentsError(UserError):
-    """A table of components that lacks an entry, or has one that is no number."""
+    """A table of components with a missing entry or an entry that is no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Components:
-    """Areas in square micrometres, energies in picojoules; `digest` is of the file's text."""
+    """Areas in square micrometres, energies in picojoules; `digest` is the hash of the file's text."""
 
     name: str
     node: str
@@ -47,16 +47,18 @@ class Components:
     sources: Mapping[str, str]
     digest: str
     modelled: bool = False
-    """Area and clock are predicted by the model of syntheses (`cell_model.py`), energy by that of switching
-    (`modelled_energy.py`); the table serves for neither."""
+    """Whether models replace the table: of syntheses (`cell_model.py`) for area and clock, of switching
+    (`modelled_energy.py`) for energy.
+    """
 
     def sram_area(self, size: int) -> float:
         """Square micrometres of a memory of `size` bytes."""
         return 8 * size * self.sram["area_um2_per_bit"]
 
     def sram_energy(self, size: int, width: int) -> float:
-        """Picojoules of reading or writing `width` bytes at once of a memory of `size` bytes, made of macros side by
-        side whose energy grows with the root of their size."""
+        """Picojoules of a read or write of `width` bytes at once in a memory of `size` bytes, made of macros side by
+        side whose energy grows with the root of their size.
+        """
         port = self.sram["port_bytes"]
         macros = max(1, math.ceil(width / port))
         kib = size / macros / 1024
@@ -65,14 +67,14 @@ class Components:
 
 @cache
 def shipped_components() -> Components:
-    """The table that comes with the package."""
+    """The table shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "components.toml").read_bytes()
     return _parse(text, "components.toml")
 
 
 @cache
 def default_components() -> Components:
-    """The table that comes with the package, beside the models of area, clock and energy that do."""
+    """The shipped table together with the shipped models of area, clock and energy."""
     table, folder = shipped_components(), resources.files("vdla.codesign.technology")
     models = b"".join(
         (folder / f"{name}.json").read_bytes() for name in ("cell_model", "event_energy", "operand_rates")
@@ -81,7 +83,7 @@ def default_components() -> Components:
 
 
 MODELS = "models"
-"""The name of `default_components`, as `--technology` takes it."""
+"""The name of `default_components` for `--technology`."""
 
 
 def load_components(path: str | Path | None) -> Components:
@@ -101,7 +103,7 @@ def load_components(path: str | Path | None) -> Components:
 
 
 def components_from_dict(values: Mapping[str, Any]) -> Components:
-    """The table whose fields (`dataclasses.asdict`) were sent from another process."""
+    """The table with these fields (`dataclasses.asdict`), received from another process."""
     return Components(**values)
 
 
@@ -127,7 +129,9 @@ def _parse(data: bytes, where: str) -> Components:
 
 
 def _with_macros(sram: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry with the number that MACROS stands for: square micrometres a bit of 32 KiB behind 64 bits."""
+    """The entry with the value of MACROS replaced by a number: square micrometres a bit of a macro of 32 KiB with words
+    of 64 bits.
+    """
     if sram.get("area_um2_per_bit") != MACROS:
         return sram
     words, width = 4096, 64

@@ -12,7 +12,7 @@ from .modelled_energy import energy_by_model
 
 
 def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
-    """Microjoules by unit: by the model of switching, or by the table if `components` is one."""
+    """Microjoules by unit, by the model of switching or, if `components` is a table, by the table."""
     return (
         energy_by_model(config, events, hertz=clock_of(config, components).hertz)
         if components.modelled
@@ -24,9 +24,9 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     """Microjoules by unit. Every operation costs the energy of the table, whatever its operands are.
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
-    overwriting one only writes; where the array folds, only the lanes that it has sums for). Loaded data pass a FIFO
-    and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain memory are
-    written there, and read as if from the input scratchpad. The table says what is left out.
+    overwriting operation only writes; where the array folds, only the lanes with sums). Loaded data pass a FIFO and are
+    written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain memory are written
+    there, and read as if from the input scratchpad. The table lists the parts left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out
@@ -36,8 +36,8 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         return components.sram_energy(sizes[kind], width)
 
     matrix = events.gemm + events.depthwise + events.taps
-    # A TAPS costs as much as TAPS DEPTHWISE, but for the accumulators; a sweep also multiplies the positions that it
-    # holds.
+    # A TAPS costs as much as TAPS DEPTHWISE operations, except for the accumulators; a sweep also multiplies the
+    # positions that it holds.
     alone = events.depthwise + TAPS * events.taps
     held = TAPS * (config.swept - 1) * events.swept
     products = events.gemm * config.multiplies_per_cycle + (alone + held) * config.inp_bytes
@@ -48,7 +48,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         "uop": read["uop"],
         "inp": read["inp"],
         "wgt": read["wgt"],
-        # Loads of int8 become int32 on their way in.
+        # Loads of int8 are widened to int32.
         "acc": 4 * read["acc"],
     }
 
@@ -59,7 +59,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     found = {
         "array": products * (energy["int8_multiply"] + energy["int32_add"]),
         "alu": events.alu * lanes * energy["int32_add"],
-        # A vector is scaled; one with an operand is scaled twice more and added.
+        # Each vector is scaled; a vector with an operand is scaled twice more and added.
         "post": (events.stored + 2 * events.combined)
         * lanes
         * (energy["float32_multiply"] + energy["float32_add"]),
@@ -69,7 +69,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         + (alone + held) * access("wgt", config.block_in)
         + written("wgt"),
         "acc scratchpad": accumulators * access("acc", acc_bytes) + written("acc"),
-        # Into a FIFO and out of it.
+        # A FIFO is written and read once.
         "FIFOs and queues": 2 * 8 * moved * energy["flip_flop_bit"],
         "DRAM": moved * energy["dram_byte"],
     }
@@ -77,7 +77,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         each = components.sram_energy(config.chain_buffer_bytes, config.out_bytes)
         found["chain memory"] = events.chained * each
     if config.has("table"):
-        # Every lane reads a word of the bus from its copy.
+        # Every lane reads a bus word of its copy.
         each = components.sram_energy(config.tables * TABLE_BYTES, config.memory.bus_bytes)
         found["look-up tables"] = events.stored * lanes * each
     return {name: value / 1e6 for name, value in found.items()}

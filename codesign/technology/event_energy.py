@@ -1,9 +1,9 @@
 """Energy of events: the energy of each event in a unit, for any machine, from coefficients that were fitted to replays.
 
-A unit's energy is a sum over features: counts of events times the width that they have in the machine (lanes, products,
-bytes, bits that change). So one coefficient serves all machines. The clock pins of the flip-flops are no event: they
-cost what the library says, in every cycle, for as many flip-flops as the model of area counts module by module
-(`cell_model.CellModel.flip_flops_by_module`); leakage goes with its area of logic.
+A unit's energy is a sum over features: counts of events times their width in the machine (lanes, products, bytes, bits
+that change), so one coefficient serves all machines. Clock pins of flip-flops are no event: they cost the library's
+energy in every cycle, for the number of flip-flops of the area model (`cell_model.CellModel.flip_flops_by_module`);
+leakage is proportional to that model's area of logic.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .memories import memories_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How far replayed energy is from predicted energy, on machines that were left out of the fit.
+    """Errors of predicted against replayed energy, on machines left out of the fit.
 
-    Each part is off by a share of itself, root mean square: `data` of bits that change, `clock` pins, `memories`. Parts
-    are off by themselves, so the whole is off by the root of the sum of squares; as many times as `reach` says, it is
-    as far as the ends of 90% are from the prediction.
+    Relative root mean square error of each part: `data` of bits that change, `clock` pins, `memories`. The parts'
+    errors are independent, so the error of the whole is the root of their sum of squares; `reach` times that error is
+    the distance of the 90% interval's ends from the prediction.
     """
 
     data: float
@@ -47,9 +47,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
-    """Coefficients: picojoules of `events` by unit and feature, of the `clock` pin of a flip-flop in a cycle;
-    `leakage`, nanowatts of a square micrometre of logic. `library`, `volts`, `nanometres` of the measurements;
-    `sram_scale` scales memory macros to them. `machines`: names of the machines whose replays were fitted."""
+    """Coefficients: picojoules of `events` by unit and feature, and of the `clock` pin of a flip-flop in a cycle;
+    `leakage` in nanowatts of a square micrometre of logic. `library`, `volts` and `nanometres` are those of the
+    measurements; `sram_scale` scales memory macros to them. `machines`: names of the machines whose replays were
+    fitted.
+    """
 
     library: str
     volts: float
@@ -63,11 +65,11 @@ class EventEnergy:
 
     @property
     def node(self) -> str:
-        """The library's node in words."""
+        """The library's node as text."""
         return node_text(self.library, self.nanometres)
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
-        """Picojoules of data that change, by unit."""
+        """Picojoules of changing data bits, by unit."""
         return {
             unit: sum(cost * features[name] for name, cost in costs.items())
             for unit, costs in self.events.items()
@@ -79,7 +81,7 @@ class EventEnergy:
         return {unit: count * self.clock * cycles for unit, count in _by_part(counts).items()}
 
     def leakages(self, config: Config, seconds: float) -> dict[str, float]:
-        """Picojoules of leakage of logic by unit."""
+        """Picojoules of the logic's leakage, by unit."""
         areas = shipped_cell_model().logic_by_module(config, memories_of(config))
         return {unit: 1e3 * seconds * self.leakage * area for unit, area in _by_part(areas).items()}
 
@@ -110,6 +112,6 @@ def parse_event_energy(value: Mapping[str, Any]) -> EventEnergy:
 
 @cache
 def shipped_event_energy() -> EventEnergy:
-    """The coefficients that come with the package."""
+    """The coefficients shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "event_energy.json").read_text(encoding="utf-8")
     return parse_event_energy(json.loads(text))

@@ -28,7 +28,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetch",),
     "control": ("",),
 }
-"""Parts of a machine by the paths of the RTL's instances, without numbers; the first part that fits has an instance."""
+"""Parts of a machine by paths of RTL instances, without numbers; an instance belongs to the first part that matches."""
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "array": (
@@ -85,7 +85,7 @@ _INSTANCES: Mapping[str, str] = MappingProxyType(
         "stage_b_lane": "stage_b",
     }
 )
-"""Modules of many instances whose instances are called otherwise."""
+"""Modules whose instances have another name than the module."""
 
 
 @cache
@@ -95,7 +95,7 @@ def part_of_module(module: str) -> str:
 
 
 def features_of(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """The features of a launch. `changes` are bits that change, by `sim.statistics.MEASURED`."""
+    """The features of a launch. `changes` are the changing bits by `sim.statistics.MEASURED`."""
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
     read, runs, issued = events.read, events.runs, events.issued
     load_bytes = read["inp"] + read["wgt"]
@@ -103,9 +103,10 @@ def features_of(config: Config, events: Events, changes: Mapping[str, float]) ->
     words = ("fetched", "loaded_words", "compute_words", "store_words")
     return {
         **changes,
-        # The row of a tile that DEPTHWISE takes reaches every row of the array.
+        # The tile's row that DEPTHWISE takes reaches every row of the array.
         "row bits": changes["chosen"] * config.columns if config.has("depthwise") else 0.0,
-        # An input's bit reaches a multiplier in every row of the tile, a weight's one for every vector of the batch.
+        # A bit of an input reaches a multiplier in every row of the tile, a bit of a weight one for every vector of the
+        # batch.
         "input bits": changes["inputs"] * config.columns,
         "weight bits": changes["weights"] * config.batch,
         "operations": float(events.gemm + events.depthwise + events.taps + events.alu),

@@ -20,10 +20,10 @@ from vdla.sim.folded_reads import adding_operations
 from ..report.traffic import register_fields
 
 MOVERS = ("load", "compute", "store", "written")
-"""Kinds of transfers that move bytes: the units' loads, operands among the store unit's, and outputs."""
+"""Kinds of transfers: loads of the load and compute units, loads and operands of the store unit, and outputs."""
 
 HELD = ("uop", "inp", "wgt")
-"""Scratchpads that may be read again where they were read just before."""
+"""Scratchpads whose consecutive reads of one place are counted."""
 
 
 def _none() -> dict[str, int]:
@@ -35,13 +35,13 @@ class Events:
     """Counts of one launch. Operations are of whole vectors; `overwriting` are array operations that read no
     accumulator, `swept` the `taps` in sweeps, `slow` ALU operations that shift or multiply, `two` ALU operations that
     read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored` vectors that it
-    stores, `chained` stored vectors that go to the chain memory, `combined` stored vectors with an operand. `read` and
-    `written` are the bytes on the bus by kind.
+    stores, `chained` stored vectors that go to the chain memory, `combined` stored vectors with an operand. `read` (by
+    kind) and `written` are bytes on the bus.
 
     `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` contiguous pieces
     of DRAM by `MOVERS`; `busy` cycles of load and store unit. `kept_lanes` are lanes of accumulators that a folding
-    array leaves unchanged. `held` are reads of micro-ops, input vectors and weight tiles from the same place as the
-    operation before, as far as they follow from instructions with a single micro-op.
+    array leaves unchanged. `held` are reads of micro-ops, input vectors and weight tiles from the same place as in the
+    operation before, counted for instructions with a single micro-op.
     """
 
     cycles: int
@@ -69,15 +69,16 @@ class Events:
 
     @property
     def vectors_read(self) -> int:
-        """Input vectors that the array takes: one for each GEMM or DEPTHWISE, TAPS for each `taps`."""
+        """Input vectors that the array reads: one for each GEMM or DEPTHWISE, TAPS for each `taps`."""
         return self.gemm + self.depthwise + TAPS * self.taps
 
 
 def count_events(
     program: Program, simulation: SimulationResult, only: NDArray[np.bool_] | None = None
 ) -> Events:
-    """The events of a program that was simulated; with `only` (n,) the operations of these instructions, beside cycles
-    and bytes of the whole program."""
+    """The events of a simulated program; with `only` (n,) operations count for these instructions alone, while cycles
+    and bytes are the whole program's.
+    """
     words = np.asarray(program.instructions)
     config = program.config
     decoded = decode(config, words, len(program.image))
@@ -135,10 +136,14 @@ def count_events(
 
 
 def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:
-    """Operations of loops with one micro-op that read what the operation before them read."""
+    """Number of operations, in instructions with one micro-op, that read the same place as the operation before, by
+    scratchpad.
+    """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
-        """How often the next operation's place is the last one's, the loops' steps being in these columns."""
+        """Number of operations whose place equals the previous one's; columns `out` and `inner` hold the
+        loops' steps.
+        """
         single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
         outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]
         within = np.where(rows[single, inner] == 0, outs * np.maximum(ins - 1, 0), 0)
@@ -159,7 +164,7 @@ def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.int
 def _runs(
     rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]], words: NDArray[np.uint64]
 ) -> dict[str, int]:
-    """Pieces of DRAM that loads and stores touch; rows that touch are one."""
+    """Pieces of DRAM that loads and stores touch; adjacent rows are one piece."""
 
     def pieces(*kinds: int) -> int:
         which = of(*kinds)

@@ -1,6 +1,6 @@
 """The memories of a machine's RTL, by module: their words and bits, from the configuration alone.
 
-They follow the RTL (`hw/`), and the tests compare them with the memories that synthesis found.
+They follow the RTL (`hw/`); tests compare them with the memories found by synthesis.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from vdla.isa.timing import (
 
 _PATCH_RING = 8
 _STAGES_TO_B = 20
-"""Cycles of STORE.POST from a read to its last stage, look-up tables apart."""
+"""Cycles of STORE.POST from a read to its last stage, without look-up tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """`count` memories of `words` of `width` bits each in a module ("load.fifo"), with a read and a write port."""
+    """`count` memories of `words` of `width` bits each in a module ("load.fifo"), each with a read and a write port."""
 
     module: str
     count: int
@@ -37,17 +37,17 @@ class Memory:
 
     @property
     def bits(self) -> int:
-        """Bits of all of them."""
+        """Bits of all `count` memories."""
         return self.count * self.words * self.width
 
     @property
     def is_macro(self) -> bool:
-        """Whether synthesis makes them macros; smaller ones are flip-flops."""
+        """Whether synthesis makes these memories macros; smaller ones are flip-flops."""
         return self.words * self.width >= LEAST_MACRO_BITS
 
 
 def memories_of(config: Config) -> list[Memory]:
-    """All memories that are macros in some machine. Those that never are, as the owners of bursts, are left out."""
+    """All memories that are macros in some machine; those that never are, such as owners of bursts, are left out."""
     return [
         Memory(module=module, count=count, words=words, width=width)
         for module, count, words, width in (
@@ -78,7 +78,7 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
 
 
 def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
-    """A memory of input vectors, in banks where TAPS reads several at once."""
+    """A memory of input vectors, in banks if TAPS reads several vectors at once."""
     if not config.has("taps"):
         yield module, 1, words, 8 * size
         return
@@ -103,7 +103,7 @@ def _load(config: Config) -> Iterator[_Row]:
     shift, batch_bits = bus.bit_length() - 1, 2 if config.batch <= 4 else 3
     yield "load.fifo", 1, config.fifo_bytes("load") // bus, 8 * bus + 1
     yield "compute.loader.fifo", 1, config.fifo_bytes("compute") // bus, 8 * bus + 1
-    # Fields of LOAD.INP, its place in a bus word, and the value of its pads.
+    # Fields of LOAD.INP, its position in a bus word, and the value of its pads.
     job = 66 + 2 * shift + 8
     if not config.has("patch"):
         yield "load.element_jobs", 1, LOADS_IN_FLIGHT, job

@@ -1,9 +1,10 @@
 """Energy of a machine's memories in a launch: reads and writes of each macro, times CACTI's energy of one.
 
-Macros are those of `memories.memories_of`; a smaller memory is flip-flops, whose energy is in the events. Whole words
-are read and written; a port that stays at the address of its last read reads nothing. Memories that no event counts are
-left out: the window and the jobs of LOAD.PATCH, owners of bursts, entries of statistics of rows. Replays of netlists
-(`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of these sums are in the interval.
+Macros are those of `memories.memories_of`; smaller memories are flip-flops, whose energy is in the events. Reads and
+writes are of whole words; a port that stays at the address of its last read does not read. Memories that no event
+counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, entries of statistics of rows. Replays of
+netlists (`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of these sums are part of the
+interval.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .events import Events
 from .memories import Memory, memories_of
 
 Accesses = Mapping[str, tuple[float, float]]
-"""(reads, writes) by module, of all its memories of one width together."""
+"""(reads, writes) by module, summed over its memories of one width."""
 
 UNITS: Mapping[str, str] = {
     "compute": "uop scratchpad",
@@ -39,7 +40,7 @@ def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
     bus, read = config.memory.bus_bytes, events.read
     matrix = events.gemm + events.depthwise + events.taps
     operations = matrix + events.alu
-    # Lanes that an array which folds leaves as they are: their bits are not driven.
+    # Lanes that a folding array leaves unchanged: their bits are not driven.
     kept = events.kept_lanes / (config.batch * config.block_out)
     inp_word = config.inp_bytes * (config.position_inputs if config.has("taps") else 1)
     through_bus = events.stored - events.chained
@@ -55,7 +56,7 @@ def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
         # Reads of the chain memory are counted with those of the input scratchpad.
         "chain": (0.0, events.chained * config.out_bytes / config.chain_word_bytes),
         "compute": (operations - held["uop"], read["uop"] / config.uop_bytes),
-        # int8 becomes int32 on its way in: a lane is a byte or four on the bus, and no count says which.
+        # Loaded int8 is widened to int32: a lane is one byte or four on the bus, and no count tells which.
         "compute.accumulators": (
             operations - events.overwriting + events.two + events.window_reads,
             operations + read["acc"] / config.acc_bytes - kept,
@@ -67,7 +68,7 @@ def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
         "compute.loader.fifo": (computed, computed),
         "store.operands": (operands, operands),
         "store.writer": (through_bus, through_bus),
-        # Biases and scales have a memory each.
+        # Biases and scales are in separate memories.
         "store": (2.0 * events.stored, 2.0 * read["par"] / config.par_bytes),
         "store.pipeline": (events.combined, events.combined),
         # Every lane reads a word of its copy in each pass, whether the word is used or not.
@@ -80,8 +81,9 @@ _QUEUED = ("load", "compute", "store")
 
 
 def memory_picojoules(config: Config, counts: Accesses, scale: Scale) -> dict[str, float]:
-    """Picojoules by unit of UNITS and QUEUES. Of several memories of one width in a module, each takes the share of the
-    accesses that it has of the words."""
+    """Picojoules by unit of UNITS and QUEUES. Of several memories of one width in a module, each gets accesses in
+    proportion to its words.
+    """
     found: dict[str, float] = {}
     macros = [memory for memory in memories_of(config) if memory.is_macro]
     for memory in macros:

@@ -1,8 +1,8 @@
 """Energy of a launch by the model of switching: logic by event, clock pins, leakage, scratchpads, DRAM; one node each.
 
-Logic is of the library whose netlists were replayed, memories by the SRAM table scaled to it, DRAM of a device of its
-own. Operands are not known where timing alone is simulated: how often bits change is then as `operand_rates.py`
-has it.
+Logic is in the library whose netlists were replayed, memories are of the SRAM table scaled to it, DRAM is a device with
+its own node. A simulation of timing alone has no operands: the rates of `operand_rates.py` then replace their changed
+bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .memory_energy import QUEUES, UNITS, accesses, memory_picojoules
 from .operand_rates import shipped_rates
 
 MOST_PRODUCTS, MOST_LANES, MOST_BUS_BYTES = 64, 8, 32
-"""The largest machines whose replays were fitted on (`benchmarks/harness/energy_rows.py`)."""
+"""Limits of the machines whose replays were fitted (`benchmarks/harness/energy_rows.py`)."""
 
 LEFT_OUT = (
     "glitches, wires, the clock tree (clock pins are in, none is gated), pads, leakage of memories; DRAM's standby and "
@@ -35,9 +35,9 @@ def energy_by_model(
     *,
     hertz: float | None = None,
 ) -> dict[str, float]:
-    """Microjoules by unit. `changes` are the bits that change by `sim.statistics.MEASURED`; left out, the shipped
-    rates' stand for them. Leakage lasts as long as the program takes at `hertz`, the configuration's own clock if left
-    out."""
+    """Microjoules by unit. `changes` are the changing bits by `sim.statistics.MEASURED`, by default from the shipped
+    rates. Leakage lasts for the program's duration at `hertz`, by default the configuration's own clock.
+    """
     model = shipped_event_energy()
     if changes is None:
         changes = shipped_rates().changes(config, events)
@@ -64,9 +64,9 @@ def is_inside(config: Config) -> bool:
 
 
 def energy_interval(energy: Mapping[str, float]) -> tuple[float, float]:
-    """The ends of the 90% interval of the sum of `energy` (by unit, with rates in place of operands), as factors. The
-    errors of data, clock pins and memories are from replays of machines left out of the fit, those of rates from other
-    networks. Leakage and DRAM count as exact.
+    """The 90% interval of the sum of `energy` (by unit, with rates in place of operands), as factors. Errors of data,
+    clock pins and memories come from replays of machines left out of the fit, those of rates from other networks.
+    Leakage and DRAM count as exact.
     """
     spread = shipped_event_energy().spread
     whole = sum(energy.values())
@@ -84,7 +84,7 @@ _MEMORIES = frozenset({*UNITS.values(), QUEUES})
 
 
 def rung(config: Config) -> str:
-    """The source of a machine's energy, in few words."""
+    """The source of a machine's energy as a short text."""
     model = shipped_event_energy()
     text = f"model of switching ({model.node})"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"

@@ -1,8 +1,8 @@
 """Rates of changing bits, for events without operands, measured once on a network.
 
 The explorer simulates timing alone, so it has counts of events but no operands; every quantity of
-`sim.statistics.MEASURED` is estimated as a rate times its base count (`bases_of`). Rates are of real programs
-(`benchmarks/operand_rates.py`), stored in operand_rates.json with their source.
+`sim.statistics.MEASURED` is estimated as a rate times its base count (`bases_of`). Rates are measured on real programs
+(`benchmarks/operand_rates.py`) and stored in operand_rates.json with their source.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
-    """Changes a unit of each quantity's base, by `MEASURED`. `network` and `machine` they were measured on. `spread`:
-    what the data's energy by these rates is off by from that by the operands of other networks and machines, root mean
-    square."""
+    """Changed bits per unit of each quantity's base, by `MEASURED`, measured on `network` and `machine`. `spread`:
+    relative root mean square error of the data's energy with these rates, against the operands of other networks and
+    machines.
+    """
 
     network: str
     machine: str
@@ -32,13 +33,13 @@ class OperandRates:
     spread: float
 
     def changes(self, config: Config, events: Events) -> dict[str, float]:
-        """The bits that change in a launch with these events, as far as the rates hold for it."""
+        """An estimate of the changing bits in a launch with these events."""
         bases = bases_of(config, events)
         return {name: self.rates[name] * bases[name] for name in MEASURED}
 
 
 def bases_of(config: Config, events: Events) -> dict[str, float]:
-    """The count that each quantity of `MEASURED` is proportional to."""
+    """The count to which each quantity of `MEASURED` is proportional."""
     lanes = config.batch * config.block_out
     matrix = events.gemm + events.depthwise + events.taps
     taken = events.vectors_read
@@ -97,6 +98,6 @@ def parse_rates(value: Mapping[str, Any]) -> OperandRates:
 
 @cache
 def shipped_rates() -> OperandRates:
-    """The rates that come with the package."""
+    """The rates shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "operand_rates.json").read_text(encoding="utf-8")
     return parse_rates(json.loads(text))

@@ -15,14 +15,15 @@ from .events import count_events
 from .memory_energy import accesses, memory_picojoules
 
 LOOKED_AT = 20_000
-"""Operations of the array whose inside is looked at, of larger programs a random part."""
+"""Operations of the array that are examined inside; of larger programs a random sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Microjoules in the library's node: of `data` that change, of `clock` pins, which are never gated, and of
-    `leakage` by part (`event_features.GROUPS`), and of `memories` by unit (`memory_energy.UNITS`). `low` and `high`:
-    where all of it together is in 90 of 100 programs. DRAM, wires, glitches, the clock tree and pads are not in it."""
+    """Microjoules in the library's node: of changing `data`, of `clock` pins, which are never gated, and of `leakage`
+    by part (`event_features.GROUPS`), and of `memories` by unit (`memory_energy.UNITS`). `low` and `high`: the 90%
+    interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
+    """
 
     cycles: int
     data: Mapping[str, float]
@@ -34,15 +35,15 @@ class Prediction:
 
     @property
     def whole(self) -> float:
-        """Microjoules of all."""
+        """The sum in microjoules."""
         return sum(sum(part.values()) for part in (self.data, self.clock, self.leakage, self.memories))
 
 
 def predict_energy(
     program: Program, *, model: EventEnergy | None = None, looked_at: int = LOOKED_AT
 ) -> Prediction:
-    """The energy of a program with its data. The inside of the array is looked at for `looked_at` operations, chosen at
-    random over the whole program; all else in full.
+    """The energy of a program with its data. The inside of the array is examined for `looked_at` operations, chosen at
+    random over the whole program; all else is counted in full.
 
     Raises ProgramError and SimulationError as `simulate` does.
     """

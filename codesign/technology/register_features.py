@@ -40,7 +40,7 @@ REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Features of the registers of one instance by module, for modules where they differ from the features of area."""
+"""Features of the registers of one instance by module, for modules in which they differ from the features of area."""
 
 
 def names_of(module: str) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def names_of(module: str) -> tuple[str, ...]:
 
 
 def register_features(config: Config) -> dict[str, float]:
-    """The quantities of `REGISTERS` that `cell_features.features_of` does not have."""
+    """The quantities in `REGISTERS` that are not in `cell_features.features_of`."""
     lanes, bus, size = config.batch * config.block_out, config.memory.bus_bytes, config.instruction_bytes
     factor_bits = 9.0 if config.has("zero_points") else 8.0
     depth, passes = config.fetch_buffer_depth, config.post_passes
@@ -68,7 +68,7 @@ def register_features(config: Config) -> dict[str, float]:
         "whole instructions": whole,
         "whole instructions, depth log": whole * log2(depth),
         "banked instruction bits": banked * 8.0 * size,
-        # Every bank's address and whether it has the newest word; the bank of a vector's first word.
+        # For every bank its address and whether it has the newest word; and the bank of a vector's first word.
         "window places": float((ring_bits - bank_bits + 1 << bank_bits) + bank_bits),
         "ring is a macro": float(_patch_ring_bits(config) >= LEAST_MACRO_BITS),
         "part bits": 32.0 * lanes / passes * (config.block_out > lanes // passes),
@@ -80,7 +80,8 @@ def register_features(config: Config) -> dict[str, float]:
 
 def _column_bits(config: Config) -> int:
     """Register bits of a column: every product in each stage of the multipliers, every sum of the tree. Where the array
-    folds, the last levels have a sum for each fold."""
+    folds, the last levels have a sum for each fold.
+    """
     bits = 17 if config.has("zero_points") else 16
     found, sums, pairs = (
         config.block_in * bits * config.multiplier_stages,
@@ -96,5 +97,5 @@ def _column_bits(config: Config) -> int:
 
 
 def _patch_ring_bits(config: Config) -> int:
-    """Bits of the ring of vectors under way in LOAD.PATCH (`memories.memories_of`)."""
+    """Bits of the ring of vectors in flight in LOAD.PATCH (`memories.memories_of`)."""
     return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)

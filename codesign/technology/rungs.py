@@ -1,4 +1,4 @@
-"""The source of each figure of a machine (its "rung"), in few words: one text for every command and report."""
+"""The source of each figure of a machine (its "rung") as a short text, the same in every command and report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TABLE = "assumed: table of components"
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
     """Sources by name of a figure (clock, latency, area, energy, edp): the models, or the table with the
-    configuration's own clock."""
+    configuration's own clock.
+    """
     if not components.modelled:
         return {
             "clock": CLOCK_IS,

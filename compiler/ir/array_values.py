@@ -1,4 +1,4 @@
-"""Values of expressions in all iterations of loops at once, from buffers whose contents are arrays."""
+"""Values of expressions in all iterations of loops at once, as arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from .iteration_axes import Place
 
 
 class EvaluateError(CodeError):
-    """A program that only the interpreter can run: integers, intrinsics, or sums that do not begin with their loops."""
+    """A program that only the interpreter can run: it has integers, intrinsics, or sums that do not begin with their
+    loops.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,9 @@ class Memory:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: Place) -> tuple[Any, ...]:
-        """Indices into a buffer's contents for all iterations; indices outside of the buffer (guarded) are clipped."""
+        """Indices into a buffer's contents for all iterations; indices outside of the buffer, which are guarded, are
+        clipped.
+        """
         around = [place.variable(name) for name in self.cells[buffer.name].axes]
         own = [
             np.clip(self.value(i, place), 0, size - 1) for i, size in zip(indices, buffer.shape, strict=True)
@@ -70,7 +74,9 @@ class Memory:
         return as_strided(begin, place.shape, list(steps.values()), writeable=False)
 
     def value(self, e: Expr, place: Place) -> Any:
-        """An expression's values in all iterations: an array with an axis a loop, of size 1 where it is constant."""
+        """An expression's values in all iterations: an array with one axis for each loop, of size 1 if the value is
+        constant.
+        """
         match e:
             case Const(value=value, dtype=dtype):
                 return dtype.numpy.type(value)
@@ -105,7 +111,7 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "*": np.multiply,
     "//": np.floor_divide,
     "%": np.mod,
-    # NaN on either side is the result.
+    # NaN on either side makes the result NaN.
     "min": np.minimum,
     "max": np.maximum,
     "<": np.less,

@@ -23,7 +23,7 @@ class Interval:
     high: int | None
 
     def hull(self, other: Interval) -> Interval:
-        """The least interval that holds both."""
+        """The least interval that contains both."""
         low = None if self.low is None or other.low is None else min(self.low, other.low)
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Interval(low, high)
@@ -37,7 +37,7 @@ _BOOL = Interval(0, 1)
 
 
 def loop_range(extent: Expr) -> Interval | Expr:
-    """The entry of a loop of that extent in a `Ranges`."""
+    """The entry of a loop with this extent in a `Ranges`."""
     return _below(int(extent.value)) if isinstance(extent, Const) else extent
 
 
@@ -52,10 +52,9 @@ def loop_ranges(loops: Iterable[For]) -> dict[str, Interval | Expr]:
 
 
 def interval(expr: Expr, ranges: Ranges) -> Interval:
-    """An interval that holds every value of an integer or bool expression while all loops of `ranges` run.
+    """An interval that contains every value of an integer or bool expression while all loops of `ranges` run.
 
-    Exact for affine expressions of independent loops and for the tails of splits (extent min(f, n -
-    f*outer)).
+    Exact for affine expressions of independent loops and for the tails of splits (extent min(f, n - f*outer)).
     """
     if type(expr) is Var:
         # Most indices are loops with constant extents.
@@ -126,7 +125,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of a form without its variables of dependent extent; None if it has none of these."""
+    """Upper bounds of a form in which variables of dependent extent are eliminated; None if it has no such variable."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -153,7 +152,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """A form with a dependent variable replaced by the end of its range that makes it greatest (`up`) or least."""
+    """A form with a dependent variable replaced by the end of its range that maximizes (`up`) or minimizes the form."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]
@@ -166,7 +165,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
     """An upper (`up`) or lower bound of a form, None if there is none."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Var) and (coefficient > 0) == up and (shared := _cancels(form, atom, ranges)):
-            # e + v for v < n - e is at most n - 1; bounds of e and of v alone would not show it.
+            # e + v for v < n - e is at most n - 1; separate bounds of e and of v would not show this.
             return _extreme(form.without(atom).plus(shared, coefficient), ranges, up)
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op in ("min", "max"):
@@ -175,7 +174,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
             return _join(ends, lesser=(atom.op == "min") == (coefficient > 0), up=up)
     for atom, coefficient in form.terms.items():
         if (coefficient > 0) == up and (ends := _quotient_ends(atom, ranges)):
-            # Of several upper bounds, each alone is one; other atoms may cancel with some.
+            # Each of several upper bounds is valid alone; other atoms may cancel with some of them.
             rest = form.without(atom)
             return _join([_extreme(rest.plus(e, coefficient), ranges, up) for e in ends], lesser=up, up=up)
     dependent = _innermost_dependent(form, ranges)
@@ -239,5 +238,5 @@ def _atom_interval(atom: Expr, ranges: Ranges) -> Interval:
             if held.low is not None and held.high is not None and low <= held.low and held.high <= high:
                 return held
     dtype = dtype_of(atom)
-    # An index read from memory has no useful bound, a narrow integer has that of its type.
+    # An index read from memory has no useful bound, except for narrow integers, which have their type's.
     return UNKNOWN if dtype.is_float or dtype is DType.INT64 else Interval(*dtype.limits)

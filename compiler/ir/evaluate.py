@@ -3,7 +3,7 @@
 An iteration space becomes axes of arrays. If several statements share a loop, each runs all iterations before the next
 one, provided that no iteration touches elements that another one writes; buffers allocated inside get an axis for the
 loop. Other loops run one iteration after the other. Float32 is computed in float32, as by the interpreter, but sums are
-added up in float64 and rounded once: so results are a reference for every order of summation.
+added up in float64 and rounded once, so that results are a reference for every order of summation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .visit import free_vars
 def evaluate(
     program: Program, arrays: Mapping[str, np.ndarray], *, functions: Functions | None = None
 ) -> dict[str, np.ndarray]:
-    """The contents of every parameter by name when the program has run; `arrays` are not changed.
+    """The contents of every parameter by name after the program has run; `arrays` are not changed.
 
     Parameters without an array, and allocations, start as zeros. `functions` take arrays. EvaluateError for a program
     that only the interpreter can run.
@@ -84,7 +84,7 @@ class _Machine:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
 
     def independent(self, loop: For) -> bool:
-        """`is_independent` with a cache, for loops inside of others."""
+        """`is_independent` with a cache, for loops that are inside others."""
         if id(loop) not in self.loops:
             self.loops[id(loop)] = is_independent(loop)
         return self.loops[id(loop)]
@@ -105,7 +105,7 @@ class _Machine:
         self.memory.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
 
     def gather(self, node: Copy, place: Place) -> None:
-        """Runs a copy in all iterations at once; its boxes' dimensions are axes behind the loops' axes."""
+        """Runs a copy in all iterations at once; its boxes' dimensions are axes after the loops' axes."""
         count = len(place.axes)
         read, written = self.box(node.source, place), self.box(node.destination, place)
         cell = self.memory.cells[node.source.buffer.name]
@@ -121,7 +121,7 @@ class _Machine:
         values = np.broadcast_to(values, (*place.shape, *shape[count:])).reshape(*place.shape, *sizes)
         to = self.memory.cells[node.destination.buffer.name]
         around = [place.variable(name)[(..., *[None] * len(written))] for name in to.axes]
-        # One index for each iteration, so that the last one wins, as in `write`.
+        # An index for each iteration, so that the last one wins, as in `write`.
         first, *others = [*around, *written]
         to.data[(np.broadcast_to(first, values.shape), *others)] = values
 
@@ -148,7 +148,7 @@ class _Machine:
     def store(
         self, node: Assign | Reduce, place: Place, kept: list[str], factors: tuple[Factor, Factor] | None
     ) -> None:
-        """Runs a statement in all iterations at once; `factors`: those of a sum of products, if they are known."""
+        """Runs a statement in all iterations at once; `factors`: the two factors of a sum of products, if known."""
         mask: np.ndarray | None = None
         for name, extent in place.guards:
             here = np.asarray(place.variable(name) < self.memory.value(extent, place))

@@ -21,7 +21,7 @@ from .types import DType
 
 
 class OperandError(CodeError, TypeError, ValueError):
-    """A value that no expression can hold: of another kind than numbers and expressions, or beyond its type's range."""
+    """A value that no expression can contain: neither a number nor an expression, or beyond its type's range."""
 
 
 Operator: TypeAlias = Literal["+", "-", "*", "//", "%", "min", "max", "<", "<=", "==", "!=", "and", "or"]
@@ -33,8 +33,8 @@ class Operand:
     """Base class of all nodes: Python's operators build expressions (ints take the other side's dtype).
 
     Nodes never change, so each has a cache of results of analyses: `kept_form` (`affine.linear_form`), `kept_loads`
-    (`visit.loads_in`) and `kept_variables` (`visit.variables_in`), unset at first. They are no fields: equality,
-    hashes, copies and pickles ignore them.
+    (`visit.loads_in`) and `kept_variables` (`visit.variables_in`), unset at first. They are not dataclass fields, so
+    equality, hashes, copies and pickles ignore them.
     """
 
     __slots__ = ("kept_form", "kept_loads", "kept_variables")
@@ -112,7 +112,7 @@ class Buffer:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Const(Operand):
-    """A literal; bools are held as Python bools, integers as ints within the limits of `dtype`."""
+    """A literal; bools are stored as Python bools, integers as ints within the limits of `dtype`."""
 
     value: int | float
     dtype: DType = DType.INT64
@@ -325,7 +325,7 @@ def cast(value: Expr, dtype: DType) -> Expr:
 
 
 def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
-    """`then if condition else otherwise`, decided at once where the condition is a constant."""
+    """`then if condition else otherwise`, decided at once if the condition is a constant."""
     a = wrap(then, dtype_of(otherwise) if isinstance(otherwise, Operand) else DType.INT64)  # type: ignore[arg-type]
     b = wrap(otherwise, dtype_of(a))
     if isinstance(condition, Const):

@@ -1,7 +1,8 @@
 """Loops that are a GPU's grid of blocks and threads: rules of their nesting, and of memories private to each of them.
 
 Threads' own memory may be allocated around loops over threads if every access is indexed by the threads' variables:
-sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only the others.
+sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its own
+element of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
 def owners(scope: str) -> tuple[str, ...]:
-    """The loops each iteration of which has its own memory of a scope: none, "block", or "block" and "thread"."""
+    """The kinds of loops whose iterations each have their own memory of a scope: none, "block", or "block" and
+    "thread".
+    """
     if scope == "shared":
         return _BLOCK
     return _THREAD if scope in ("local", "register") or scope.startswith(FRAGMENT) else ()
@@ -56,7 +59,7 @@ def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | Non
 def distribution_obstacle(alloc: Alloc) -> str | None:
     """The error in a buffer that is distributed over threads, once all loops are bound; None if there is none.
 
-    Outside of the loops over an axis only the first thread works, so accesses there must be to index 0.
+    Outside of the loops over an axis only the first thread works, so accesses outside them must be to index 0.
     """
     buffer = alloc.buffer
     found: _Accesses = {}
@@ -119,11 +122,11 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
-    """(error, loop at fault) for the grid loops of a program; None if they are right.
+    """(error, loop at fault) for the grid loops of a program; None if they are correct.
 
     No axis is nested in itself, no block axis in a thread axis, and neither in a parallel or vectorized loop; extents
-    have a constant bound (that many are launched); and a buffer in the private memory of a block (scope "shared") or a
-    thread ("local", "register") is allocated within these loops, or distributed over them.
+    have a constant bound (the number of blocks or threads launched); and a buffer in the private memory of a block
+    (scope "shared") or a thread ("local", "register") is allocated within these loops, or distributed over them.
     """
     for inner in walk(node):
         if type(inner) is For and inner.kind in AXES:

@@ -59,11 +59,10 @@ def interpret(
 ) -> dict[str, np.ndarray]:
     """Runs `program` and returns every parameter's contents by name; `arrays` are not changed.
 
-    Parameters without an array start as zeros. With `poison`, reading them (or an allocation) before they
-    are written is an error, and so is touching what an asynchronous copy has in flight; without,
-    allocations start as zeros and copied data just stays invisible until its wait. InterpretError on these,
-    on an index out of bounds, a missing function, an array of the wrong shape or dtype, or copies that
-    nothing waits for.
+    Parameters without an array start as zeros. With `poison`, reading unwritten elements of them or of an allocation is
+    an error, and so is touching elements of an asynchronous copy in flight; without, allocations start as zeros and
+    copied data stays invisible until its wait. InterpretError on these errors, on an index out of bounds, a missing
+    function, an array of the wrong shape or dtype, or copies that nothing waits for.
     """
     machine = _Machine(functions=functions or {}, poison=poison)
     unknown = arrays.keys() - {p.name for p in program.parameters}
@@ -84,7 +83,7 @@ def interpret(
         machine.cells[parameter.name] = _Cell(data, np.zeros(data.shape, np.uint8) if poison else None)
     run = machine.statement(program.body)
     try:
-        # Infinities and NaN are results like others.
+        # Infinities and NaN are normal results.
         with np.errstate(all="ignore"):
             run()
     except ZeroDivisionError as error:
@@ -223,7 +222,7 @@ class _Machine:
             self.where = statement
             starts, extents = of()
             cell = self.cells[source.buffer.name]
-            # The part of the box inside the source; around it lies the padding.
+            # The part of the box inside the source; the rest is padding.
             inside = [
                 slice(min(max(s, 0), size), max(min(s + e, size), 0))
                 for s, e, size in zip(starts, extents, source.buffer.shape, strict=True)
@@ -276,7 +275,7 @@ class _Machine:
         boxes = [self.box(operand) for operand in statement.operands]
         is_first = (lambda: False) if statement.first is None else self.expr(statement.first)
         access = operand_access(declaration)
-        # The body runs on a machine of its own, whose buffers are views into ours.
+        # The body runs on a separate machine, whose buffers are views into this machine's buffers.
         inner = _Machine(functions=self.functions, poison=self.poison)
         body = inner.statement(declaration.body)
 
@@ -324,7 +323,7 @@ class _Machine:
         cell = self.cells.get(buffer.name)
         if cell is None:
             raise self.fail(f"{format_buffer(buffer)} does not exist here")
-        # numpy would take a negative index from the end.
+        # numpy would count a negative index from the end.
         if len(position) != len(buffer.shape) or not all(map(_inside, position, buffer.shape)):
             raise self.fail(f"{buffer.name}{list(position)} is outside {format_buffer(buffer)}")
         return cell
@@ -434,7 +433,7 @@ def _operation(op: str, dtype: DType) -> Callable[[Any, Any], Any]:
     if dtype.is_float:
         kind = dtype.numpy.type
         if op in ("min", "max"):
-            # NaN on either side is the result, as IEEE 754's minimum and maximum have it.
+            # NaN on either side makes the result NaN, as in IEEE 754's minimum and maximum.
             compute = np.minimum if op == "min" else np.maximum
         return lambda a, b: kind(compute(a, b))
     low, high = dtype.limits

@@ -12,7 +12,7 @@ import numpy as np
 from .expr import Expr
 
 MOST_ELEMENTS = 1 << 23
-"""Largest intermediate array, in elements, as far as the iteration space can be cut along the written indices."""
+"""Largest intermediate array in elements, if the iteration space can be cut along the written indices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,11 @@ class Place:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The iterations along each axis."""
+        """Number of iterations along each axis."""
         return tuple([count for _, count in self.axes.values()])
 
     def variable(self, name: str) -> Any:
-        """The variable's values along its axis, int64, or its one value."""
+        """The variable's values along its axis, int64, or its single value."""
         if name in self.values:
             return np.int64(self.values[name])
         position = list(self.axes).index(name)

@@ -23,7 +23,9 @@ BLOCK_AXES = ("block.x", "block.y", "block.z")
 WARP = 32
 """Threads that execute one instruction of a warp together (CUDA C++ Programming Guide, "SIMT Architecture")."""
 WARPGROUP, WARPGROUP_FRAGMENT = 4 * WARP, "fragment.d"
-"""Threads of the four warps that execute some instructions together, and the scope of the accumulators of these."""
+"""Threads of the four warps that execute some instructions together, and the scope of the accumulators of these
+instructions.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +147,7 @@ def _phases(node: Stmt, around: tuple[For, ...]) -> Iterator[tuple[tuple[For, ..
 
 
 def threads_of(kernel: Kernel) -> dict[str, int]:
-    """The threads of a block along each axis: the most that any phase has."""
+    """Number of threads of a block along each axis: the largest number over its phases."""
     most: dict[str, int] = dict.fromkeys(THREAD_AXES, 1)
     for around, phase in phases(kernel):
         loops = around
@@ -182,7 +184,7 @@ def shared_between_threads(buffer: Buffer) -> bool:
 
 
 def accesses(node: Stmt, around: tuple[For, ...]) -> tuple[Access, ...]:
-    """Every access within a statement to memory that threads share, `around` being the loops around the statement."""
+    """Every access of a statement to memory that threads share; `around` are the loops around the statement."""
     return tuple(a for a in _accesses(node, around) if shared_between_threads(a.buffer))
 
 
@@ -245,7 +247,7 @@ def _element(
 
 
 def kernel_obstacle(program: Program) -> str | None:
-    """Why a program is not in kernel form; None if it is.
+    """The reason why a program is not in kernel form; None if it is.
 
     All statements that compute are in kernels. Loops over blocks are nested directly, and so are loops over threads.
     Barriers, commits and waits are outside of phases, where all threads of a block run them. All other statements of a

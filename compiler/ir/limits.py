@@ -1,6 +1,6 @@
-"""Limits of the compiler on the sizes that a model asks for, each checked before work begins.
+"""Limits of the compiler on sizes in a model, each checked before work begins.
 
-ONNX allows dimensions of 2**63, and a file of 100 bytes can ask for them.
+ONNX allows dimensions of 2**63, and a file of 100 bytes can contain them.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ from __future__ import annotations
 MOST_TENSOR_BYTES = 2**31
 """Bytes of one tensor, also with the pads of a window operator: the size limit of an ONNX file."""
 MOST_ARENA_BYTES = 2**34
-"""Bytes of all activations that are live together, on a processor or a GPU."""
+"""Bytes of all activations that are live at the same time, on a processor or a GPU."""
 MOST_IMAGE_BYTES = 2**32
 """Bytes of an accelerator's memory image: its stores address 2**32 vectors, AXI of the presets 2**32 bytes."""
 MOST_CONSTANT_BYTES = 2**29
-"""Bytes of a constant that is computed at import."""
+"""Bytes of a constant that the importer computes."""
 MOST_LOOPED_ELEMENTS = 2**16
 """Elements of a constant that ONNX's reference implementation computes one by one, in tens of microseconds each."""
 MOST_POSITIONS = 2**20
-"""Elements of an axis that are placed one by one: pads that repeat the tensor, rows and columns of a resized image."""
+"""Elements of an axis whose positions are listed one by one: pads that repeat the tensor, rows and columns of a resized
+image.
+"""
 MOST_NUMBERS = 2**20
 """Elements of the result of a Range that is known before the model runs: positions in a text, pixels in a row."""
 MOST_RUNS = 4096
-"""Pieces of a tensor that are moved by a loop each (pads, parts of a slice), over all axes."""
+"""Pieces of a tensor moved by one loop each (pads, parts of a slice), over all axes."""
 MOST_PHASES = 4096
-"""Phases of a transposed convolution, each a convolution of its own: product of its strides (32 x 32 has 1024)."""
+"""Phases of a transposed convolution, each compiled as a convolution: product of its strides (32 x 32 has 1024)."""

@@ -1,4 +1,4 @@
-"""The nodes of a program's JSON document (`program_json` has its form), each checked against those before it."""
+"""Reads the nodes of a program's JSON document (format: `program_json`), each checked against the nodes before it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProgramFormatError(UserError):
 
 
 def read_nodes(buffers: Sequence[Buffer], described: Sequence[Any]) -> list[Expr | Region | Stmt]:
-    """The nodes that are described, over `buffers`. Raises ProgramFormatError."""
+    """The nodes made from their descriptions `described`, over `buffers`. Raises ProgramFormatError."""
     reader = _Reader(buffers)
     for node in described:
         reader.read(node)
@@ -39,7 +39,7 @@ def read_nodes(buffers: Sequence[Buffer], described: Sequence[Any]) -> list[Expr
 
 
 class _Reader:
-    """Makes nodes of their descriptions, each checked against the nodes read before."""
+    """Makes nodes from their descriptions, each checked against the nodes read before."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.buffers = buffers
@@ -231,7 +231,7 @@ def checked_name(where: str, value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """A value for a message."""
+    """A value as short text for a message."""
     try:
         text = repr(value)
     except RecursionError:

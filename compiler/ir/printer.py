@@ -50,7 +50,7 @@ def format_expr(expr: Expr, precedence: int = 0) -> str:
             return f"{op}({format_expr(a)}, {format_expr(b)})"
         case Binary(op=op, a=a, b=b):
             own = _PRECEDENCE[op]
-            # Comparisons do not chain, so their left side too must bind tighter.
+            # Comparisons do not chain, so their left side needs a tighter operator as well.
             left = format_expr(a, own + 1 if own == 4 else own)
             text = f"{left} {op} {format_expr(b, own + 1)}"
             return f"({text})" if own < precedence else text
@@ -89,7 +89,7 @@ def summarize(node: Node) -> str:
     """The first line of a statement or program, for messages."""
     match node:
         case For(var=var, extent=extent, kind=kind):
-            # Without its body, which need not be printed to name a loop.
+            # Without the body, which is not needed to name a loop.
             node = For(var=var, extent=extent, body=Seq(statements=()), kind=kind)
         case Alloc(buffer=buffer):
             return f"alloc {format_buffer(buffer)}"

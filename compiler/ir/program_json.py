@@ -5,8 +5,8 @@
                ["assign", "scale", 1, 4, 1], ["for", "i", "serial", 0, 5]]}
 
 A node is a word and its arguments: names, positions in `buffers`, positions of earlier nodes. Equal expressions are one
-node, the last node is the body. So a document is flat, however deep the program is, and a program has one document.
-Only nodes of tensor expressions have a form; intrinsics and asynchronous copies have none.
+node, the last node is the body. A document is therefore flat, however deep the program is, and each program has exactly
+one document. Only nodes of tensor expressions have a form; intrinsics and asynchronous copies have none.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def program_from_dict(values: Any) -> Program:
         verify(program)
     except VerifyError as error:
         raise ProgramFormatError(f"is no valid program: {error}") from None
-    # Nodes that nothing uses, equal ones, buffers in another order: a program has one document.
+    # Unused nodes, repeated equal nodes or another order of buffers are refused: a program has exactly one document.
     if repr(program_to_dict(program)) != repr({name: document[name] for name in _FIELDS}):
         raise ProgramFormatError("is not in the form in which programs are written")
     return program
@@ -93,7 +93,7 @@ class _Writer:
         return len(self.nodes) - 1
 
     def shared(self, *encoded: Any) -> int:
-        """The node of an expression: one for all that are equal (1, 1.0, True and -0.0 are not)."""
+        """The number of an expression's node; equal expressions have one node (1, 1.0, True and -0.0 are not equal)."""
         key = repr(encoded)
         if key not in self.known:
             self.known[key] = self.node(*encoded)

@@ -1,9 +1,8 @@
 """Boxes of buffers that statements touch, affine in the loops around them.
 
-One analysis for legality, cache placement, DMA, tokens and race checks. Boxes are conservative (they hold
-every element touched) and exact for affine indices whose pieces have unit stride: 2*y + k with y < 4, k < 3
-gives start 0, extent 9. They are not clamped to the buffer: a guarded or padded read may start below 0 (see
-`clamp`).
+Legality, cache placement, DMA, tokens and race checks all use this analysis. Boxes are conservative (they contain every
+touched element) and exact for affine indices whose pieces have unit stride: 2*y + k with y < 4, k < 3 gives start 0,
+extent 9. They are not clamped to the buffer: a guarded or padded read may start below 0 (see `clamp`).
 """
 
 from __future__ import annotations

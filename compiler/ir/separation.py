@@ -1,11 +1,13 @@
-"""Separation of accesses: whether two can touch the same element, for threads and blocks that run side by side.
+"""Separation of accesses: a proof that two accesses touch different elements, for threads and blocks that run side by
+side.
 
-Two iterations meet where all indices agree. An index agrees where a sum of differences is 0, such as
+Two iterations touch one element if all indices agree. An index agrees if a sum of differences is 0, such as
 
     256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4,
 
 which splits from the greatest coefficient down: the other terms are too small to cancel a multiple of 256, so p' = p,
-then t' = t, then j' = j. Indices that are the quotient and the remainder of one expression are treated as it.
+then t' = t, then j' = j. Indices that are the quotient and the remainder of one expression are treated as this
+expression.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ Coordinates = Sequence[tuple[str | None, str | None]]
 def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collection[str] = ()) -> bool:
     """Whether `p` and `q` provably touch one element only where every pair of `coordinates` has the same value.
 
-    Loops named in `common` have the same value at both; all others run independently of one another, even if both
-    accesses are inside them. Without coordinates: whether the accesses provably never touch one element.
+    Loops named in `common` have the same value at both accesses; all other loops run independently of one another, even
+    if both accesses are inside them. Without coordinates: whether the accesses provably never touch one element.
     """
     if p.buffer.name != q.buffer.name:
         return True
@@ -107,7 +109,9 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """(first, second, c * m / n): dimensions whose indices in both accesses contain n * (a // c) and m * (a % c)."""
+    """(first, second, c * m / n) for pairs of dimensions whose indices in both accesses contain n * (a // c) and m * (a
+    % c).
+    """
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
             found = _weights(p, first, second) & _weights(q, first, second)
@@ -140,7 +144,9 @@ def _joined(
 
 
 class _Equations:
-    """Bounded linear forms of an assumed common element, and the equalities of variables that follow from them."""
+    """Bounded linear forms that follow from an assumed common element, and the equalities of variables that follow from
+    them.
+    """
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges

@@ -202,7 +202,7 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
 def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
     """(high, low, g) with form = g * high + low, low within 0 .. g - 1 and g a divisor of `divisor`; None if none fits.
 
-    So (4*h + l) // 12 for l < 4 becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
+    For l < 4, (4*h + l) // 12 then becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
     """
     for factor in sorted({gcd(divisor, c) for c in form.terms.values()} - {1}, reverse=True):
         terms = {atom: c for atom, c in form.terms.items() if c % factor}
@@ -270,7 +270,9 @@ def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Line
 
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether b is never needed in op(a, b); with `strict` ties do not count (else mutual ties would drop both)."""
+    """Whether b is never needed in op(a, b); with `strict` ties do not count (else two tied operands would both be
+    dropped).
+    """
     held = form_interval(a.plus(b, -1), ranges)
     # a <= b everywhere and b <= a everywhere only if they are equal everywhere.
     if strict and held == Interval(0, 0):

@@ -10,7 +10,7 @@ from .visit import expressions, loads_in, map_expr, map_expressions
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with every access to the buffer of the name of `wide` redirected to copy `slot` of `wide`.
+    """`statement` with every access to the buffer called like `wide` redirected to copy `slot` of `wide`.
 
     `wide` has the old buffer's name; its shape is the number of copies followed by the old shape.
     """

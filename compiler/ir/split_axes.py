@@ -1,4 +1,4 @@
-"""Indices that are digits of one number: the loops whose variables they determine together."""
+"""Indices that are digits of one number, and the loops whose variables such indices determine together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .visit import free_vars, substitute_expr, walk_expr
 def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
     """The `varying` loops whose variables are determined by the values of all `indices`.
 
-    Different iterations of these loops then differ in an index: i and j of n = 8*i + j, j < 8, follow from n // 49,
-    n % 49 // 7 and n % 7.
+    Different iterations of these loops therefore differ in at least one index: i and j of n = 8*i + j, j < 8, follow
+    from n // 49, n % 49 // 7 and n % 7.
     """
-    # Replace variables of loops of one iteration by 0, so that equal numbers are equal trees.
+    # Replace variables of loops of one iteration by 0, so that equal numbers become equal trees.
     once = {name: Const(0) for name in varying if interval(Var(name), ranges) == Interval(0, 0)}
     parts = [part for index in indices for part in walk_expr(index)]
     divisors = {int(p.b.value) for p in parts if isinstance(p, Binary) and isinstance(p.b, Const)}
@@ -60,8 +60,9 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 
 
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
-    """The varying terms of a sum that its value determines: mixed-radix digits, each of a weight beyond the reach of
-    all smaller ones; none if the sum is no such number."""
+    """The varying terms of a sum that its value determines: mixed-radix digits, each with a weight beyond the reach of
+    all smaller digits; empty if the sum is no such number.
+    """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)
     for atom, coefficient in sorted(form.terms.items(), key=lambda term: abs(term[1])):
@@ -78,7 +79,7 @@ def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> li
 
 
 def _number(high: Expr, low: Expr) -> list[Expr]:
-    """The number of which two expressions are the quotient and the remainder; empty if there is none."""
+    """The number whose quotient and remainder are the two expressions; empty if there is none."""
     match high, low:
         case Binary(op="//", a=a, b=Const(value=c)), Binary(op="%", a=b, b=Const(value=d)):
             if c == d and _congruent(a, b, int(c)):

@@ -70,7 +70,7 @@ class Seq:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alloc:
-    """`buffer` exists in `body`, undefined at every entry (the interpreter gives zeros, or poison)."""
+    """Allocates `buffer` for `body`; its contents are undefined at every entry (zeros or poison in the interpreter)."""
 
     buffer: Buffer
     body: Stmt
@@ -107,12 +107,11 @@ class Reduce:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """destination = source, element by element; integers may widen on the way.
+    """destination = source, element by element; integers may be widened.
 
-    The dimensions of both regions whose extent is not 1 correspond in order. Source elements outside the
-    source buffer's shape read as `pad` (None: out of bounds is an error). An asynchronous copy belongs to
-    the group closed by the next Commit; its data may be read, and its source overwritten, only after the
-    Wait that covers that group.
+    The dimensions of both regions whose extent is not 1 correspond in order. Source elements outside the source
+    buffer's shape read as `pad` (None: out of bounds is an error). An asynchronous copy belongs to the group closed by
+    the next Commit; its data may be read, and its source overwritten, only after the Wait that covers that group.
     """
 
     name: str
@@ -137,8 +136,8 @@ class Intrinsic:
     """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.
 
     Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first` is bound to
-    FIRST (None: false). Elements outside of the buffer's shape, of operands that are only read, read as `pad`
-    (None: out of bounds is an error). `attributes` are for emission only and have no meaning here.
+    FIRST (None: false). Elements outside of the buffer's shape, of operands that are only read, read as `pad` (None:
+    out of bounds is an error). `attributes` are for emission only; the interpreter ignores them.
     """
 
     name: str

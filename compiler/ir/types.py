@@ -11,8 +11,8 @@ import numpy as np
 class DType(StrEnum):
     """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement.
 
-    The types of 8 bits and less behind BOOL are stored as codes, a byte each: programs only move codes, and convert
-    them by the call "bitcast" (`te.small_types`). Floats, also of 16 bits, round to nearest, ties to even, after every
+    The types of 8 bits and less after BOOL are stored as codes, a byte each: programs only move codes, and convert them
+    by the call "bitcast" (`te.small_types`). Floats, also of 16 bits, round to nearest, ties to even, after every
     operation.
     """
 
@@ -40,7 +40,7 @@ class DType(StrEnum):
     INT2 = "int2"
     UINT2 = "uint2"
 
-    # Enum hashes by a Python-level method; ours sits in hot dictionaries.
+    # Enum hashes by a Python-level method, too slow for the frequently used dictionaries of types.
     __hash__ = str.__hash__
 
     @property

@@ -1,7 +1,7 @@
 """The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
 
-Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: proven from the loop
-ranges, from a Select condition that guards it, or from the upper bound of a loop's variable.
+The rules are on scoping, ranks, dtypes, unique names of loops and buffers, and bounds: every access is proven inside
+its buffer from the loop ranges, from a Select condition that guards it, or from the upper bound of a loop's variable.
 Loops of a grid nest as `grid` says.
 """
 
@@ -43,7 +43,7 @@ class VerifyError(CodeError):
 
 
 def verify(program: Program) -> None:
-    """Checks all rules on a program; VerifyError on the first one broken."""
+    """Checks all rules on a program; VerifyError on the first broken rule."""
     verifier = _Verifier(program.name)
     for parameter in program.parameters:
         verifier.declare(parameter)
@@ -53,7 +53,7 @@ def verify(program: Program) -> None:
 
 
 def verify_declaration(declaration: IntrinsicDeclaration) -> None:
-    """Checks the body of an intrinsic, in which FIRST may be used; VerifyError on the first rule broken."""
+    """Checks the body of an intrinsic, in which FIRST may be used; VerifyError on the first broken rule."""
     verifier = _Verifier(f"intrinsic {declaration.name}")
     for parameter in declaration.parameters:
         verifier.declare(parameter)
@@ -285,7 +285,7 @@ def _plainly_inside(start: Expr, extent: Expr, ranges: Ranges, size: int) -> boo
 
 
 def _widens(source: DType, destination: DType) -> bool:
-    """Whether a copy between these types is allowed: equal types, or an integer type that holds every value."""
+    """Whether a copy between these types is allowed: equal types, or an integer type that contains every value."""
     if source is destination:
         return True
     if not (source.is_integer and destination.is_integer):
@@ -295,7 +295,7 @@ def _widens(source: DType, destination: DType) -> bool:
 
 
 def wide(extents: Sequence[Expr]) -> list[Expr]:
-    """The extents that are not the constant 1: those by which regions correspond."""
+    """The extents that are not the constant 1, in order; a copy matches its two regions by them."""
     return [e for e in extents if not (isinstance(e, Const) and e.value == 1)]
 
 
@@ -313,7 +313,7 @@ def _facts(condition: Expr) -> Facts:
 
 
 def _of_loop(var: Var, extent: Expr) -> Facts:
-    """Facts of a loop's body, as forms >= 0: var < extent; for a quotient a // c also c * var < c * (a // c) <= a."""
+    """Facts of a loop's body, as forms >= 0: var < extent; for an extent a // c also c * var < c * (a // c) <= a."""
     facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
     for fact in tuple(facts):
         for atom, coefficient in fact.terms.items():
@@ -334,7 +334,7 @@ def _least(extent: Expr) -> Facts:
 def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
     """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - m * fact, as fact >= 0.
 
-    It tries n, or m, that cancel a term: guarded iterations may be single elements or vectors of elements.
+    Tried are factors n and m that cancel a term: guarded iterations may be single elements or vectors of elements.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:

@@ -85,10 +85,11 @@ def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
 
 def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """`expr` with variables replaced by name."""
-    # No nested function: a recursive closure is a reference cycle, and thousands of them burden the garbage collector.
+    # No nested function: a recursive closure is a reference cycle, and thousands of cycles burden the garbage
+    # collector.
     if type(expr) is Const:
         return expr
-    if isinstance(expr, Var):  # Reduction axes are variables of a class of their own.
+    if isinstance(expr, Var):  # Reduction axes are variables of a subclass.
         return values.get(expr.name, expr)
     if values.keys().isdisjoint(variables_in(expr)):
         return expr
@@ -100,7 +101,7 @@ def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """`expr` and all its sub-expressions, parents first."""
-    # Every analysis of every primitive comes through here, so common nodes are told apart without matching.
+    # Every analysis of every primitive calls this function, so common nodes are distinguished without matching.
     found: list[Expr] = []
     stack = [expr]
     while stack:
@@ -183,7 +184,7 @@ def walk(node: Node) -> Iterator[Node]:
     """`node` and all statements in it, in program order, parents first."""
     found: list[Node] = []
     stack: list[Node] = [node]
-    # Every primitive comes through here several times, so `children` is written out.
+    # Every primitive calls this function several times, so `children` is inlined.
     while stack:
         top = stack.pop()
         found.append(top)
@@ -307,7 +308,7 @@ def substitute(node: N, values: Mapping[str, Expr]) -> N:
 
 
 def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
-    """A tree with buffers exchanged by name, in accesses, regions and allocations (ranks must agree)."""
+    """A tree with buffers replaced by name, in accesses, regions and allocations (ranks must agree)."""
 
     def expr(e: Expr) -> Expr:
         if isinstance(e, Load) and e.buffer.name in buffers:
@@ -371,7 +372,7 @@ def free_vars(node: Expr) -> frozenset[str]: ...
 @overload
 def free_vars(node: Node) -> set[str]: ...
 def free_vars(node: Expr | Node) -> AbstractSet[str]:
-    """Names of the variables used but not bound by a loop within."""
+    """Names of the variables used but not bound by a loop inside."""
     if isinstance(node, Operand):
         return variables_in(node)
     names: set[str] = set()
@@ -452,7 +453,9 @@ def enclosing_loops(node: Node, name: str) -> tuple[For, ...]:
 
 
 def rewrite_at(node: N, name: str, rewrite: Callable[[Stmt], Stmt]) -> N:
-    """`node` with the loop or statement called `name` replaced by `rewrite` of it; only its path is new."""
+    """`node` with the loop or statement called `name` replaced by `rewrite` of it; only the nodes on the
+    path are new.
+    """
     path: Sequence[Node] = path_to(node, name)
     old, new = path[-1], rewrite(path[-1])  # type: ignore[arg-type]
     for parent in reversed(path[:-1]):

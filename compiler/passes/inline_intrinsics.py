@@ -3,7 +3,7 @@
     rewrite:  mma: m16n8k8(C[0:16, 0:8], A[0:16, 8:16], B[8:16, 0:8])
               ->  for mma.i in 16: for mma.j in 8: for mma.k in 8: mma.sum: C[mma.i, mma.j] += A[...] * B[...]
 
-The inverse of tensorize. The program's meaning stays the same, so it can run on hardware without the operation.
+The inverse of tensorize. The program's meaning stays the same, so that it can run on hardware without the operation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ..ir.visit import map_expressions, map_operands, map_stmt
 
 
 def inline_intrinsics(program: Program) -> Program:
-    """`program` without intrinsics; names in their bodies get the statement's name (and a number) as prefix."""
+    """`program` without intrinsics; names in the inlined bodies are prefixed with the statement's name
+    (and a number).
+    """
     used: dict[str, int] = {}
 
     def rewrite(statement: Stmt) -> Stmt:
@@ -31,7 +33,7 @@ def inline_intrinsics(program: Program) -> Program:
 
 
 class _Use:
-    """The replacement of one use: operands by formal buffer, values by formal variable."""
+    """The replacement of one intrinsic: operands by formal buffer, values by formal variable."""
 
     def __init__(self, use: Intrinsic, prefix: str) -> None:
         self.use = use

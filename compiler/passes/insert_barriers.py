@@ -8,10 +8,10 @@ The pass visits the phases of a kernel in order, and compares the accesses since
 the next phase. If both may touch one element in different threads, and one of them writes, a barrier is inserted
 between them: in front of the phase, or in front of the loop around it if all conflicting accesses are outside. Loops
 are visited until no new access is carried from the end of an iteration to the beginning of the next one. An
-asynchronous copy counts as a write from the first wait behind it on; where it is issued, it must not conflict with
-accesses of other threads either. A barrier for completed copies comes right behind the wait, before more copies are
-issued: so it also separates these from earlier accesses. Shared buffers that are not allocated one within the other may
-have the same addresses, so a barrier comes between their uses. Existing barriers stay and count.
+asynchronous copy counts as a write from the first wait after it on; at its issue, too, it must not conflict with
+accesses of other threads. A barrier for completed copies comes right after the wait, before more copies are issued, so
+that it also separates the new copies from earlier accesses. Shared buffers that are not allocated one within the other
+may have the same addresses, so a barrier comes between their uses. Existing barriers stay and count.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """An access since the last barrier, by threads `coordinates` (axis to loop; None: by a warp or block as a whole).
+    """An access since the last barrier. `coordinates` gives the thread loop of each axis (None: the access is by a warp
+    or block as a whole).
 
-    `own`: loops around it of which the access was in another, unknown iteration than the present one.
+    `own`: loops around the access that were then in another iteration than now; which one is unknown.
     """
 
     access: Access
@@ -103,7 +104,7 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """Adds uses; asynchronous copies become pending only at their wait."""
+        """Adds uses; asynchronous copies are delayed until their wait."""
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use
@@ -120,7 +121,7 @@ class _Block:
         self.successive = successive(kernel)
 
     def statement(self, node: Stmt, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """The statement with its barriers, and the state behind it; `state` is consumed."""
+        """The statement with its barriers, and the state after it; `state` is modified."""
         match node:
             case For() if is_thread_loop(node):
                 phase = phase_at(node)
@@ -179,7 +180,9 @@ class _Block:
         return node, state
 
     def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """A loop of all threads together: first with accesses of its own earlier iterations, then with earlier ones."""
+        """A loop that all threads run together: accesses of its own earlier iterations are compared first, then
+        accesses before it.
+        """
         inside = (*around, node)
         most = interval(node.extent, loop_ranges(around)).high
         if most is not None and most <= 0:
@@ -201,7 +204,7 @@ class _Block:
                 break
             returning = again
         new: Stmt = node if body is node.body else replace(node, body=body)
-        # The loop's own uses alone: conflicts with its earlier iterations are handled inside.
+        # Only the loop's own uses: conflicts with its earlier iterations are handled inside.
         _, first = self.statement(body, _State(), inside)
         if self.conflict(state.pending.values(), first.head.values(), around):
             new = seq(Barrier(), new)
@@ -216,7 +219,7 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """Uses of an iteration as seen by the next one; uses from before it may be of any earlier iteration."""
+        """Uses of an iteration as seen from the next one; uses in `before` may belong to any earlier iteration."""
         name = loop.name
         for use in uses:
             if before is None or use.key in before or name in use.own:

@@ -5,8 +5,8 @@
 
 Each iteration (virtual thread) uses its own copy of every buffer, so the loads of the next iteration need not wait for
 the computation of this one: in a decoupled machine whose units have their own queues, the instruction streams of two
-threads interleave by themselves and the tokens, inserted later, wait only where a copy is reused. (TVM's pass
-interleaves the statements; here the queues do, and the rotation also works for loops nested in each other.)
+threads then interleave, and the tokens, inserted later, wait only where a copy is reused. (TVM's pass interleaves the
+statements; here the queues interleave them, and the rotation also works for nested loops.)
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .split_copies import ELEMENT_DIMENSIONS
 def interleave_virtual_threads(
     program: Program, *, threads: int | Mapping[str, int], capacity: Mapping[str, int]
 ) -> Program:
-    """Every scratchpad buffer moved to the program's root with a leading dimension of its copies.
+    """The program with every scratchpad buffer moved to its root, with a leading dimension of copies.
 
-    At most `threads` copies (a mapping gives them by scope), at most as many as there are iterations, and no more than
-    fit `capacity` (elements of each scratchpad by scope) together with nothing else. Buffers outside virtual-thread
-    loops get one copy. A loop that is shorter in some iterations of the loops around it counts as its longest: the
-    copies then take turns with gaps.
+    A buffer gets at most `threads` copies (a mapping gives the number by scope), at most as many as its loop has
+    iterations, and only as many as fit `capacity` (elements of each scratchpad by scope) alone. Buffers outside
+    virtual-thread loops get one copy. For a loop whose extent depends on loops around it, the longest extent counts; in
+    shorter iterations some copies stay unused.
     """
     hoisted: list[Buffer] = []
 

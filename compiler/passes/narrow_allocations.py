@@ -9,7 +9,7 @@ from ..ir.visit import map_children, walk
 
 
 def narrow_allocations(program: Program) -> Program:
-    """Moves allocations inwards, past statements before and behind their buffer's uses, but into no loop.
+    """Moves allocations inwards, past statements before and after their buffer's uses, but into no loop.
 
     rewrite:
         alloc S                      f(A)
@@ -18,8 +18,8 @@ def narrow_allocations(program: Program) -> Program:
         g(T)                   ->        alloc S
         h(S, T)                              h(S, T)
     Buffers that are not live at the same time may then share memory. If lifetimes overlap in part, those of threads'
-    registers grow; the target's own compiler shortens them again. Allocations filled by asynchronous copies stay: a
-    wait behind the last use may belong to their copies.
+    registers grow; the target's own compiler shortens them again. Allocations filled by asynchronous copies stay,
+    because a wait after the last use may belong to their copies.
     """
     return map_children(program, _narrowed)
 

@@ -28,7 +28,7 @@ def run_pipeline(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """`program` after all `passes`; with `check` it is verified after each; `dump(name, text)` gets each result."""
+    """`program` after all `passes`; with `check` it is verified after each; `dump(name, text)` receives each result."""
     for item in passes:
         result = item.run(program)
         if dump is not None:
@@ -42,7 +42,7 @@ def run_pipeline(
 def dump_to(folder: Path) -> Callable[[str, str], None]:
     """A dump that writes `NN-pass.txt` files into `folder`, numbered in the order of the calls.
 
-    Making the folder and each call raise WriteError.
+    WriteError if the folder cannot be made, or a file cannot be written.
     """
     make_folder(folder)
     for old in folder.glob("[0-9][0-9]-*.txt"):

@@ -1,7 +1,7 @@
 """sum_in_blocks: adds up long floating-point sums in blocks, so that rounding errors stay small.
 
-The rounding error of each addition is relative to the partial sum. So a sum of n terms in one variable may be off by n
-units in the last place; in blocks, and blocks of blocks, by one for each term of a block and level.
+The rounding error of each addition is relative to the partial sum. So a sum of n terms in one variable may be wrong by
+n units in the last place; a sum in blocks, and blocks of blocks, by one unit for each term of a block on each level.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK_TERMS = 256
 """Terms of a block; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten layers
 become as small as ONNX Runtime's."""
 LONGEST = 2 * BLOCK_TERMS
-"""Most terms of a sum that is not changed."""
+"""Most terms of a sum that stays unchanged."""
 REGISTERS = 4096
 """Most elements of a block's sums: many times the largest register tile."""
 
@@ -36,10 +36,10 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
             for j in vectorize(4):         ->              for j in vectorize(4):
                 C[j] += A[k, j]                                C.block[j] += A[256 * k.block + k, j]
                                                        for j.join in vectorize(4): C[j.join] += C.block[j.join]
-    Terms are counted over all loops around a sum. A loop is cut if, except for buffers of its own, it only adds to sums
-    (without `first`), and reads none of them. It must be serial or unrolled, with a constant extent, and so must be the
-    extents of the loops inside it on which the target's indices depend.
-    `within`: a predicate; only loops inside a loop for which it is true are cut.
+    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums (without `first`) and to
+    buffers allocated in it, and reads none of these sums. It must be serial or unrolled and have a constant extent;
+    loops inside it on which the target's indices depend must have constant extents, too. `within`: a predicate; only
+    loops inside a loop for which it is true are cut.
     """
     names = _Names(names_in(program))
     body, _ = _visit(program.body, (), within is None, within, names)
@@ -57,7 +57,7 @@ class _Sum:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Extents of the lanes; None where they depend on other loops."""
+        """Extents of the lanes; None if one depends on other loops."""
         extents = [int(n.extent.value) for n in self.lanes if isinstance(n.extent, Const)]
         return tuple(extents) if len(extents) == len(self.lanes) else None
 
@@ -82,7 +82,7 @@ def _visit(
     within: Callable[[For], bool] | None,
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
-    """A statement with its long sums in blocks, and the sums in it that continue outside of it."""
+    """A statement with its long sums in blocks, and the sums in it that continue outside."""
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
             return node, [_Sum(node, (), 1)]
@@ -106,7 +106,7 @@ def _visit(
 
 
 def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[Stmt, list[_Sum]]:
-    """A loop of at most `count` iterations around these sums, cut into blocks if it adds too many terms."""
+    """A loop of at most `count` iterations around `sums`, cut into blocks if it adds too many terms."""
     outside = [
         replace(s, lanes=(loop, *s.lanes))
         if _says_where(loop, s.reduce)
@@ -207,7 +207,7 @@ def _join(s: _Sum, partial: Buffer, names: _Names) -> tuple[Stmt, _Sum]:
 
 
 def _retargeted(node: Stmt, long: Sequence[_Sum], partials: dict[str, Buffer]) -> Stmt:
-    """The statement with these sums redirected to the buffers `partials`, by name of the Reduce."""
+    """The statement with the sums `long` redirected to the buffers `partials`, by name of the Reduce."""
     lanes = {s.reduce.name: s.lanes for s in long}
 
     def visit(statement: Stmt) -> Stmt:

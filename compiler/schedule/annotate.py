@@ -10,7 +10,7 @@ from .tree import locate_loop, rebuild
 
 
 def annotate(program: Program, name: str, kind: LoopKind) -> Program:
-    """Says how the iterations of a loop may run.
+    """Sets the kind of a loop, which says how its iterations may run.
 
     rewrite (`kind` is "serial", "unroll", "vectorize", "parallel", "virtual_thread", "block.x" … "thread.z"):
         for i in range(n):             for i in kind(n):

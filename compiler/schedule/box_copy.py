@@ -18,8 +18,8 @@ def box_copy(program: Program, name: str) -> Program:
         for T.0 in range(4):                             ->   T: copy T[0:4, 0:n] = A[i, 0:4, 0:n]
             for T.1 in range(n):
                 T: T[T.0, T.1] = A[i, T.0, T.1]
-    Legal for an assignment of an element of another buffer of the same type, or the copy of one, whose indices are
-    these loops' variables, each once in either buffer and in the same order, or do not depend on them.
+    Legal if `name` assigns or copies one element of another buffer of the same type, and the indices of both buffers
+    either are the variables of these loops, each once and in the same order, or do not depend on these loops.
     """
     path = locate(program, name)
     where = f"cannot copy a box at {name}: "

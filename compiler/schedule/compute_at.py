@@ -46,13 +46,13 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
                 C[i*4+j] = T[i*4+j+2]              C[i*4+j] = T[j + 2]
 
     The buffer shrinks to the box that one iteration of `loop` reads (its greatest size, if the size varies), and starts
-    at that box's first element; the producers' loops keep their names and shrink to the box where their variable alone
-    is an index of it. Elements that neighbouring iterations both read are computed twice. All statements that write the
-    buffer move, in their order.
+    at that box's first element; the producers' loops keep their names; a loop whose variable alone is an index of the
+    buffer shrinks to the box. Elements that neighbouring iterations both read are computed twice. All statements that
+    write the buffer move, in their order.
 
     Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
-    `loop` that write nothing else and start from nothing (no Reduce without `first`), and nothing that they read is
-    overwritten on the way.
+    `loop` that write nothing else and do not continue earlier sums (no Reduce without `first`), and no statement
+    between producers and `loop` overwrites their inputs.
     """
     statement = locate(program, name)[-1]
     buffer = _target(statement, program, name)
@@ -102,7 +102,7 @@ def _target(statement: Node, program: Program, name: str) -> Buffer:
 def _producers(
     program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
 ) -> list[Stmt]:
-    """The statements beside the path to the loop that write the buffer, checked to be movable."""
+    """The statements before the loop, beside the path to it, that write the buffer; each is checked to be movable."""
     producers: list[Stmt] = []
     read: set[str] = set()
     inside = False
@@ -154,7 +154,7 @@ class _Box:
 
     @staticmethod
     def of(needed: Region, ranges: Ranges) -> _Box:
-        """The box of a region, clipped to the buffer where it might leave it (guarded reads)."""
+        """The box of a region, clipped to the buffer if it might exceed the buffer (guarded reads)."""
         starts: list[Expr] = []
         extents: list[Expr] = []
         for start, extent, size in zip(needed.starts, needed.extents, needed.buffer.shape, strict=True):
@@ -172,8 +172,8 @@ class _Nest:
     """A producer: its loops outermost first, its statement, and the box that it writes.
 
     `variables[d]` is the loop whose variable alone runs through dimension d (None: the dimension cannot shrink),
-    `boxed[d]` whether the statement itself writes a box there that may be cut. `starts` and `extents`: the box written
-    over all its loops; in dimensions with a variable or a cuttable box they are in terms of the loops outside.
+    `boxed[d]` whether the statement itself writes a box in dimension d that may be cut. `starts` and `extents`: the box
+    written over all its loops; in dimensions with a variable or a cuttable box they are in terms of the loops outside.
     """
 
     loops: tuple[For, ...]
@@ -253,7 +253,7 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """The box, widened to all elements that this nest writes in dimensions in which it cannot shrink."""
+        """The box, widened to all elements that this nest writes in dimensions that cannot shrink."""
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:

@@ -21,7 +21,7 @@ def compute_early(program: Program, name: str) -> Program:
             T[a] = v(a)                 ->         T[a] = f(v(a))
         for i in range(m):                     for i in range(m):
             C[i] = f(T[i]) + f(T[i + 1])           C[i] = T[i] + T[i + 1]
-    f is a scalar function of one argument (a Call), computed once for each element that way rather than once for each
+    f is a scalar function of one argument (a Call); afterwards it is computed once for each element, not once for each
     use. Legal if `name` alone writes an allocation, every read of which is the argument of f, and f gives its type.
     """
     statement = locate(program, name)[-1]

@@ -23,9 +23,9 @@ def fills_box(
     """Whether an access to `sizes` elements from `starts` on touches all of a box while the loops `over` run.
 
     The box is the hull of the touched elements (`ir.regions`), `extents` its size; `ranges` hold the loops around
-    `over`. A size of None is not known.
-    Each dimension's index must be a mixed-radix number of loops that are found in no other dimension. Loops may be cut
-    off as `split` leaves them: 4*o + i with i < min(4, 10 - 4*o) runs through 0 .. 9.
+    `over`. A size of None is not known. Each dimension's index must be a mixed-radix number of loops that occur in no
+    other dimension. Loops may have the shortened extents of a `split` tail: 4*o + i with i < min(4, 10 - 4*o) runs
+    through 0 .. 9.
     """
     loops = {loop.name: loop.extent for loop in over}
     everything: Ranges = {**ranges, **loop_ranges(over)}
@@ -87,11 +87,11 @@ class _Digits:
                 reach = min(reach, step * (low - 1) + below)
                 reached = minimum(reached, (limit - 1) * step + below)
                 exact = exact and isinstance(limit, Const)
-        # The hull of the loops' ranges may ignore a cut over several digits.
+        # The hull of the loops' ranges may ignore a cut that involves several digits.
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """The parts of an extent that is a minimum: its least constant (else an upper bound), and the other parts."""
+        """The parts of an extent that is a minimum: its least constant (else an upper bound), and its other parts."""
         flat, stack = [], [extent]
         while stack:
             match stack.pop():
@@ -104,7 +104,9 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """A bound of one digit as a bound S of the number that it forms with the next greater ones: (greatest, S)."""
+        """Converts a bound of one digit to a bound S of the number formed by this digit and the next greater ones: (the
+        greatest of these digits, S); None if impossible.
+        """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}
         step, first = steps[name], order.index(name)
@@ -120,7 +122,9 @@ class _Digits:
 
 
 def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
-    """Whether two minima of several forms are provably equal: for each form the other side has one that is <= it."""
+    """Whether two minima of several forms are provably equal: for each form of one side, the other side has a form that
+    is <= it.
+    """
     x, y = _least(linear_form(a)), _least(linear_form(b))
     return all(
         any((low := form_interval(own.plus(form, -1), ranges).low) is not None and low >= 0 for form in other)

@@ -18,7 +18,7 @@ def guard(program: Program, loop: str, multiple: int) -> Program:
         for i in range(10):            for i in range(12):
             body(i)              ->        for i.in in range(min(1, 10 - i)):
                                                body(i)
-    So tiles of the loop are whole, as threads require, and `i.in` may move inside all loops of a perfect nest. Does
+    Tiles of the loop are then whole, as threads require, and `i.in` may move inside all loops of a perfect nest. Does
     nothing if the extent is a constant multiple. Legal for a serial or unrolled loop whose extent has a constant bound.
     LegalityError for a multiple below 1, or if the new name is taken.
     """

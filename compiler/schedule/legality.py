@@ -26,7 +26,7 @@ CONCURRENT = ("vectorize", "parallel", *AXES)
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One access: first index and number of elements (None: not known) in each dimension; `by` is its statement."""
+    """One access: first index and number of elements (None: unknown) in each dimension, and `by`, its statement."""
 
     starts: tuple[Expr, ...]
     extents: tuple[int | None, ...]
@@ -71,7 +71,7 @@ def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
 
 
 def written(node: Node) -> set[str]:
-    """The names of the buffers that a tree writes, its own allocations aside."""
+    """The names of the buffers that a tree writes, without buffers allocated in it."""
     found: set[str] = set()
     hidden: set[str] = set()
     for s in walk(node):
@@ -103,7 +103,7 @@ def _at_most_one(extent: Expr) -> bool:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that a conjunction consists of, none for one that always holds."""
+    """The conditions of a conjunction; empty for a condition that always holds."""
     match condition:
         case Binary(op="and", a=a, b=b):
             return [*conjuncts(a), *conjuncts(b)]
@@ -125,7 +125,7 @@ def starting_loops(first: Expr) -> set[str] | None:
 
 
 def asynchronous(node: Node) -> str | None:
-    """The reason not to reorder a tree that holds asynchronous copies; None for a tree without such copies."""
+    """The reason why a tree with asynchronous copies must not be reordered; None for a tree without them."""
     for s in walk(node):
         kind = type(s)
         if kind is Commit or kind is Wait or (type(s) is Copy and s.asynchronous):
@@ -134,14 +134,14 @@ def asynchronous(node: Node) -> str | None:
 
 
 def check_grid(program: Program) -> Program:
-    """The program, if its grid loops nest as they must; LegalityError else."""
+    """The program, if its grid loops nest correctly; LegalityError otherwise."""
     if (found := grid_obstacle(program)) is not None:
         raise LegalityError(found[0], program, found[1])
     return program
 
 
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
-    """`after`, if it verifies wherever an index divides; LegalityError on `before` else.
+    """`after`, if its indices with divisions verify; LegalityError on `before` otherwise.
 
     `changed` is its new part (None: all of it); older parts were verified before. Bounds of quotients and remainders of
     several loops cannot always be proven, and no target compiles a program that does not verify.
@@ -154,7 +154,7 @@ def check_bounds(after: Program, before: Program, at: str, changed: Node | None 
 
 
 def check_verified(after: Program, before: Program, at: str) -> Program:
-    """`after`, if it verifies; LegalityError on `before` else."""
+    """`after`, if it verifies; LegalityError on `before` otherwise."""
     try:
         verify(after)
     except VerifyError as error:
@@ -184,13 +184,12 @@ def _divides(expr: Expr) -> bool:
 
 
 def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], inside: int) -> str | None:
-    """Why the iterations of the loops `moved` may not run in another order; None if they may.
+    """The reason why the iterations of the loops `moved` may not run in another order; None if they may.
 
     `around`: the loops around `body`, outermost first; loops from position `inside` on belong to the reordered nest,
-    earlier ones are constant in it.
-    Iterations of a Reduce may be reordered among themselves; the loops must then be its own: they occur in the target's
-    indices or in `first`, which must be the condition that they are all at 0 if several of them move. All other
-    accesses must touch different elements in each iteration.
+    earlier ones are constant in it. Iterations of a Reduce may be reordered among themselves. The moved loops must then
+    be its own: they occur in the target's indices or in `first`; if several of them move, `first` must be the condition
+    that all of them are at 0. All other accesses must touch different elements in each iteration.
     """
     if (reason := asynchronous(body)) is not None:
         return reason
@@ -212,7 +211,9 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
-    """Why the iterations of `loop` may not run at once; None if they touch different elements of written buffers."""
+    """The reason why the iterations of `loop` may not run at once; None if they touch different elements of written
+    buffers.
+    """
     if (reason := asynchronous(loop.body)) is not None:
         return reason
     inner = tuple(loops(loop.body))
@@ -244,14 +245,14 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
         for d, start in enumerate(uses[0].starts)
         if all(u.extents[d] == 1 and u.starts[d] == start for u in uses) and not loads_in(start)
     ]
-    # Only indices with divisions need the joint test: the others were decided one by one.
+    # Only indices with divisions need the joint test; the others were decided one by one.
     return found | determined_loops(same, ranges, varying) if any(map(_divides, same)) else found
 
 
 def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The varying loops with the same step in all indices, greater than the reach of the indices' other terms.
+    """The varying loops whose step is equal in all indices and greater than the reach of the indices' other terms.
 
-    8*x + i and 8*x + 4 + j for i, j < 4 are apart in different iterations of x.
+    8*x + i and 8*x + 4 + j for i, j < 4 differ for different values of x.
     """
     fixed = [{a: c for a, c in form.terms.items() if not free_vars(a) & varying} for form in forms]
     if any(terms != fixed[0] for terms in fixed[1:]):
@@ -283,7 +284,7 @@ def _residues(
 ) -> set[str]:
     """The varying loops that alone determine the remainders of all indices modulo some number.
 
-    8*k + x and 32 + x for x < 8 leave x when divided by 8, so that they are apart in different iterations of x.
+    8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x.
     """
     shifts: list[LinearForm] = []
     for form in forms:
@@ -349,9 +350,9 @@ _ANY = frozenset({""})
 
 
 def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
-    """The loops over which a Reduce, or an intrinsic of Reduces, sums up; _ANY if any order gives the same result.
+    """The loops over which a Reduce, or an intrinsic of Reduces, sums; _ANY if any order gives the same result.
 
-    None for other statements, and where the target is also an ordinary operand.
+    None for other statements, and for a target that is also an ordinary operand.
     """
     match by:
         case Reduce(first=first):

@@ -140,7 +140,7 @@ def reorder(program: Program, *names: str) -> Program:
             raise LegalityError(reason, program, loop.name)
     body = chain[-1].body
     changed = [i for i, (a, b) in enumerate(zip(order, chain, strict=True)) if a is not b]
-    # A loop between two that swap sides changes its order with both, though its own position stays.
+    # A loop between two loops that swap sides changes its order with both, though its own position stays.
     moved = {loop.name for loop in chain[changed[0] : changed[-1] + 1] if not single(loop)}
     outside = [n for n in path[:top] if isinstance(n, For)]
     around = [*outside, *chain]

@@ -36,8 +36,8 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
     rewrite:
         alloc T: int8[64] @ dram   ->   alloc T: int8[64] @ inp
     A scope is the memory of a buffer and does not change its contents. Illegal only for parameters, which the caller
-    placed; for operands of hardware operations that require another scope; and where each block or thread of a grid
-    would get its own copy of a buffer that it shares with others.
+    placed; for operands of hardware operations that require another scope; and if each block or thread of a grid would
+    get its own copy of a buffer that it must share with others.
     """
     path = locate_alloc(program, buffer)
     if path is None:
@@ -116,8 +116,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
                 C[i * 4 + j] = f(i, j)    ->        for j in range(4):
                                                         C.acc[j] = f(i, j)
                                                     C.acc: copy C[i * 4:i * 4 + 4] = C.acc[0:4]
-    Legal if one Assign or Reduce under `loop` writes the buffer, and every element of the box it touches, and reads
-    only sums of it that start there.
+    Legal if one Assign or Reduce under `loop` writes the buffer and every element of the touched box, and reads only
+    sums that start under `loop`.
     """
     path, body, ranges = _body_at(program, loop)
     old = buffer_named(program, buffer)
@@ -254,7 +254,7 @@ def check_inside(
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether a sum starts for every element under the condition that loops of `inner` alone are at 0."""
+    """Whether every element of a sum starts anew when the loops in `inner`, and no others, are at 0."""
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:
         return False

@@ -26,13 +26,13 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         for i in range(4):                       ->     for i in range(4):
             for k in range(6):                              for k in range(8):
                 C[i] += a[i, k] * b[k] first k == 0             C[i] += a[i, k] * b[k] first k == 0
-    Buffers of that size with the loop's variable as an index grow: the copies that fill them get zeros beyond their
-    source, and a target of the sum has results there that nothing reads. Does nothing if the extent is a multiple.
-    Legal for a nest of loops around one Reduce that adds, in which the variable is a whole index of allocated buffers
-    wherever it is used; each operand must be filled by one copy (or loops around one). If the sum runs over the loop,
-    its value must be a product of operands that are zero in the new elements: their copies read outside of the source
-    there. If the sum does not run over it, an operand's index may also be a multiple of the variable plus other
-    variables, as in a window. LegalityError for a multiple below 1.
+    Buffers of the loop's size that have its variable as an index grow: the copies that fill them get zeros beyond their
+    source, and the new elements of a target are never read. Does nothing if the extent is a multiple. Legal for a nest
+    of loops around one Reduce that adds, in which every use of the variable is a whole index of an allocated buffer;
+    each operand must be filled by one copy (or loops around one). If the sum runs over the loop, its value must be a
+    product of operands that are zero in the new elements because their copies read outside of the source. If the sum
+    does not run over it, an operand's index may also be a multiple of the variable plus other variables, as in a
+    window. LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
@@ -111,7 +111,9 @@ def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer 
 
 
 def _step(index: Expr, loop: str) -> int:
-    """The step of an index for a loop's variable; 0 unless the variable is a term of its linear form and only there."""
+    """The factor of a loop's variable in an index; 0 unless the variable occurs exactly once, as a term of the linear
+    form.
+    """
     form = linear_form(index)
     if any(loop in free_vars(atom) for atom in form.terms if atom != Var(loop)):
         return 0
@@ -119,7 +121,7 @@ def _step(index: Expr, loop: str) -> int:
 
 
 def _outside_loads(value: Expr, loop: str) -> bool:
-    """Whether a value uses a variable elsewhere than in the indices of loads."""
+    """Whether a value uses a variable outside the indices of loads."""
     match value:
         case Load():
             return False

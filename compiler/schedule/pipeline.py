@@ -35,15 +35,15 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
                                                          body(S[k % 2])
                                                      wait 0
     The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` has one
-    iteration if there is a later iteration to copy for, else none. Every iteration closes one group of copies, so that
-    the group of iteration k is the oldest of `ahead` (by default `stages` - 1) when it is waited for. Copies are issued
-    behind that wait, so that one barrier between threads that share them serves both purposes: arrived data may be
-    read, and data already read may be overwritten. With a smaller `ahead`, the slots of the last `stages` - 1 - `ahead`
-    iterations are not overwritten: hardware may still be reading them.
-    Copies may be in loops of their own, such as copies shared by threads; these loops' names in front of the loop also
-    end with ".ahead". Legal for a loop whose iterations run in order and whose body begins with plain copies into
-    buffers that it allocates, if nothing else in it writes these buffers or the copies' sources. LegalityError for less
-    than two stages, for `ahead` below 1 or above the number of slots less one, and if a new name is taken.
+    iteration if a later iteration needs the copies, else none. Every iteration commits one group of copies, so that at
+    its wait the group of iteration k is the oldest of `ahead` (by default `stages` - 1) groups. Copies are issued after
+    that wait, so that one barrier between threads serves two purposes: arrived data may be read, and data already read
+    may be overwritten. With a smaller `ahead`, the slots of the last `stages` - 1 - `ahead` iterations are not
+    overwritten: hardware may still be reading them. Copies may be inside loops, such as copies shared by threads; the
+    names of these loops' copies before the loop also end with ".ahead". Legal for a loop whose iterations run in order
+    and whose body begins with plain copies into buffers that it allocates, if nothing else in it writes these buffers
+    or the copies' sources. LegalityError for less than two stages, for `ahead` below 1 or above the number of slots
+    less one, and if a new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "
@@ -115,9 +115,10 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
 
 
 def _heads(body: Stmt) -> tuple[list[Buffer], list[Stmt], tuple[Stmt, ...]]:
-    """The buffers that a body allocates around all of it, the copies into them at its head, and the other statements.
+    """The buffers that a body allocates around all its statements, the copies into them at its head, and the other
+    statements.
 
-    An allocation around everything behind a copy at the head counts too.
+    An allocation around all statements after a copy at the head counts too.
     """
     allocated: list[Buffer] = []
     heads: list[Stmt] = []

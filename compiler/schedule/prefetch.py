@@ -18,7 +18,7 @@ PREFIX, AHEAD = "prefetch_", "ahead"
 
 
 def prefetch_declaration(dtype: DType, shape: tuple[int, ...], scope: str) -> IntrinsicDeclaration:
-    """The intrinsic of a prefetch of a contiguous box of elements: it computes nothing, and changes only run time."""
+    """The intrinsic of a prefetch of a contiguous box of elements; it has no effect on values, only on run time."""
     data = Buffer(name="data", shape=shape, dtype=dtype, scope=scope)
     return IntrinsicDeclaration(
         name=f"{PREFIX}{dtype}_{prod(shape)}", parameters=(data,), body=Seq(statements=())
@@ -33,8 +33,8 @@ def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
             body(k), which reads W[k, 0:16]  ->  prefetch_float32_16(W[k:k + 1, 0:16]) ahead=4096
                                                  body(k)
     The region is the box that the body reads; the prefetched addresses may be outside of the buffer, which is harmless.
-    Legal if the loop's iterations are no lanes, and read one box of constant size, contiguous in memory, of a parameter
-    or of an allocation outside of the loop.
+    Legal if the loop is not vectorized, and its body reads one box of constant size, contiguous in memory, of a
+    parameter or of an allocation outside of the loop.
     """
     path, old = locate_loop(program, loop)
     if old.kind not in ("serial", "unroll", "parallel") or any(

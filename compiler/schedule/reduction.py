@@ -17,7 +17,7 @@ from .tree import locate, names_in, rebuild, unused
 
 
 def decompose_reduction(program: Program, name: str, loop: str) -> Program:
-    """Initializes the sum `name` in a loop nest of its own before `loop`, with its identity (0, or the least value).
+    """Initializes the sum `name` in a separate loop nest before `loop`, with its identity (0, or the least value).
 
     rewrite:
                                                            for j.init in range(4):
@@ -26,8 +26,8 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
                 C[j] += A[k, j] first k == 0                   for j in range(4):
                                                                    C[j] += A[k, j]
     The new statement is called `name`.init; its loops are copies of the non-reduction loops from `loop` inwards, with
-    the same kinds and the suffix ".init". Legal if the nest under `loop` holds nothing but the Reduce, `first` is the
-    condition that all its reduction loops, which are `loop` or inside it, are at 0, and the extents of the other loops
+    the same kinds and the suffix ".init". Legal if the nest under `loop` contains only the Reduce, `first` is the
+    condition that all its reduction loops are at 0, these are `loop` or inside it, and the extents of the other loops
     do not depend on reduction loops.
     """
     path, reduce = _reduce_named(program, name)
@@ -183,7 +183,7 @@ def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> No
 
 
 def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
-    """The loops over which a sum runs, provided that `first` holds exactly where they are all at 0.
+    """The loops over which a sum runs, provided that `first` holds exactly if they are all at 0.
 
     `chain`: all loops around it; `nest`: the loops in which it must not start anew.
     """

@@ -33,10 +33,11 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
     The consumer's loops keep their names; a loop whose variable alone is an index of the buffer it reads shrinks to the
     box that one iteration of `loop` writes. If nothing else uses the buffer, its allocation moves too and shrinks.
 
-    Legal if the consumer is one loop nest around one Assign or Reduce, behind the nest that holds `loop`; if each
-    iteration of `loop` (and of the loops around it in that nest) writes a box of its own, completely and finally, and
-    these boxes hold all elements that the consumer reads, with one and the same index; if the consumer does not sum
-    over its shrunken loops; and if nothing in between touches a buffer that it writes or writes one that it reads.
+    Legal if the consumer is one loop nest around one Assign or Reduce, after the nest that contains `loop`; if each
+    iteration of `loop` (and of the loops around it in that nest) completely and finally writes a box of its own; if
+    these boxes contain all elements that the consumer reads, and all its reads have the same index; if the consumer
+    does not sum over its shrunken loops; and if no statement in between touches a buffer that the consumer writes, or
+    writes a buffer that it reads.
     """
     statement = locate(program, name)[-1]
     path, at = locate_loop(program, loop)
@@ -75,7 +76,7 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
-    """The sequence of both nests, the nest that holds the loop, and the consumer's nest behind it."""
+    """(the sequence of both nests, the nest with the loop, the consumer's nest after it)."""
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
             continue
@@ -142,7 +143,9 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """The box of a buffer written by one iteration of the loop, and by the whole nest; both checked to be exact."""
+    """The box of a buffer written by one iteration of the loop, and the box written by the whole nest; both checked to
+    be exact.
+    """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]
     writes = [u for u in under if u.write]
@@ -238,7 +241,7 @@ def _localize(program: Program, name: str, before: For, own: set[str]) -> Progra
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)
     if alloc is None or any(not u.write for u in touches(before.body).get(name, [])):
         return program
-    # In a loop around both nests, elements of an earlier iteration could still be read.
+    # In a loop around both nests, the consumer could still read elements of an earlier iteration.
     if any(isinstance(n, For) and n.name not in own for n in path[path.index(alloc) :]):
         return program
     if len(touches(alloc.body)[name]) > len(touches(at.body)[name]):

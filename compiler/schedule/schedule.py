@@ -223,8 +223,9 @@ class Schedule:
         )
 
     def _record(self, rewrite: Callable[[], Program], step: Step) -> None:
-        """Applies `rewrite` and records `step`. LegalityError also for an argument of a wrong kind, which a primitive
-        may not check itself, or on which it may fail with another exception."""
+        """Applies `rewrite` and records `step`. LegalityError also for an argument of a wrong kind, for which a
+        primitive may fail with another exception or not fail at all.
+        """
         try:
             program = rewrite()
         except LegalityError:

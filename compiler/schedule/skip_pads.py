@@ -1,4 +1,4 @@
-"""skip_pads: skips iterations of a sum in which every product has a pad of a copy, zero, as a factor."""
+"""skip_pads: skips iterations of a sum in which every product has a zero factor, a pad of a copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .tree import locate_alloc, locate_loop, names_in, rebuild
 
 
 def skip_pads(program: Program, loop: str) -> Program:
-    """Puts a loop of at most one iteration around the body of a sum's loop; it has none if all products are zero.
+    """Puts a loop of at most one iteration around the body of a sum's loop; if all products are zero, it has no
+    iteration.
 
     rewrite (skip_pads("k")):
         alloc a: [20]                              alloc a: [20]
@@ -26,10 +27,10 @@ def skip_pads(program: Program, loop: str) -> Program:
                 for j in range(2):                         for k.in in range(min(1, 4*k + 2*i - 6)):
                     C[i, j] += a[4*k + 2*i + j]                for j in range(2):
                          * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
-    The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may.
-    Legal for a loop that holds nothing but loops around a Reduce that adds to an initialized sum
-    (`decompose_reduction`), and whose iterations are no lanes or threads. A skipped product of a pad and an infinite
-    factor makes no NaN. LegalityError if the new name is taken.
+    The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may
+    read it. Legal for a loop that holds nothing but loops around a Reduce that adds to an initialized sum
+    (`decompose_reduction`), and which is neither vectorized nor a loop over threads. A product of a pad and an infinite
+    factor would be NaN; skipped, it is not. LegalityError if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot skip pads in {loop}: "
@@ -90,7 +91,9 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 
 
 def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
-    """Expressions that are all >= 1 if some position may be in 0 .. size - 1; none that does not depend on `loop`."""
+    """Expressions that are all >= 1 if some position may be in 0 .. size - 1; expressions independent of `loop` are
+    left out.
+    """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)
     if not any(loop in free_vars(atom) for atom in rest.terms):
@@ -103,7 +106,7 @@ def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: 
 
 
 def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
-    """The form, unless it is always 1 or more."""
+    """Yields the form, unless it is always 1 or more."""
     low = form_interval(form, ranges).low
     if low is None or low < 1:
         yield form_to_expr(form)

@@ -37,9 +37,9 @@ def tensorize(
             for k in range(8):                                   ->   sum: dot(C[x, 0:4], A[y, 0:8], B[x, 0:4, 0:8])
                 sum: C[x, i] += A[y, k] * B[x, i, k] ...              first ...
     Legal if the tree equals the declaration's body: the same loops with the same extents, statements and operators in
-    the same order; accesses to one buffer for each formal buffer, in the formal's scope, whose last indices are the
-    formal's plus a value constant in these loops. A formal predicate `first and k == 0` matches a conjunction with
-    `k == 0`, whose other conditions become the operation's `first`. The use has the name of the last statement it
+    the same order; for each formal buffer one actual buffer in the formal's scope, whose last indices are the formal's
+    indices plus values that are constant in these loops. A formal predicate `first and k == 0` matches a conjunction
+    with `k == 0`, whose other conditions become the operation's `first`. The use has the name of the last statement it
     replaces. `attributes` are passed to the emitter.
     """
     path = locate_alloc(program, name) or locate(program, name)
@@ -73,7 +73,9 @@ def _show(part: Node | Expr) -> str:
 
 
 class _Match:
-    """One unification of an actual tree with a declaration's body: loops by formal loop, operands by formal buffer."""
+    """One unification of an actual tree with a declaration's body: actual loops by formal loop, operands by formal
+    buffer.
+    """
 
     __slots__ = (
         "actual_names",
@@ -98,7 +100,7 @@ class _Match:
 
     def intrinsic(self, target: Node, attributes: Attributes) -> Intrinsic:
         assert not isinstance(target, Program)
-        # All loop variables in the tree: an operand's start must not contain them.
+        # All loop variables in the tree, which an operand's start must not contain.
         self.actual_names = {s.name for s in walk(target) if isinstance(s, For)}
         self.statement(target, self.declaration.body)
         regions: list[Region] = []
@@ -190,7 +192,9 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches an access whose indices depend on data: equal trees as indices, a whole buffer for the formal one."""
+        """Matches an access whose indices depend on data: the indices must be equal trees, and the whole buffer is the
+        operand.
+        """
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} is not like {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):

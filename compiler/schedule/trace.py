@@ -109,7 +109,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
 
 
 def step_obstacle(step: Step) -> str | None:
-    """Why a step is invalid; None if its primitive exists and its arguments are of the right kinds."""
+    """The reason why a step is invalid; None if its primitive exists and its arguments are of the right kinds."""
     kinds = PRIMITIVES.get(step.primitive)
     if kinds is None:
         return f"there is no primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"

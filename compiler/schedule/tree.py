@@ -13,7 +13,9 @@ from .errors import LegalityError
 
 
 def locate(program: Program, name: str) -> tuple[Node, ...]:
-    """The nodes from the program down to the loop or statement called `name`; LegalityError if there is none."""
+    """The path of nodes from the program down to the loop or statement called `name`; LegalityError if
+    there is none.
+    """
     try:
         return path_to(program, name)
     except LookupError as error:
@@ -29,7 +31,7 @@ def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
 
 
 def locate_alloc(program: Program, buffer: str) -> tuple[Node, ...] | None:
-    """The nodes down to the allocation of `buffer`, None if it is not allocated in the program."""
+    """The path of nodes down to the allocation of `buffer`; None if the program does not allocate it."""
     return _alloc_path(program, buffer)
 
 
@@ -64,7 +66,7 @@ def buffer_named(program: Program, name: str) -> Buffer:
 
 
 def loops_around(node: Node, statement: Node) -> tuple[For, ...]:
-    """The loops in a tree, itself included, around a statement of it, outermost first."""
+    """The loops in a tree, its root included, around one of its statements, outermost first."""
     stack: list[tuple[Node, tuple[For, ...]]] = [(node, ())]
     while stack:
         top, around = stack.pop()
@@ -79,7 +81,8 @@ def loops_around(node: Node, statement: Node) -> tuple[For, ...]:
 def rebuild(path: Sequence[Node], new: Stmt, *, without: Sequence[Node] = ()) -> Program:
     """The program at the head of `path` with the last node of `path` replaced by `new`.
 
-    Nodes in `without` are removed: allocations on `path` are replaced by their bodies, statements beside `path` go.
+    Nodes in `without` are removed: allocations on `path` are replaced by their bodies, statements beside `path` are
+    dropped.
     """
     old, left_out = path[-1], {id(node) for node in without}
     for parent in reversed(path[:-1]):
@@ -112,7 +115,7 @@ def names_in(program: Program) -> set[str]:
 
 
 def unused(program: Program, name: str) -> str:
-    """`name`, or the first of name.1, name.2, … that is no name in the program."""
+    """`name`, or the first of name.1, name.2, … that the program does not use."""
     return first_unused(name, names_in(program))
 
 
@@ -166,7 +169,7 @@ def tidy(node: Stmt) -> Stmt:
 
 
 def without_dead_loops(node: Stmt) -> Stmt | None:
-    """A tree without loops of no iterations; None if nothing is left of it."""
+    """A tree without loops that have no iterations; None if nothing remains."""
     match node:
         case For(extent=Const(value=extent)) if extent < 1:
             return None
@@ -180,7 +183,9 @@ def without_dead_loops(node: Stmt) -> Stmt | None:
 
 
 def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> Stmt:
-    """A tree in which the buffer called `name` is `buffer`, whose element 0 was element `starts` of the old one."""
+    """A tree in which `buffer` replaces the buffer called `name`; its element 0 is element `starts` of the
+    old buffer.
+    """
     still = all(isinstance(s, Const) and s.value == 0 for s in starts)
 
     def shift(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

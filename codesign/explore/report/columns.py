@@ -1,4 +1,4 @@
-"""Values of many designs as columns of JSON that are small: equal ones once, few different ones by number."""
+"""Values of many designs as compact columns of JSON: equal values once, few distinct values by index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def column(values: Sequence[Any]) -> Any:
 
 
 def numbers(values: Sequence[float | None]) -> Any:
-    """A column of figures; whole ones stay exact, others get the digits that a page shows. None: there is none."""
+    """A column of figures: integers exactly, others with the digits that a page shows; None for a missing figure."""
     return column([_digits(value) for value in values])
 
 
@@ -38,15 +38,16 @@ def _digits(value: float | None) -> float | int | None:
 
 
 def toml_columns(machines: Sequence[Config | None]) -> list[tuple[str, Any]]:
-    """The TOML text of machines by key, in the order of their files: [(key, column of texts)]; None where a machine has
-    no such line. `name`, whose values all differ, is left out; keys of [memory] begin with "memory."."""
+    """The TOML text of machines by key, in the order of their files: [(key, column of texts)]; None for a machine
+    without that line. `name`, which differs for each machine, is left out; keys of [memory] begin with "memory.".
+    """
     tables = [{} if machine is None else _lines(machine) for machine in machines]
     longest = max(tables, key=len, default={})
     keys = list(longest)
     for table in tables:
         for before, key in zip([None, *table], table, strict=False):
             if key not in keys:
-                # Where a machine alone sets a field, its line follows the one before it.
+                # A field that only some machines set is inserted after the line before it.
                 keys.insert(0 if before is None else keys.index(before) + 1, key)
     return [(key, column([table.get(key) for table in tables])) for key in keys if key != "name"]
 

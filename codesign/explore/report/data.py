@@ -1,4 +1,4 @@
-"""The data of a report's page, as one JSON object: designs in columns, their figures and the sources of these."""
+"""The data of a report's page, as one JSON object: designs in columns, their figures and the figures' sources."""
 
 from __future__ import annotations
 
@@ -45,13 +45,16 @@ COMMANDS = (
     ),
     ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
 )
-"""Commands that reproduce a design: {toml} is its file, {records} the option with its schedules, if it has its own."""
+"""Commands that reproduce a design: {toml} is its file, {records} the option with its own schedules, empty if it has
+none.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A co-simulation of a design: the networks that ran on its RTL, how many cycles, how many things differed (cycles,
-    counters, bytes, layers) and the `first` of them; `seconds` with building the RTL."""
+    """A co-simulation of a design: the networks run on its RTL, the number of cycles, the number of differences
+    (cycles, counters, bytes, layers) and the `first` one; `seconds` including the RTL's build.
+    """
 
     networks: tuple[str, ...]
     cycles: int
@@ -62,7 +65,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
-    """A design as the page shows it: `label` names it and its file."""
+    """A design for the page: `label` names the design and its file."""
 
     label: str
     fields: Mapping[str, Value]
@@ -76,8 +79,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Details:
-    """Data computed for the report alone: the base's figures, layers and syntheses by digest of the machine, and the
-    designs that were co-simulated, by number."""
+    """Data computed for the report only: the base's figures; layers and syntheses by digest of the machine; and the
+    co-simulations by number of the design.
+    """
 
     base: Figures | None = None
     layers: Mapping[str, Layers] = field(default_factory=dict[str, Layers])
@@ -86,7 +90,7 @@ class Details:
 
 
 def exploration_data(exploration: Exploration, details: Details) -> dict[str, Any]:
-    """The page of an exploration."""
+    """The data of an exploration's page."""
     study = exploration.study
     space = study.space
     names = [*(axis.name for axis in space.axes), *space.derived]
@@ -142,7 +146,7 @@ def exploration_data(exploration: Exploration, details: Details) -> dict[str, An
 def comparison_data(
     entries: Sequence[Entry], networks: Sequence[Network], components: Components
 ) -> dict[str, Any]:
-    """The page of machines side by side; their fields are those in which they differ."""
+    """The data of a page that compares machines side by side; its fields are those in which the machines differ."""
     names = list(dict.fromkeys(name for entry in entries for name in entry.fields))
     return {
         "kind": "comparison",
@@ -193,7 +197,7 @@ def _common(
         ],
         "components": {
             **basis(components),
-            # Sources of the table; the models' descriptions name theirs.
+            # Sources of the table; the models' descriptions include theirs.
             "sources": [] if components.modelled else list(dict.fromkeys(components.sources.values())),
         },
         "commands": [{"what": what, "command": command} for what, command in COMMANDS],
@@ -256,7 +260,7 @@ def _common(
 
 
 def _rung(metric: Metric, entry: Entry) -> str:
-    """The source of a metric's value of a design; empty if the design has no figures."""
+    """The source of the value of `metric` of a design; empty if the design has no figures."""
     return "" if entry.figures.failed is not None else entry.figures.rungs.get(metric.name, metric.rung)
 
 
@@ -302,7 +306,7 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Ends of the intervals of metrics that have some, as columns."""
+    """Ends of the intervals as columns, for metrics with intervals."""
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]
     for metric in METRICS.values():
@@ -339,11 +343,11 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """The designs shown first: among the front's designs with layers the one with the least product of the objectives
-    (inverse if more is better), and the base. None if nothing ran.
+    """The two designs shown first, as indices: the one with the least product of the objectives (inverse if more is
+    better) among the front's designs with layers, and the base. None if nothing ran.
 
-    A product weighs factors: a design of three times the latency and nine tenths of the area is not among the best,
-    although distances within the front's range would rank it there.
+    A product compares factors: a design of three times the latency and nine tenths of the area ranks low, although
+    distances within the front's range would rank it high.
     """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
     front = [place for place in ran if entries[place].state == "front"]

@@ -1,4 +1,4 @@
-"""Layers of the front's designs, and the base's figures: worked out once, and kept in a file beside the records."""
+"""Layers of the front's designs, and the base's figures: computed once, and stored in a file beside the records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMAT = 1
 
 
 def spread(exploration: Exploration, most: int) -> tuple[Design, ...]:
-    """The front, or `most` of its designs: the best of each objective, and others between."""
+    """The front, or `most` of its designs: the best of each objective, and others spread between."""
     front = exploration.front
     if len(front) <= most:
         return front
@@ -48,9 +48,9 @@ def details_of(
     verified: Mapping[int, Verified] | None = None,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> Details:
-    """The details of an exploration; with a `folder` those that its file has are not worked out again.
+    """The details of an exploration; those stored in the file of `folder` are not computed again.
 
-    KeyboardInterrupt ends the work; what there is until then is returned. `most` = 0: only what the file has.
+    KeyboardInterrupt ends the computation and returns the details so far. `most` = 0: only stored details.
     """
     study = exploration.study
     known = {} if folder is None else _read(folder / FILE, study.key)
@@ -59,7 +59,7 @@ def details_of(
         for design in spread(exploration, most)
         if design.machine is not None
     }
-    # A design whose schedules were tried since has other layers than before.
+    # A design whose schedules were tuned since has other layers now.
     of_design = {d.machine.digest: d.figures for d in exploration.designs if d.machine is not None}
     for digest in machines.keys() & of_design.keys() & known.keys():
         if _schedules(known[digest][0]) != _schedules(of_design[digest]):
@@ -90,7 +90,7 @@ def _schedules(figures: Figures) -> dict[str, Settings]:
 
 
 def _base_figures(study: Study) -> Figures:
-    """The base's figures, with as many trials of schedules as the front's."""
+    """The base's figures, with the same number of schedule trials as the front's."""
     effort = max(study.effort, study.front_effort, key=lambda effort: effort.trials)
     return evaluate(study.space.base, study.networks, study.components, effort)
 
@@ -145,5 +145,5 @@ def _append(path: Path, key: str, digest: str, figures: Figures, layers: Layers)
         with LineFile(path, cut=True) as file:
             file.append_line(json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n")
     except RecordError:
-        # It saves time, no more: the report has the layers.
+        # The file only saves time: the report has the layers already.
         return

@@ -1,4 +1,4 @@
-"""Sentences on the difference of two machines: how much, its causes, and its layers."""
+"""Sentences on the difference of two machines: its amount, its causes, and the layers with most of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from ...report.numbers import figure
 
 SMALL = 0.05
-"""Changes below this part of all changes are not named."""
+"""Changes below this fraction of the sum of all changes are not named."""
 MOST = 3
 Rows = Sequence[tuple[str, float, float]]
-"""(name, of the first machine, of the second)."""
+"""Rows of (name, value of the first machine, value of the second)."""
 
 
 def change(name: str, first: float, second: float, unit: str = "") -> str:
@@ -25,7 +25,7 @@ def change(name: str, first: float, second: float, unit: str = "") -> str:
 
 
 def main_changes(rows: Rows, most: int = MOST) -> str:
-    """The largest changes by name; empty where nothing changed."""
+    """Text on the largest changes by name; empty if nothing changed."""
     changed = sorted(((name, b - a) for name, a, b in rows if a != b), key=lambda item: -abs(item[1]))
     total = sum(abs(by) for _, by in changed)
     main = [f"{name} {_signed(by)}" for name, by in changed[:most] if abs(by) >= SMALL * total]
@@ -33,7 +33,7 @@ def main_changes(rows: Rows, most: int = MOST) -> str:
 
 
 def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """Cycles of a network's layers (`layers.columns`) by the array's activity and cause of stall."""
+    """Cycles of a network's layers (`layers.columns`) by the array's activity and cause of stall, for both machines."""
     causes = dict.fromkeys([*first["stalls"], *second["stalls"]])
     rows = [("GEMM", float(sum(first["gemm"])), float(sum(second["gemm"])))]
     for cause in causes:
@@ -43,7 +43,7 @@ def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows
 
 
 def cycles_by_layer(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """Cycles of the layers that both have."""
+    """Cycles of the layers that both machines have."""
     of_second = dict(zip(second["name"], second["cycles"], strict=True))
     return [
         (name, float(cycles), float(of_second[name]))

@@ -11,7 +11,9 @@ from ..study import Exploration
 
 MOST_POINTS = 120
 MOST_OBJECTIVES = 3
-"""Most objectives of a hypervolume: with more it takes too long, so the first ones are used and named."""
+"""Most objectives of a hypervolume; with more objectives its computation takes too long, so only the first ones are
+used.
+"""
 REFERENCE = 1.1
 HOW = (
     "each objective runs from its best (0) to its worst value (1) on the front; the volume is that between the front "
@@ -21,8 +23,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """After each of `designs` designs: the hypervolume as a share of the last, and the best of each objective (None
-    where no design was feasible yet). `objectives` are those that the hypervolume counts."""
+    """History of a search after each of `designs` designs: the hypervolume as a share of the last one, and the best of
+    each objective (None before the first feasible design). `objectives` are those of the hypervolume.
+    """
 
     objectives: tuple[str, ...]
     designs: tuple[int, ...]

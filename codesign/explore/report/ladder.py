@@ -1,4 +1,4 @@
-"""The sources of figures ("rungs"), from the one closest to the machine to the one furthest from it."""
+"""Kinds of sources of figures ("rungs"), from the one closest to the machine to the one furthest from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """`word` occurs in all rungs of figures (`Metric.rung`) of this kind."""
+    """A kind of source. `word` occurs in the `Metric.rung` of every figure of this kind."""
 
     name: str
     word: str
@@ -41,6 +41,6 @@ LADDER = (
 
 
 def rung_of(text: str) -> Rung | None:
-    """The kind of a figure's rung; None for one that the ladder does not have."""
-    # From the bottom: a model's prediction is no synthesis, though the model was fitted to some.
+    """The kind of a figure's source; None if no kind matches."""
+    # From the bottom: a model's prediction is no synthesis, although the model was fitted to syntheses.
     return next((rung for rung in reversed(LADDER) if rung.word in text), None)

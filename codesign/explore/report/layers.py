@@ -39,7 +39,8 @@ def figures_by_layer(
     machine: Config, network: Network, energy: EnergyModel, schedules: Settings = NO_SETTINGS
 ) -> tuple[LayerFigures, ...]:
     """The layers of one launch in the order of the program, with the `schedules` that templates do not decide. Raises
-    UserError where the machine cannot run it."""
+    UserError if the machine cannot run the network.
+    """
     compiled = compile_with(machine, network, schedules)
     program = compiled.program
     return split_by_layer(
@@ -91,5 +92,5 @@ def columns(layers: Sequence[LayerFigures]) -> dict[str, Any]:
 
 
 def rounded(value: float) -> float:
-    """A figure with the five digits that a page shows at most."""
+    """`value`, rounded to the five digits that a page shows at most."""
     return float(f"{value:.5g}")

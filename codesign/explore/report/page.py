@@ -1,4 +1,4 @@
-"""A report as one HTML file: data, script and style inside, so that it opens anywhere without a network."""
+"""A report as one HTML file: data, script and style inside, so that it opens without a network."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SCRIPTS = (
     "table.js",
     "page.js",
 )
-"""Scripts in the order in which the page runs them."""
+"""Scripts in the order of their execution."""
 
 
 def html(data: Mapping[str, Any]) -> str:
-    """The page of some data (`data.exploration_data` or `data.comparison_data`)."""
+    """The page for `data` (of `data.exploration_data` or `data.comparison_data`)."""
     folder = resources.files("vdla.codesign.explore.report.assets")
     text = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *SCRIPTS)}
     encoded = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     parts = {
         "TITLE": escape(str(data["title"])),
         "STYLE": text["page.css"],
-        # Inside a script element no text may resemble its end, or the beginning of a comment.
+        # A script element must contain no text like its own end tag or the beginning of a comment.
         "DATA": encoded.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"),
         "SCRIPT": "\n".join(text[name] for name in SCRIPTS),
     }

@@ -1,4 +1,4 @@
-"""The page's pictures for papers, drawn from the page's own data."""
+"""Pictures for papers, drawn from the page's data."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ..space import size_text
 FRONT, PLAIN, A, B = GREEN, "#8d97a6", VERMILLION, BLUE
 SERIES = PARTS[:7]
 MOST_SERIES = len(SERIES) - 2
-"""Parts of a bar that have a colour each, beside the first; the rest are drawn together."""
+"""Parts of a bar with a colour of their own, besides the first; the rest are drawn together."""
 MOST_UNITS = 12
 LEAST_BAR = 0.002
-"""Least bar that is drawn, relative to the panel's longest: rows whose bars are all shorter are left out."""
+"""Shortest bar that is drawn, relative to the panel's longest: rows with only shorter bars are left out."""
 LINE = 120
 """Characters of a line of small print below a picture."""
 WIDE = 8.0
-"""Ratio of largest to least value from which an axis is logarithmic."""
+"""Ratio of largest to least value from which on an axis is logarithmic."""
 Data = Mapping[str, Any]
 
 
 def all_pictures(data: Data) -> Iterator[tuple[str, bytes]]:
-    """Name and PNG of every picture of an exploration's page; those that have nothing to show are left out."""
+    """Name and PNG of every picture of an exploration's page; pictures without data are left out."""
     drawings: dict[str, Callable[[Data], Figure | None]] = {
         "front": front_figure,
         "parallel": parallel_figure,
@@ -48,7 +48,7 @@ def all_pictures(data: Data) -> Iterator[tuple[str, bytes]]:
 
 
 def unpacked(data: Data, column: Mapping[str, Any]) -> list[Any]:
-    """A column of the page's data as a list, a value a design."""
+    """A column of the page's data as a list with one value for each design."""
     if "all" in column:
         return [column["all"]] * data["count"]
     if "index" in column:
@@ -65,7 +65,7 @@ def _states(data: Data) -> list[str]:
 
 
 def _figures(data: Data, name: str) -> NDArray[np.float64]:
-    """A figure of all designs; NaN where there is none."""
+    """float64 [designs]: a figure of all designs; NaN where it is missing."""
     return np.array(
         [np.nan if v is None else v for v in unpacked(data, data["figures"][name])], dtype=np.float64
     )
@@ -77,7 +77,7 @@ def _label(data: Data, place: int) -> str:
 
 
 def front_figure(data: Data) -> Figure:
-    """The designs by their first two objectives (or the first alone, by number), the front in front."""
+    """All designs by their first two objectives (or by number and the only objective), with the front drawn last."""
     names = data["objectives"]
     figure = new_figure(8.6, 4.5)
     axes = figure.subplots()
@@ -124,7 +124,7 @@ def front_figure(data: Data) -> Figure:
 
 
 def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.bool_]) -> None:
-    """The 90% intervals of the front's designs, where they have some, as in the page."""
+    """Draws the 90% intervals of the front's designs, if any, as the page does."""
 
     def around(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         values = _figures(data, name)[which]
@@ -252,7 +252,7 @@ def history_figure(data: Data) -> Figure | None:
 
 
 def _parts(table: Mapping[str, Sequence[float]]) -> list[tuple[str, NDArray[np.float64]]]:
-    """The largest columns by name, the rest together."""
+    """The largest columns by name, and the sum of the rest."""
     ordered = sorted(table.items(), key=lambda item: -sum(item[1]))
     parts = [(name, np.asarray(column, float)) for name, column in ordered[:MOST_SERIES]]
     rest = [np.asarray(column, float) for _, column in ordered[MOST_SERIES:]]

@@ -1,4 +1,4 @@
-"""The file of a study's settings in its folder, so that its report can be written again from the records alone."""
+"""The file of a study's settings in its folder; report pages can be rewritten from it and the records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AGAIN = "give the `vdla explore` command again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Files that a study was given, beside the space and the networks."""
+    """Input files of a study besides the space and the networks."""
 
     technology: Path | None = None
     records: tuple[Path, ...] = ()
@@ -48,7 +48,7 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
         "format": FORMAT,
         "study": study.key,
         "space": {
-            # Extensions that follow from the shape are chosen for each design anew.
+            # Extensions that follow from the shape are derived for each design anew.
             "base": toml_text(study.space.base, as_given=True),
             "fields": {
                 axis.name: [list(v) if isinstance(v, tuple) else v for v in axis.values]
@@ -81,8 +81,8 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
 def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
     """The exploration in a folder, from study.json and the records; nothing is evaluated.
 
-    For a study that was killed: the designs that make a machine, in the order of their records. `notify` is called with
-    a line on designs whose records are missing. Raises UserError, which names the file.
+    For a killed study: its designs that are machines, in the order of their records. `notify` is called with a line on
+    designs whose records are missing. Raises UserError, which names the file.
     """
     path = folder / FILE
     if not path.exists():
@@ -185,7 +185,7 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
 
 
 def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
-    """The points of a killed study, as far as its records name them."""
+    """The points of a killed study that its records name."""
     found: dict[Point, None] = {}
     for line in read_file(path).splitlines() if path.exists() else ():
         try:
@@ -195,6 +195,6 @@ def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
             fields = {n: tuple(v) if isinstance(v, list) else v for n, v in value["fields"].items()}
             found[tuple(axis.values.index(fields[axis.name]) for axis in study.space.axes)] = None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # Half a line at the end; `read_records` has refused any other damage.
+            # An incomplete last line; `read_records` has refused any other damage.
             continue
     return list(found)

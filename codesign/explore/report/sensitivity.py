@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..space import Value, shown
 
 MOST_LEVELS = 8
-"""Levels of a field; one with more values has them joined, neighbours together."""
+"""Most levels of a field; a field with more values has neighbouring values merged."""
 RIDGE = 1e-6
 HOW = (
     "the logarithm of the figure is fitted as a sum of one term for each value of each field (least squares over all "
@@ -22,9 +22,10 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
-    """The effect of a field on a figure: `levels` has each value and its factor from the mean. `share` is the part of
-    the variance that only this field explains, from 0 to 1. Fields that always change together are one: "block_in,
-    block_out", with values such as "8, 16", or a single value that all have."""
+    """The effect of a field on a figure: `levels` has each value and its factor relative to the mean. `share` is the
+    part of the variance explained only by this field, 0 to 1. Fields that always change together are one entry:
+    "block_in, block_out", with values such as "8, 16", or a single value if all are equal.
+    """
 
     field: str
     share: float
@@ -32,7 +33,7 @@ class FieldEffect:
 
     @property
     def factor(self) -> float:
-        """Between the field's largest and smallest level."""
+        """Ratio of the field's largest to its smallest level."""
         factors = [factor for _, factor in self.levels]
         return max(factors) / min(factors)
 
@@ -53,10 +54,10 @@ def sensitivity(
 ) -> Sensitivity | None:
     """Effects of `fields` (by name, a value for each design) on positive values of a figure.
 
-    Those that always change together are one. `following` are fields that others decide: they count where they change
-    with one of `fields` alone, and else are no term of their own.
+    Fields that always change together are one term. `following` are derived fields: one that always changes together
+    with one of `fields` joins its term, others have no term.
 
-    None where there are fewer designs than the model has terms, or the figure is always the same.
+    Returns None if there are fewer designs than terms of the model, or the figure is constant.
     """
     values = np.asarray(figure, float)
     if len(values) < 2 or values.min() <= 0:
@@ -105,7 +106,7 @@ def _together(
 
 
 def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """`_levels` of fields that change together: a label has the values of all, unless they are equal."""
+    """`_levels` of fields that change together: a label lists the values of all fields, or the common value."""
     lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
     labels, codes = _levels(lead)
     place = {str(shown(value)): number for number, value in enumerate(lead)}
@@ -115,7 +116,7 @@ def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDA
 
 
 def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """Labels and the label's number for each design."""
+    """(labels of the levels, the level's index for each design)."""
     texts = [shown(value) for value in column]
     numbers = sorted({text for text in texts if isinstance(text, int)})
     if len(numbers) < len({*texts}):
@@ -130,7 +131,7 @@ def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]
 
 
 def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """A column a level, centred: [designs, levels]."""
+    """Centred indicator columns, one for each level: [designs, levels]."""
     block = (codes[:, None] == np.arange(count)).astype(float)
     return block - block.mean(axis=0)
 
@@ -138,7 +139,7 @@ def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 def _fit(
     blocks: Sequence[NDArray[np.float64]], target: NDArray[np.float64]
 ) -> tuple[float, list[NDArray[np.float64]]]:
-    """The squares that a sum of blocks leaves, and what each block contributes to each design."""
+    """(sum of squared residuals of a fit by all blocks, contribution of each block to each design)."""
     matrix = np.hstack(blocks)
     normal = matrix.T @ matrix
     normal[np.diag_indices_from(normal)] += RIDGE * len(target)

@@ -1,4 +1,4 @@
-"""A machine's synthesis beside the prediction of the model of syntheses, for the page."""
+"""A machine's synthesis compared with the prediction of the model, for the page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from .layers import rounded
 
 
 def beside_predicted(machine: Config, found: Synthesis, components: Components) -> dict[str, Any]:
-    """Predicted and measured, in this order: area in all and by unit, and the clock (None: not measured). Intervals are
-    of the predictions."""
+    """Predicted and measured values, in this order: area in total and by unit, and the clock (None: not measured).
+    Intervals are those of the predictions.
+    """
     predicted = figures_of_machine(machine, components)
     clock = predicted.clock_mhz
     assert clock is not None
@@ -24,7 +25,7 @@ def beside_predicted(machine: Config, found: Synthesis, components: Components) 
         "area": [rounded(predicted.square_millimetres), rounded(sum(found.area.values()))],
         "area_interval": [rounded(predicted.square_millimetres * end) for end in predicted.intervals["area"]],
         "clock": [rounded(clock), None if found.clock_mhz is None else rounded(found.clock_mhz)],
-        # Of the latency's interval the other way around.
+        # The latency's interval, inverted.
         "clock_interval": [rounded(clock / end) for end in reversed(predicted.intervals["latency"])],
         "units": {
             unit: [rounded(predicted.area.get(unit, 0.0)), rounded(found.area.get(unit, 0.0))]

@@ -28,8 +28,7 @@ def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dic
 
 
 def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
-    """The co-simulation in a design's folder, and the digest of the simulated Verilog; None if it is of another
-    design."""
+    """(co-simulation in a design's folder, digest of the simulated Verilog); None if it belongs to another design."""
     try:
         value: Any = json.loads(read_file(place / FILE))
         if (value["format"], value["study"]) != (FORMAT, _key(study, design)):
@@ -49,7 +48,7 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
 
 
 def _key(study: Study, design: Design) -> str:
-    """The key of the inputs of a design's programs beside its machine."""
+    """A hash of the inputs of a design's programs, without its machine."""
     tuned = any(run.schedules for run in design.figures.networks.values())
     return study.front_key if tuned else study.key
 

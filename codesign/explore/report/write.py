@@ -21,7 +21,7 @@ PARQUET = "designs.parquet"
 def write_page(
     exploration: Exploration, folder: Path, verified: Mapping[int, Verified] | None = None
 ) -> Path:
-    """The page alone, with the layers that were worked out before: at once, while a search goes on."""
+    """Writes only the page, with the layers computed so far; quick enough for use during a search."""
     details = details_of(exploration, folder, most=0, verified=verified)
     path = folder / PAGE
     write_whole(path, html(exploration_data(exploration, details)).encode())
@@ -50,7 +50,7 @@ def write_report(
         write_whole(folder / PARQUET, table)
         paths.append(folder / PARQUET)
     if drawn:
-        # Drawing is loaded when something is drawn.
+        # The drawing library is imported only when something is drawn.
         from . import pictures
 
         for name, content in pictures.all_pictures(data):
@@ -60,7 +60,7 @@ def write_report(
 
 
 def parquet_missing() -> str | None:
-    """The packages to install for designs.parquet, in words; None if they are installed."""
+    """Text with the packages to install for designs.parquet; None if they are installed."""
     try:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401

@@ -1,4 +1,4 @@
-"""A design's schedules when its network is compiled: as the tuner's records, which `--records` applies as well."""
+"""A design's schedules as settings for compilation and as the tuner's records, which `--records` also applies."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from vdla.isa.config import Config
 from ..networks import Network
 
 NO_SETTINGS: Settings = MappingProxyType({})
-"""All layers are as their templates have them."""
+"""No settings: every layer has its template's own schedule."""
 STRATEGY = "explore"
-"""The strategy that the tuner's records of a design's schedules name."""
+"""Name of the strategy in tuner records of a design's schedules."""
 
 
 def compile_with(config: Config, network: Network, settings: Settings, *, data: bool = True) -> Compiled:
-    """The network for a machine, with these knobs of nodes that their templates do not decide. Raises UserError."""
+    """The network compiled for a machine, with `settings` for nodes that their templates do not decide. Raises
+    UserError.
+    """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
     return compile_graph(network.graph, config, data=data, kept=network.kept, records=records)
 

@@ -1,9 +1,9 @@
-"""Schedules of a design: a few likely ones of every layer are tried, and the network is compiled with the best.
+"""Schedules of a design: several likely ones of every layer are tried, and the network is compiled with the best.
 
-Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), the cheapest to try first: other
-orders and tiles, and each buffer with as many copies (virtual threads) as fit. They are simulated alone. Then the whole
-network, where layers overlap, decides: a schedule that is slower there than the template's own choice is dropped, so
-that a design is never slower than without trials.
+Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), the least estimated cost first:
+other orders and tiles, and each buffer with as many copies (virtual threads) as fit. Each is simulated alone. Then the
+whole network, in which layers overlap, decides: a schedule that is slower there than the template's own choice is
+dropped, so a design is never slower than without trials.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from ...report.split import layer_boundaries
 from ..networks import Network
 
 WORTH = 2e-4
-"""The least share of a network's cycles that a layer must leave to gain for any schedule of it to be tried."""
+"""Least share of a network's cycles that a layer must be able to gain for its schedules to be tried."""
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
-"""In more, hardly a layer has another schedule that is as fast."""
+"""Most rounds; after more, hardly a layer has another schedule that is as fast."""
 TEMPLATE: Values = MappingProxyType({})
-"""Knobs that a template chooses itself."""
+"""Empty knobs: the template chooses."""
 CLOSE = 1.02
-"""Largest ratio to the cycles of the best candidate alone at which another may be better in its place."""
+"""Largest cycles of a candidate alone, relative to the best one alone, with which it may still be better in the
+network.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,14 @@ class Effort:
 
     @property
     def rounds(self) -> int:
-        """Number of runs of the network with tried schedules: in a round every layer has its next best schedule at
-        once, and each layer keeps the faster one."""
+        """Number of rounds. In a round the network runs with every layer's next best schedule at once, and each layer
+        keeps the faster of its two schedules.
+        """
         return min(MOST_ROUNDS, max(1, self.trials // 16))
 
     @property
     def key(self) -> str:
-        """Key of the inputs of schedules beside machine and network; empty without trials."""
+        """A hash of the inputs of schedules besides machine and network; empty without trials."""
         if not self.trials:
             return ""
         sources = sources_digest("vdla.compiler.tune.search", "vdla.codesign.explore.schedules")
@@ -69,8 +72,9 @@ NO_TRIALS = Effort()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
-    """Knobs by node of those that their templates do not decide, the network's cycles with them, and its cycles as the
-    templates have it (None: it does not run so)."""
+    """Chosen schedules: knobs by node of the nodes that their templates do not decide, the network's cycles with them,
+    and its cycles with the templates' schedules (None: it does not run with those).
+    """
 
     settings: Settings
     cycles: int
@@ -78,7 +82,7 @@ class Chosen:
 
 
 def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen | None:
-    """The best schedules that were found; None where none lets the machine run the network. Raises UserError."""
+    """The best schedules found; None if the machine runs the network with none of them. Raises UserError."""
     try:
         trials = NetworkTrials(config, legalize(network.graph, config), kept=network.kept)
         default = _run(trials, {})
@@ -130,9 +134,9 @@ def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
 def _ranked(
     config: Config, trials: NetworkTrials, node: str, workload: Workload, count: int, enough: float
 ) -> Sequence[Values]:
-    """Schedules of a layer that are the fastest alone, or nearly so, the fastest first; its template's is tried, too.
+    """Schedules of a layer, the template's among them, that alone are the fastest or nearly so; the fastest first.
 
-    Nothing is tried where the template's choice leaves no more than `enough` cycles to gain.
+    Empty if the template's schedule leaves no more than `enough` cycles to gain.
     """
     try:
         space = space_of(config, workload)
@@ -150,8 +154,9 @@ def _ranked(
 def _round(
     trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
 ) -> _Run | None:
-    """The fastest of three runs: `best`, each layer with its schedule of this `number`, and each layer with the faster
-    of its two schedules."""
+    """The fastest of three runs: `best`; every layer with its schedule number `number`; and every layer with the faster
+    of its schedules in these two runs.
+    """
     before = {} if best is None else best.settings
     tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})
     if tried == before:
