@@ -110,8 +110,9 @@ def keep_bytecode() -> None:
     modules = (
         "codesign.cli.commands",
         "codesign.network_cache",
-        "compiler.cpu_driver",
-        "compiler.cuda_driver",
+        "compiler.pipeline",
+        "compiler.cpu_stages",
+        "compiler.gpu_stages",
     )
     imports = "; ".join(f"import vdla.{name}" for name in modules)
     subprocess.run((sys.executable, "-c", imports), check=True)

@@ -38,7 +38,8 @@ from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.models.originals import NAMES as ORIGINALS
 from vdla.codesign.timing import interleaved, ratio
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.util.errors import UserError
 
 
@@ -48,9 +49,9 @@ def measure(name: str, rounds: int) -> dict[str, object]:
     model = exported.SerializeToString()
     feeds = {"input": sample_inputs(shipped, 1)}
     started = time.process_time()
-    network = compile_cpu(model)
+    network = compile_kernels(model, cpu_now())
     compile_cpu_seconds = time.process_time() - started
-    unfused = compile_cpu(model, fusion=False)
+    unfused = compile_kernels(model, cpu_now(), fusion=False)
     peer = session(exported)
     expected = np.asarray(peer.run(None, feeds)[0])
     got = network.run(feeds)["output"]

@@ -27,7 +27,8 @@ from onnx import TensorProto, helper, numpy_helper
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
@@ -257,7 +258,9 @@ def measure(name: str, rounds: int | None) -> dict[str, object]:
     else:
         model = build(name, "float")
         feeds = {"input": sample_inputs(name, 1)}
-    fused, unfused = (compile_cpu(model.SerializeToString(), fusion=fusion) for fusion in (True, False))
+    fused, unfused = (
+        compile_kernels(model.SerializeToString(), cpu_now(), fusion=fusion) for fusion in (True, False)
+    )
     peer = session(model)
     expected = dict(
         zip([o.name for o in model.graph.output], map(np.asarray, peer.run(None, feeds)), strict=True)

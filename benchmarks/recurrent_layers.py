@@ -23,7 +23,8 @@ from onnx import helper
 from vdla.benchmarks.harness.case import Case, measure, relative_error
 from vdla.benchmarks.harness.peer import model_of, session, value
 from vdla.benchmarks.harness.results import write_results
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 
 INPUTS = 40
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -95,7 +96,7 @@ def row_of(name: str, rounds: int) -> dict[str, Any]:
     layers = LAYERS[name]
     model = layers.model()
     started = thread_time()
-    network = compile_cpu(model.SerializeToString())
+    network = compile_kernels(model.SerializeToString(), cpu_now())
     seconds = thread_time() - started
     peer = session(model)
     feeds = {"X": np.random.default_rng(1).standard_normal((layers.steps, 1, INPUTS), dtype=np.float32)}
@@ -131,7 +132,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     options = parser.parse_args()
     # What a process loads once is not the first layer's.
-    compile_cpu(Layers(kind="GRU", hidden=4, steps=2).model().SerializeToString()).close()
+    compile_kernels(Layers(kind="GRU", hidden=4, steps=2).model().SerializeToString(), cpu_now()).close()
     rows = []
     for name in options.only:
         rows.append(row_of(name, options.rounds))

@@ -24,7 +24,8 @@ from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models.transformers import build_transformer, token_inputs
 from vdla.codesign.timing import interleaved, ratio
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 
 RESULTS_NAME = "transformers"
 CASES = {
@@ -44,7 +45,7 @@ def measure(name: str, rounds: int) -> dict[str, object]:
     exported = build_transformer(model, tokens=tokens, layers=layers)
     data, feeds = exported.SerializeToString(), token_inputs(exported)
     began, cpu_began = time.perf_counter(), time.process_time()
-    network = compile_cpu(data)
+    network = compile_kernels(data, cpu_now())
     compiled, cpu_compiled = time.perf_counter() - began, time.process_time() - cpu_began
     try:
         peer = session(exported)

@@ -10,11 +10,12 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
+from vdla.compiler.cpu_stages import SharedKernels, cpu_now
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.observe import Run
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
+from vdla.compiler.pipeline import compile_kernels
 from vdla.util.errors import UserError
 
 from .evaluate import Arrays, load_launches, split_launches
@@ -104,7 +105,7 @@ def prepare_here(
     run raises ModelError if the reference cannot run it either.
     """
     try:
-        return compile_cpu(model.SerializeToString(), kernels=kernels).run
+        return compile_kernels(model.SerializeToString(), cpu_now(kernels=kernels)).run
     except ModelError as error:
         # Without the error's way out, which is about running the model and names its temporary form.
         why = (

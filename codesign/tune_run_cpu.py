@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.cpu_driver import CpuLowering, compile_cpu
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.cpu_stages import CpuLowering, cpu_now
+from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
@@ -100,7 +100,10 @@ def compare_network(path: Path, target: CpuTarget, records: Sequence[Record]) ->
     Both run in turns on one thread of this machine; the medians of thread CPU time count. Raises UserError.
     """
     knobs = knobs_from(book_of(records), CPU, target)
-    with compile_cpu(path, target) as plain, compile_cpu(path, target, knobs=knobs) as tuned:
+    with (
+        compile_kernels(path, cpu_now(target)) as plain,
+        compile_kernels(path, cpu_now(target), knobs=knobs) as tuned,
+    ):
         arrays = sample_inputs(plain)
         expected = plain.run(arrays)
         difference = relative_difference(expected, tuned.run(arrays))

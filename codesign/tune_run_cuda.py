@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vdla.compiler.codegen.cuda.machine import GpuTarget
-from vdla.compiler.cuda_driver import compile_cuda
-from vdla.compiler.gpu_lowering import GpuLowering
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead
+from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
@@ -90,7 +89,7 @@ def compare_network(
     Both run in turns; the medians by the device's clock count. Raises UserError.
     """
     knobs = knobs_from(book_of(records), GPU, target)
-    codes = compile_cuda(path, target), compile_cuda(path, target, knobs=knobs)
+    codes = compile_kernels(path, gpu_ahead(target)), compile_kernels(path, gpu_ahead(target), knobs=knobs)
     with ExitStack() as closing:
         plain, tuned = (closing.enter_context(CudaNetwork(code, device)) for code in codes)
         arrays = sample_inputs(plain)

@@ -11,8 +11,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cuda.machine import GpuTarget
-from vdla.compiler.gpu_lowering import GpuLowering
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.gpu_stages import GpuLowering
+from vdla.compiler.pipeline import network_workloads
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.scalars import argument

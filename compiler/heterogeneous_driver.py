@@ -13,7 +13,7 @@ from onnx import helper
 from vdla.isa.config import Config
 
 from .codegen.cpu.machine import CpuTarget, host_target
-from .cpu_driver import SharedKernels, compile_cpu
+from .cpu_stages import SharedKernels, cpu_now
 from .driver import DoesNotFitError, compile_model
 from .graph.abilities import PLAIN, Abilities
 from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error, parameters_of
@@ -22,6 +22,7 @@ from .graph.onnx_context import read_node
 from .graph.onnx_read import Source, model_label, read_model
 from .graph.partition import Partition, Region, partition_model
 from .graph.submodel import prepare_model
+from .pipeline import compile_kernels
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.executable import Port
@@ -84,7 +85,7 @@ def compile_heterogeneous(
     region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
     threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `virtual_threads` as of
     `compile_model`; `dump_passes` is a folder that gets one folder a region. `records` of the tuner set the knobs of
-    recorded layers, on both sides. `kernels` of the CPU are shared as of `compile_cpu`. Raises UserError.
+    recorded layers, on both sides. `kernels` of the CPU are shared as of `cpu_now`. Raises UserError.
     """
     try:
         return _divided(
@@ -161,7 +162,7 @@ def _undivided(
     knobs = None if records is None else knobs_from(records, CPU, target)
     dumps = None if dump_passes is None else dump_passes / "00-cpu"
     try:
-        network = compile_cpu(model, target, dump_passes=dumps, knobs=knobs, kernels=kernels)
+        network = compile_kernels(model, cpu_now(target, kernels=kernels), dump_passes=dumps, knobs=knobs)
     except ModelError as error:
         if parameters_of(error):
             raise
@@ -275,7 +276,7 @@ def _compare(work: _Work, partition: Partition, region: Region, threads: int) ->
     offloaded = time_region(compiled, feeds, cycles=cycles, repeat=_REPEAT, clock_hertz=work.clock_hertz)
     seconds, remark = None, ""
     try:
-        with compile_cpu(region.cpu_model, work.target, kernels=work.kernels) as network:
+        with compile_kernels(region.cpu_model, cpu_now(work.target, kernels=work.kernels)) as network:
             on_cpu = _with_code(region, network)
             seconds = time_region(on_cpu, feeds, cycles=None, threads=threads, repeat=_REPEAT).seconds
     except NodeError as error:
@@ -322,7 +323,9 @@ def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes
     target = host_target() if work.target is None else work.target
     knobs = None if work.records is None else knobs_from(work.records, CPU, target)
     try:
-        return compile_cpu(region.model, target, dump_passes=dump_passes, knobs=knobs, kernels=work.kernels)
+        return compile_kernels(
+            region.model, cpu_now(target, kernels=work.kernels), dump_passes=dump_passes, knobs=knobs
+        )
     except NodesError as error:
         raise NodesError(work.label, [_of_both(work, partition, part) for part in error.parts]) from None
     except NodeError as error:

@@ -16,7 +16,8 @@ import onnx
 from onnx import helper
 
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, OTHER_CONVOLUTIONS, same_window
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
 
 from .case import Case, relative_error
@@ -72,7 +73,7 @@ def convolution_case(name: str, threads: int) -> Case:
     weights = rng.standard_normal((filters, channels // groups, kernel, kernel), dtype=np.float32)
     weights *= np.float32(1 / np.sqrt(depth))
     models = [layers_model(copies, x.shape, weights, window, groups) for copies in (1, COPIES)]
-    networks = [compile_cpu(model.SerializeToString()) for model in models]
+    networks = [compile_kernels(model.SerializeToString(), cpu_now()) for model in models]
     peers = [session(model, threads) for model in models]
     feeds = {"X": x}
     expected = np.asarray(peers[1].run(None, feeds)[0])

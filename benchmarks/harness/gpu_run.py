@@ -11,13 +11,9 @@ import numpy as np
 import onnx
 
 from vdla.compiler.codegen.cuda.machine import GpuTarget
-from vdla.compiler.cuda_driver import (
-    compile_cuda,
-    compile_cuda_emulated,
-    compile_cuda_schedule,
-    emulate_cuda_schedule,
-)
+from vdla.compiler.gpu_stages import gpu_ahead, gpu_emulated
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_kernel, compile_kernels
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.cuda_timing import repeating_timer
@@ -76,7 +72,7 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
     """A model at its place. Raises UserError."""
     data = model.SerializeToString()
     if place.device is None:
-        emulated = compile_cuda_emulated(data, place.target)
+        emulated = compile_kernels(data, gpu_emulated(place.target))
         return Ours(
             operations=sum(launch.operations for launch in emulated.launches),
             inputs=inputs,
@@ -84,7 +80,7 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
             time=_no_time,
             close=emulated.close,
         )
-    code = compile_cuda(data, place.target)
+    code = compile_kernels(data, gpu_ahead(place.target))
     return _on_device(CudaNetwork(code, place.device), inputs)
 
 
@@ -105,7 +101,9 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
     inputs = product_inputs(precision, size)
     operations = 2 * size**3
     if place.device is None:
-        emulated = emulate_cuda_schedule(schedule, place.target, operator="product", operations=operations)
+        emulated = compile_kernel(
+            schedule.program, gpu_emulated(place.target), operator="product", operations=operations
+        )
         return Ours(
             operations=operations,
             inputs=inputs,
@@ -113,7 +111,9 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
             time=_no_time,
             close=emulated.close,
         )
-    code = compile_cuda_schedule(schedule, place.target, operator="product", operations=operations)
+    code = compile_kernel(
+        schedule.program, gpu_ahead(place.target), operator="product", operations=operations
+    )
     return _on_device(CudaNetwork(code, place.device), inputs)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from vdla.codesign import models
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 
 from .case import Case, relative_error
 from .peer import session
@@ -29,7 +30,7 @@ def network_case(name: str, threads: int) -> Case:
     model, form = NETWORKS[name]
     exported = models.build(model, form)
     feeds = {"input": models.sample_inputs(model, 1)}
-    network = compile_cpu(exported.SerializeToString())
+    network = compile_kernels(exported.SerializeToString(), cpu_now())
     peer = session(exported, threads)
     got = network.run(feeds, threads=threads)["output"]
     return Case(

@@ -16,8 +16,9 @@ from vdla.codesign.evaluate import ONNXRUNTIME
 from vdla.codesign.models.originals import NAMES
 from vdla.codesign.output_check import check_outputs
 from vdla.codesign.timing import interleaved, ratio
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.onnx_read import is_quantized
+from vdla.compiler.pipeline import compile_kernels
 from vdla.util.errors import UserError
 
 from .case import relative_error
@@ -68,7 +69,7 @@ def measure_file(path: Path, rounds: int) -> OutsideRow:
         raise UserError(f"{path}: is no ONNX model: {error}") from None
     data = model.SerializeToString()
     started = time.process_time()
-    network = compile_cpu(data)
+    network = compile_kernels(data, cpu_now())
     compiled = time.process_time() - started
     try:
         feeds = inputs(network.input_shapes)

@@ -13,7 +13,8 @@ import onnx
 from onnx import helper
 
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, same_window
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
 
 from .case import Case, relative_error
@@ -74,7 +75,7 @@ def single_layer_case(name: str, threads: int = 1) -> Case:
     """The layer `name` of `layers` as a model of its own."""
     layer = layers()[name]
     model = layer_model(layer)
-    network = compile_cpu(model.SerializeToString())
+    network = compile_kernels(model.SerializeToString(), cpu_now())
     peer = session(model, threads)
     shape = (1, layer.channels, layer.size, layer.size)
     feeds = {"X": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)}

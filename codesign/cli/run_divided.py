@@ -62,7 +62,7 @@ def run_divided(
         network=of_model.network,
     )
     processor = run.processor
-    from vdla.compiler.cpu_driver import SharedKernels
+    from vdla.compiler.cpu_stages import SharedKernels
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
     from ..cpu_alone import all_on_cpu, compiled_meanwhile, run_cpu_alone

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
+from vdla.compiler.cpu_stages import SharedKernels, cpu_now
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
@@ -30,6 +30,7 @@ from vdla.compiler.graph.quantize.simulate import simulated
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous, place
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
 from vdla.isa.config import Config
@@ -233,7 +234,7 @@ class Evaluator:
         types = {name: partition.survey.types[name] for name in region.inputs}
         generator = np.random.default_rng(0)
         feeds = {n: generator.standard_normal(t.shape).astype(t.dtype) for n, t in types.items()}
-        with compile_cpu(region.model, kernels=self.kernels) as network:
+        with compile_kernels(region.model, cpu_now(kernels=self.kernels)) as network:
             code = CompiledRegion(**_fields(region), code=network)
             seconds = time_region(code, feeds, cycles=None, repeat=REPEAT).seconds
         return _RegionFigures(cycles=0, seconds=seconds, border_seconds=0.0, microjoules=0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from vdla.compiler.cpu_driver import SharedKernels
+from vdla.compiler.cpu_stages import SharedKernels
 from vdla.compiler.graph.quantize.decisions import check_products, fix, layers_of
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.observe import Arrays, Run

@@ -266,7 +266,7 @@ def processor_stages() -> tuple[Stage, ...]:
         Stage("passes", "compiler.graph.floating.pipeline", ", ".join(names[:middle])),
         Stage("passes, continued", "compiler.graph.floating.pipeline", ", ".join(names[middle:])),
         Stage("schedules", "compiler.templates.cpu.lower", "template or sketch, knobs by cost model"),
-        Stage("kernels", "compiler.kernel_driver", "equal programs become one"),
+        Stage("kernels", "compiler.kernel_launches", "equal programs become one"),
         Stage("LLVM IR", "compiler.codegen.cpu.module", "vectors, unrolled tiles, threads"),
         Stage("machine code", "compiler.codegen.cpu.machine_code", "in memory, or ahead of time as C"),
     )

@@ -99,15 +99,11 @@ class CudaCompiler:
         told: Progress | None = None,
     ) -> CudaNetworkCode:
         """A compiled model, not loaded on a device."""
-        from ..cuda_driver import compile_cuda
+        from ..gpu_stages import gpu_ahead
+        from ..pipeline import compile_kernels
 
-        return compile_cuda(
-            model,
-            self.target,
-            batch=batch,
-            dump_passes=dump_passes,
-            knobs=knobs,
-            told=told,
+        return compile_kernels(
+            model, gpu_ahead(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
         )
 
     def save(
@@ -232,10 +228,11 @@ class EmulatedCudaDevice(CudaCompiler):
         told: Progress | None = None,
     ) -> Saved:
         """Compiles the emulated kernels into an archive of this processor."""
-        from ..cuda_driver import compile_cuda_emulated_ahead
+        from ..gpu_stages import gpu_emulated_ahead
+        from ..pipeline import compile_kernels
 
-        code = compile_cuda_emulated_ahead(
-            model, self.target, host_target(), batch=batch, knobs=knobs, told=told
+        code = compile_kernels(
+            model, gpu_emulated_ahead(self.target, host_target()), batch=batch, knobs=knobs, told=told
         )
         save_network(path, code)
         return saved_code(code)
@@ -250,10 +247,11 @@ class EmulatedCudaDevice(CudaCompiler):
         told: Progress | None = None,
     ) -> CpuNetwork:
         """Compiles the emulated kernels in this process."""
-        from ..cuda_driver import compile_cuda_emulated
+        from ..gpu_stages import gpu_emulated
+        from ..pipeline import compile_kernels
 
-        return compile_cuda_emulated(
-            model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
+        return compile_kernels(
+            model, gpu_emulated(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
         )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
@@ -332,7 +330,8 @@ class CudaBackend:
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """A scheduled expression as kernels; in an unscheduled program every independent iteration is a thread."""
-        from ..cuda_driver import compile_cuda_schedule, emulate_cuda_schedule
+        from ..gpu_stages import gpu_ahead, gpu_emulated
+        from ..pipeline import compile_kernel
         from ..templates.gpu.flat import flattened
         from ..templates.gpu.generic import schedule as generic_schedule
 
@@ -345,12 +344,11 @@ class CudaBackend:
                 tuple([ports[port.name] for port in inner.inputs]),
                 tuple([ports[port.name] for port in inner.outputs]),
             )
-        name = schedule.program.name
         device = self.open(options)
         if isinstance(device, EmulatedCudaDevice):
-            return emulate_cuda_schedule(schedule, device.target, operator=name, operations=0)
+            return compile_kernel(schedule.program, gpu_emulated(device.target))
         with _owned(device):
-            code = compile_cuda_schedule(schedule, device.target, operator=name, operations=0)
+            code = compile_kernel(schedule.program, gpu_ahead(device.target))
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:

@@ -87,18 +87,18 @@ class LlvmCompiler:
     ) -> Saved:
         """Compiles a model into an archive, whose kernels are also a static library for C; or into code for C."""
         # Half a second of imports, for which a network that is in the cache need not wait.
-        from ..cpu_driver import compile_cpu_ahead
+        from ..cpu_stages import cpu_ahead
+        from ..pipeline import compile_kernels
         from ..runtime.network_archive import NAME, save_network
         from .c_code import write_code
 
         archive = path.suffix not in CODE
-        code = compile_cpu_ahead(
+        code = compile_kernels(
             model,
-            self.target,
+            cpu_ahead(self.target, library=NAME if archive else None),
             batch=batch,
             dump_passes=dump_passes,
             knobs=knobs,
-            library=NAME if archive else None,
             told=told,
         )
         if archive:
@@ -147,9 +147,12 @@ class LlvmDevice(LlvmCompiler):
         told: Progress | None = None,
     ) -> CpuNetwork:
         """Compiles a model in this process."""
-        from ..cpu_driver import compile_cpu
+        from ..cpu_stages import cpu_now
+        from ..pipeline import compile_kernels
 
-        return compile_cpu(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
+        return compile_kernels(
+            model, cpu_now(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
+        )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads an archive."""
@@ -217,7 +220,8 @@ class LlvmBackend:
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
         """A network of kernels for inputs of one length, which can be saved."""
-        from ..cpu_driver import compile_cpu_ahead
+        from ..cpu_stages import cpu_ahead
+        from ..pipeline import compile_kernels
         from ..runtime.network_archive import NAME, describe_code, network_of
         from ..templates.chosen_knobs import ChosenKnobs
         from ..templates.cpu.panel_widths import PanelWidths
@@ -226,7 +230,9 @@ class LlvmBackend:
         knobs = device.knobs(options.records)
         if knobs is None:
             knobs = ChosenKnobs(choose=PanelWidths(device.target, shared.panels).choose)
-        code = compile_cpu_ahead(model, device.target, batch=options.batch, knobs=knobs, library=NAME)
+        code = compile_kernels(
+            model, cpu_ahead(device.target, library=NAME), batch=options.batch, knobs=knobs
+        )
         code = replace(code, graph=ends_of(code.graph), launches=share_launches(code.launches, shared))
         return Rung(
             length=length, executable=network_of(code), describe=lambda pool: describe_code(code, pool)
@@ -257,12 +263,12 @@ class LlvmBackend:
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; an unscheduled program is compiled unchanged."""
-        from ..codegen.cpu.kernel import build
-        from ..runtime.kernel_alone import kernel_alone
+        from ..cpu_stages import cpu_now
+        from ..pipeline import compile_kernel
         from ..schedule import Schedule
 
         program = schedule.program if isinstance(schedule, Schedule) else schedule
-        return kernel_alone(build(program, self.open(options).target), operator=program.name)
+        return compile_kernel(program, cpu_now(self.open(options).target))
 
     def load(self, path: Path, options: CompileOptions) -> CpuNetwork:
         """A network that `vdla compile --target llvm` wrote."""

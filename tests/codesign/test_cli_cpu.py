@@ -14,7 +14,8 @@ from onnx import TensorProto, helper
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.codegen.cpu.ahead_of_time import c_compiler
 from vdla.compiler.codegen.cpu.machine import host_target
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.network_archive import save_network
 
 INPUT = (1, 3, 32, 32)
@@ -37,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What the command is to write."""
     path = tmp_path_factory.mktemp("archive") / "cnn.tar"
-    save_network(path, compile_cpu_ahead(model, host_target()))
+    save_network(path, compile_kernels(model, cpu_ahead(host_target())))
     return path.read_bytes()
 
 
@@ -60,7 +61,7 @@ def test_outputs_are_those_of_python_and_of_onnxruntime(
     assert document["outputs"] == [{"name": "output", "dtype": "float32", "shape": [1, 20]}]
     with np.load(tmp_path / "out.npz") as archive:
         (got,) = [archive[name] for name in archive.files]
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(got, network.run({"input": x})["output"])
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     expected = np.asarray(session.run(["output"], {"input": x})[0])
@@ -237,7 +238,7 @@ def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path
     x.tofile(tmp_path / "x.bin")
     np.zeros((1, 20), np.float32).tofile(tmp_path / "y.bin")
     subprocess.run(["./main", "x.bin", "y.bin"], cwd=tmp_path, check=True)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         expected = network.run({"input": x})["output"]
     np.testing.assert_array_equal(np.fromfile(tmp_path / "y.bin", np.float32).reshape(1, 20), expected)
 

@@ -14,7 +14,8 @@ from float_networks import rounded_network
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cpu.machine import host_target
-from vdla.compiler.cpu_driver import compile_cpu_ahead
+from vdla.compiler.cpu_stages import cpu_ahead
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.network_archive import save_network
 
@@ -94,7 +95,7 @@ def test_archives_are_for_gpus_only(vdla, model: Path, tmp_path: Path) -> None:
     )
     assert "for cuda:emulated give the model" in vdla("run", output, *EMULATED).message()
     assert "--batch is for models" in vdla("run", output, "--batch", "1").message()
-    save_network(tmp_path / "cpu.tar", compile_cpu_ahead(model, host_target()))
+    save_network(tmp_path / "cpu.tar", compile_kernels(model, cpu_ahead(host_target())))
     message = vdla("run", tmp_path / "cpu.tar", "--device", "cuda:0").message()
     assert "was not compiled for a GPU; leave out --device cuda:0" in message
 

@@ -20,8 +20,8 @@ from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.compiler.codegen.cpu.machine import host_target
-from vdla.compiler.cpu_driver import CpuLowering
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.cpu_stages import CpuLowering
+from vdla.compiler.pipeline import network_workloads
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend

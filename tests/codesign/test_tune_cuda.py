@@ -21,8 +21,8 @@ from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.options import parse_target
-from vdla.compiler.gpu_lowering import GpuLowering
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.gpu_stages import GpuLowering
+from vdla.compiler.pipeline import network_workloads
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload

@@ -32,9 +32,9 @@ from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.module import lower as lower_gpu
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.opencl.machine import opencl_target
-from vdla.compiler.cpu_driver import CpuLowering
+from vdla.compiler.cpu_stages import CpuLowering
 from vdla.compiler.driver import compile_graph
-from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.gpu_stages import GpuLowering
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model

@@ -19,7 +19,7 @@ from vdla.compiler.codegen.cpu.errors import KernelArgumentError, TargetError
 from vdla.compiler.codegen.cpu.intrinsics import intrinsics
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, compile_cpu_graph
+from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.graph.fuse import fuse, fuse_pool
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -29,6 +29,8 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir import interp
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.schedule import replay
@@ -39,6 +41,10 @@ from vdla.compiler.templates.cpu.lower import lower_node
 from .random_networks import builder, network
 
 Arrays = Mapping[str, np.ndarray]
+
+
+def compile_graph(graph: Graph, target: CpuTarget) -> CpuNetwork:
+    return compile_kernels(for_processors(graph, target.lanes(DType.INT32)), cpu_now(target))
 
 
 def level(name: str) -> CpuTarget:
@@ -123,7 +129,7 @@ def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
 def test_every_kind_of_node_on_every_level(name: str) -> None:
     graph = fuse(all_kinds(1))
     arrays = inputs_of(graph)
-    with compile_cpu_graph(graph, level(name)) as compiled:
+    with compile_graph(graph, level(name)) as compiled:
         for threads in (1, 2):
             assert_equal(compiled.run(arrays, threads=threads), expected(graph, arrays))
 
@@ -134,7 +140,7 @@ def test_random_networks(seed: int) -> None:
     graph = fuse(network(seed))
     arrays = inputs_of(graph)
     wanted = expected(graph, arrays)
-    with compile_cpu_graph(graph) as compiled:
+    with compile_graph(graph, host_target()) as compiled:
         for threads in (1, 2):
             assert_equal(compiled.run(arrays, threads=threads), wanted)
 
@@ -181,9 +187,9 @@ def test_model_archive_and_unfused_agree_with_the_interpreter(quantized: bytes, 
     x = np.random.default_rng(0).normal(0, 1.5, (3, 6, 7, 5)).astype(np.float32)
     wanted = expected(import_model(quantized, batch=3), {"x": x})
     assert wanted["y"].std() > 20
-    code = compile_cpu_ahead(quantized, host_target(), batch=3, dump_passes=tmp_path / "passes")
+    code = compile_kernels(quantized, cpu_ahead(host_target()), batch=3, dump_passes=tmp_path / "passes")
     save_network(tmp_path / "q.tar", code)
-    unfused = compile_cpu(quantized, batch=3, fusion=False)
+    unfused = compile_kernels(quantized, cpu_now(), batch=3, fusion=False)
     with load_network(tmp_path / "q.tar") as loaded, unfused:
         assert len(loaded.launches) == len(unfused.launches) - 1
         assert ("b", "sum") in [launch.members for launch in loaded.launches]
@@ -211,7 +217,7 @@ def test_model_archive_and_unfused_agree_with_the_interpreter(quantized: bytes, 
 def test_whole_networks_elsewhere(quantized: bytes, target: str, processor: str, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(0, 1.5, (1, 6, 7, 5)).astype(np.float32)
     wanted = expected(import_model(quantized, batch=1), {"x": x})
-    code = emit_network(compile_cpu_ahead(quantized, parse_target(target)), name="net")
+    code = emit_network(compile_kernels(quantized, cpu_ahead(parse_target(target))), name="net")
     given = {"x": x, "y": np.full_like(wanted["y"], 99)}
     found = run_elsewhere(code, given, tmp_path, processor=processor)
     np.testing.assert_array_equal(found["y"], wanted["y"])
@@ -222,7 +228,7 @@ def test_outputs_that_are_constants() -> None:
     x, held = b.input(1, 3, 4, 4), b.constant(1, 2, 2, 2)
     graph = b.graph(b.rescale(x), held, x)
     arrays = inputs_of(graph)
-    with compile_cpu_graph(graph) as compiled:
+    with compile_graph(graph, host_target()) as compiled:
         assert_equal(compiled.run(arrays), expected(graph, arrays))
 
 

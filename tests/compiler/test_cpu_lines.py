@@ -9,16 +9,17 @@ from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
+from vdla.compiler.pipeline import compile_kernels
 
 
 def agree(net: FloatNetwork) -> None:
     net.shape = inferred_shape(net)
     x = np.random.default_rng(1).standard_normal(net.input_shape, dtype=np.float32)
     expected = runtime(net.model(), {"x": x})[net.last]
-    assert relative(compile_cpu(net.model()).run({"x": x})[net.last], expected) <= 1e-5
+    assert relative(compile_kernels(net.model(), cpu_now()).run({"x": x})[net.last], expected) <= 1e-5
 
 
 @settings(max_examples=examples(8), deadline=None)

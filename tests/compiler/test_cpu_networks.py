@@ -12,14 +12,18 @@ from kernels import targets
 from shipped import shipped
 
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.codegen.cpu.machine import CpuTarget
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 
 TOLERANCE = 1e-5
 
 
-def agree(model: bytes, x: np.ndarray, *, threads: int = 1, **options) -> None:
+def agree(
+    model: bytes, x: np.ndarray, *, threads: int = 1, target: CpuTarget | None = None, **options
+) -> None:
     expected = runtime(model, {"x": x})
-    with compile_cpu(model, **options) as network:
+    with compile_kernels(model, cpu_now(target), **options) as network:
         got = network.run({"x": x}, threads=threads)
     assert got.keys() == expected.keys()
     for name, array in expected.items():
@@ -51,7 +55,7 @@ def test_a_residual_block_matches_the_reference() -> None:
     net.add("Add", first)
     net.add("Relu")
     x = np.random.default_rng(1).standard_normal((2, 19, 9, 7), dtype=np.float32)
-    network = compile_cpu(net.model())
+    network = compile_kernels(net.model(), cpu_now())
     # Both convolutions with all that follows them, a change of layout at either end.
     assert [launch.operator for launch in network.launches].count("Convolution") == 2
     assert len(network.launches) == 4
@@ -74,14 +78,14 @@ def test_shipped_networks_match_the_runtime(name) -> None:
     model = build(name, "float").SerializeToString()
     x = sample_inputs(name, 1, seed=3)
     expected = runtime(model, {"input": x})["output"]
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         assert relative(network.run({"input": x})["output"], expected) <= TOLERANCE
         assert relative(network.run({"input": x}, threads=2)["output"], expected) <= TOLERANCE
 
 
 def test_resnet18_has_a_kernel_for_each_convolution_and_reuses_its_memory() -> None:
     model, x = shipped("resnet18", "float"), sample_inputs("resnet18", 1, seed=3)
-    network = compile_cpu(model)
+    network = compile_kernels(model, cpu_now())
     expected = runtime(model, {"input": x})["output"]
     for threads in (1, 2):
         assert relative(network.run({"input": x}, threads=threads)["output"], expected) <= TOLERANCE
@@ -104,6 +108,6 @@ def test_infinities_and_nan_pass_through_odd_channels() -> None:
     x = np.ones((1, 5, 4, 4), np.float32)
     x[0, 2, 0, 0], x[0, 1, 3, 3] = np.inf, np.nan
     expected = runtime(net.model(), {"x": x})[net.last]
-    got = compile_cpu(net.model()).run({"x": x})[net.last]
+    got = compile_kernels(net.model(), cpu_now()).run({"x": x})[net.last]
     assert np.isinf(expected).any() and np.isnan(expected).any()
     np.testing.assert_array_equal(got, expected)

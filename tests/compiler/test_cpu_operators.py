@@ -9,8 +9,9 @@ from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_kernels
 
 UNARY = {
     "Abs": {},
@@ -35,7 +36,7 @@ def agree(net: FloatNetwork, *, tolerance: float = 1e-5, seed: int = 0) -> None:
     net.shape = inferred_shape(net)
     x = np.random.default_rng(seed).standard_normal(net.input_shape, dtype=np.float32)
     expected = runtime(net.model(), {"x": x})[net.last]
-    assert relative(compile_cpu(net.model()).run({"x": x})[net.last], expected) <= tolerance
+    assert relative(compile_kernels(net.model(), cpu_now()).run({"x": x})[net.last], expected) <= tolerance
 
 
 def behind_convolution(channels: int = 19, opset: int = 17) -> FloatNetwork:
@@ -91,7 +92,7 @@ def test_softplus_far_from_zero() -> None:
     net = FloatNetwork(7)
     net.add("Softplus")
     x = np.array([-np.inf, -100, -20, -1e-3, 20, 100, np.inf], np.float32)
-    got = compile_cpu(net.model()).run({"x": x})[net.last]
+    got = compile_kernels(net.model(), cpu_now()).run({"x": x})[net.last]
     np.testing.assert_allclose(got, np.logaddexp(0, x.astype(np.float64)).astype(np.float32), rtol=3e-7)
 
 
@@ -169,7 +170,7 @@ def test_depth_that_blocks_do_not_divide() -> None:
     with pytest.raises(
         ModelError, match=r"cuts \(1, 6, 4, 4\) into blocks of 2; use a blocksize that divides it"
     ):
-        compile_cpu(net.model())
+        compile_kernels(net.model(), cpu_now())
 
 
 @pytest.mark.parametrize("axis", [1, -1])
@@ -284,7 +285,7 @@ def test_parts_that_are_not_there_are_refused(operator, constant, attributes, pr
     net.add(operator, net.constant(constant), **attributes)
     net.shape = (2, 5, 6, 1)
     with pytest.raises(ModelError, match=problem):
-        compile_cpu(net.model())
+        compile_kernels(net.model(), cpu_now())
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
@@ -375,7 +376,7 @@ def test_normalizations_that_do_not_fit_are_refused(operator, factors, attribute
     net = FloatNetwork(2, 3, 5, 7)
     net.add(operator, *(net.weights(*shape) for shape in factors), **attributes)
     with pytest.raises(ModelError) as refused:
-        compile_cpu(net.model())
+        compile_kernels(net.model(), cpu_now())
     assert problem in str(refused.value)
 
 
@@ -387,7 +388,10 @@ def test_channels_without_a_variance_are_no_numbers() -> None:
     variance = net.constant(np.array([1, -1, -2], np.float32))
     net.add("BatchNormalization", ones, ones, ones, variance)
     x = {"x": np.ones((1, 3, 2, 2), np.float32)}
-    got, expected = compile_cpu(net.model()).run(x)[net.last], runtime(net.model(), x)[net.last]
+    got, expected = (
+        compile_kernels(net.model(), cpu_now()).run(x)[net.last],
+        runtime(net.model(), x)[net.last],
+    )
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
 
 
@@ -396,5 +400,5 @@ def test_functions_of_operators_that_only_take_more_types_since(opset: int) -> N
     net = FloatNetwork(2, 8, 5, 3, opset=opset)
     net.add("GroupNormalization", net.weights(8), net.weights(8), num_groups=4)
     model, x = net.model(), {"x": net.rng.standard_normal(net.input_shape, dtype=np.float32)}
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         assert relative(network.run(x)[net.last], runtime(model, x)[net.last]) <= 1e-5

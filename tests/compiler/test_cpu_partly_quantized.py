@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import vdla
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.fuse import fuse
@@ -18,6 +18,7 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Channels, Interleave, Table
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_kernels
 
 
 class Rounded(FloatNetwork):
@@ -124,7 +125,7 @@ def test_integers_all_the_way(build, kinds) -> None:
     step = float(graph.outputs[0].quantization.scale)
     assert np.abs(wanted - peer).max() <= 1.01 * step
     for target in (host_target(), parse_target("llvm -mcpu=haswell")):
-        with compile_cpu(model, target) as network:
+        with compile_kernels(model, cpu_now(target)) as network:
             assert network.quantized
             (got,) = network.run({"x": x}).values()
             np.testing.assert_array_equal(got, wanted)
@@ -182,4 +183,4 @@ def test_constants_that_fit_no_scale_are_refused_by_name(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     with pytest.raises(NodeError, match=rf"node 'weights' \(DequantizeLinear\): {message}"):
-        compile_cpu(model.SerializeToString())
+        compile_kernels(model.SerializeToString(), cpu_now())

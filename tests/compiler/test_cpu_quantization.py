@@ -10,9 +10,10 @@ from mixed_networks import MixedNetwork, unoptimized
 from onnx.reference import ReferenceEvaluator
 
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_kernels
 
 SHAPE = (2, 3, 37)
 HARD = [
@@ -57,7 +58,7 @@ def test_bits_of_onnxruntime(scale, zero_point, axis: int) -> None:
     net.add("QuantizeLinear", *grid, axis=axis)
     net.add("DequantizeLinear", *grid, axis=axis)
     model, x = net.model(), {"x": values(*SHAPE)}
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run(x)[net.last], runtime(model, x)[net.last])
         x["x"][0, 0, 5] = np.nan
         if np.ndim(scale) == 0:
@@ -82,7 +83,7 @@ def test_integers_between_kernels_are_moved_and_compared() -> None:
     net.add("DequantizeLinear", *grid)
     net.shape = (5, 30)
     model, x = net.model(), {"x": values(1, 4, 6, 6)}
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run(x)[net.last], runtime(model, x)[net.last])
 
 
@@ -97,7 +98,7 @@ def test_quantized_layers_as_onnxruntime_rounds_them() -> None:
     net.add("Gemm", net.weight(6, 80), transB=1)
     net.shape = (1, 6)
     model, x = net.model(), {"x": np.random.default_rng(0).standard_normal((1, 3, 7, 7), dtype=np.float32)}
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         ours, theirs = network.run(x)[net.last], unoptimized(model, x)[net.last]
     # Sums in another order may round to the next step here and there.
     assert np.abs(ours - theirs).max() <= 0.05
@@ -126,7 +127,7 @@ def test_what_cannot_be_quantized(operators: list[str], words: str) -> None:
             case _:
                 net.add(name, *grid)
     with pytest.raises(ModelError) as refused:
-        compile_cpu(with_integers(net))
+        compile_kernels(with_integers(net), cpu_now())
     assert words in str(refused.value)
 
 
@@ -134,7 +135,7 @@ def test_integers_are_outputs() -> None:
     net = FloatNetwork(*SHAPE)
     net.add("QuantizeLinear", net.constant(np.float32(0.1)), net.constant(np.uint8(3)))
     model, x = with_integers(net), {"x": values(*SHAPE)}
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run(x)[net.last], runtime(model, x)[net.last])
 
 
@@ -147,12 +148,14 @@ def test_integers_are_added_without_their_scale() -> None:
     net.add("DequantizeLinear", *grid)
     model, x = net.model(), {"x": np.random.default_rng(1).normal(0, 9, SHAPE).astype(np.float32)}
     (expected,) = ReferenceEvaluator(model).run(None, x)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run(x)[net.last], expected)
 
 
 @pytest.mark.parametrize("count", [0, 2])
-@pytest.mark.parametrize("read", [compile_cpu, import_model])
+@pytest.mark.parametrize(
+    "read", [lambda model: compile_kernels(model, cpu_now()), import_model], ids=["compile", "import"]
+)
 def test_zero_points_without_scales_of_their_own(read, count: int) -> None:
     net = FloatNetwork(*SHAPE)
     grid = [net.constant(np.float32(0.1)), net.constant(np.zeros(count, np.uint8))]

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_kernels
 
 OUTPUTS = ("Y", "Y_h", "Y_c")
 COUNTS = {"forward": 1, "reverse": 1, "bidirectional": 2}
@@ -91,7 +92,7 @@ def layer(
 def test_layers_match_the_runtime(threads, **case) -> None:
     model, feeds = layer(**case)
     expected = runtime(model, feeds)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         got = network.run(feeds, threads=threads)
         again = network.run(feeds, threads=threads)
     assert got.keys() == expected.keys()
@@ -104,7 +105,7 @@ def test_full_lengths_and_spelled_out_activations_are_no_variants() -> None:
     activations = ["Sigmoid", "Tanh", "Tanh"]
     model, feeds = layer(more={"lengths": np.array([3, 3], np.int32)}, activations=activations)
     expected = runtime(model, feeds)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         got = network.run(feeds)
     for name in OUTPUTS:
         assert relative(got[name], expected[name]) <= 1e-5
@@ -124,7 +125,7 @@ def test_full_lengths_and_spelled_out_activations_are_no_variants() -> None:
 def test_variants_are_taken_step_by_step(case) -> None:
     model, feeds = layer(**case)
     expected = runtime(model, feeds)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         got = network.run(feeds)
     for name in OUTPUTS:
         assert relative(got[name], expected[name]) <= 1e-5
@@ -133,4 +134,4 @@ def test_variants_are_taken_step_by_step(case) -> None:
 def test_weights_that_do_not_fit_are_refused() -> None:
     data, _ = layer(more={"R": np.ones((1, 28, 6), np.float32)})
     with pytest.raises(ModelError, match=r"lstm.*has W of shape"):
-        compile_cpu(data)
+        compile_kernels(data, cpu_now())

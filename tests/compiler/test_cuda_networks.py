@@ -17,18 +17,14 @@ from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler import cuda_driver
+from vdla.compiler import gpu_stages
 from vdla.compiler.backends.table import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.errors import CompileError
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.cuda_driver import (
-    compile_cuda,
-    compile_cuda_emulated,
-    compile_cuda_emulated_ahead,
-    compile_cuda_schedule,
-)
+from vdla.compiler.gpu_stages import gpu_ahead, gpu_emulated, gpu_emulated_ahead
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_kernel, compile_kernels
 from vdla.compiler.runtime import cuda_archive
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
@@ -66,11 +62,11 @@ def sample(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
 @pytest.fixture
 def texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cubins are the texts they would be made of."""
-    monkeypatch.setattr(cuda_driver, "cached_cubin", lambda source, arch: source.encode())
+    monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: source.encode())
 
 
 def test_the_generated_text_computes_the_network(texts, tmp_path: Path):
-    code = compile_cuda(model(), TARGET, dump_passes=tmp_path / "dumps")
+    code = compile_kernels(model(), gpu_ahead(TARGET), dump_passes=tmp_path / "dumps")
     assert len(code.modules) < len(code.launches)
     device = HostDevice()
     with CudaNetwork(code, device) as network:
@@ -78,7 +74,7 @@ def test_the_generated_text_computes_the_network(texts, tmp_path: Path):
     assert not device.open
     (expected,) = float64_outputs(onnx.load_from_string(model()), {"x": sample()}).values()
     assert relative_error(got, expected) < 1e-6
-    with compile_cuda_emulated(model(), TARGET) as emulated:
+    with compile_kernels(model(), gpu_emulated(TARGET)) as emulated:
         (same,) = emulated.run({"x": sample()}).values()
     assert relative_error(got, same) < 1e-6
     stages = {path.name for path in (tmp_path / "dumps").iterdir() if path.is_file()}
@@ -95,9 +91,9 @@ def test_what_the_compiler_of_cubins_refuses_is_said(monkeypatch: pytest.MonkeyP
     def refuse(source: str, arch: str) -> bytes:
         raise CompileError(f"no cubin for {arch}")
 
-    monkeypatch.setattr(cuda_driver, "cached_cubin", refuse)
+    monkeypatch.setattr(gpu_stages, "cached_cubin", refuse)
     with pytest.raises(CompileError, match="no cubin for sm_"):
-        compile_cuda(model(), TARGET)
+        compile_kernels(model(), gpu_ahead(TARGET))
 
 
 def test_loops_of_the_host_through_their_text(texts):
@@ -105,7 +101,9 @@ def test_loops_of_the_host_through_their_text(texts):
     (case,) = [case for case in operator_cases() if case.name == "lstm"]
     exported = case.make(True)
     inputs = inputs_of(exported)
-    with CudaNetwork(compile_cuda(exported.SerializeToString(), TARGET), HostDevice()) as network:
+    with CudaNetwork(
+        compile_kernels(exported.SerializeToString(), gpu_ahead(TARGET)), HostDevice()
+    ) as network:
         got = network.run(inputs)
     for output, values in float64_outputs(exported, inputs).items():
         assert relative_error(got[output], values) < 1e-6
@@ -116,7 +114,9 @@ def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
     target = cuda_target("sm_90a")
     program = tensor_product(Matrices(rows=40, depth=72, columns=48), DType.FLOAT16)
     schedule = gemm_wgmma.schedule(target, program)
-    code = compile_cuda_schedule(schedule, target, operator="product", operations=2 * 40 * 48 * 72)
+    code = compile_kernel(
+        schedule.program, gpu_ahead(target), operator="product", operations=2 * 40 * 48 * 72
+    )
     save_cuda_network(tmp_path / "product.tar", code)
     again = load_cuda_network(tmp_path / "product.tar")
     assert [m.module.launches for m in again.modules] == [m.module.launches for m in code.modules]
@@ -137,7 +137,7 @@ def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
     net = FloatNetwork(1, 17, 23, 25)
     net.convolution(5, (2, 5), strides=[2, 3], pads=[1, 0, 0, 0])
     data = net.model()
-    with compile_cuda_emulated(data, TARGET) as network:
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
         (got,) = network.run({"x": sample((1, 17, 23, 25))}).values()
     (expected,) = float64_outputs(onnx.load_from_string(data), {"x": sample((1, 17, 23, 25))}).values()
     assert relative_error(got, expected) < 1e-6
@@ -146,7 +146,7 @@ def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
 def test_a_shipped_model_emulated():
     exported = build("dqn", "float")
     feeds = {"input": sample_inputs("dqn", 1)}
-    with compile_cuda_emulated(exported.SerializeToString(), TARGET) as network:
+    with compile_kernels(exported.SerializeToString(), gpu_emulated(TARGET)) as network:
         got = network.run(feeds)
         rows = network.profile(feeds, repeat=1)
     assert [row.name for row in rows] == [launch.name for launch in network.launches]
@@ -155,7 +155,7 @@ def test_a_shipped_model_emulated():
 
 def test_quantized_models_round_as_their_pairs_say():
     feeds = {"x": sample((2, 8))}
-    with compile_cuda_emulated(rounded_network(), TARGET) as network:
+    with compile_kernels(rounded_network(), gpu_emulated(TARGET)) as network:
         (got,) = network.run(feeds).values()
     (expected,) = reference(rounded_network(), feeds).values()
     # Sums that fall between two steps may go to either.
@@ -189,7 +189,7 @@ QLINEAR = ["q", "s", "z", "w", "s", "z", "s", "z"]
 def test_operators_on_integers_are_computed_in_steps():
     model = integer_product("QLinearMatMul", QLINEAR, TensorProto.FLOAT)
     feeds = {"x": np.random.default_rng(0).uniform(0, 4, (2, 4)).astype(np.float32)}
-    with compile_cuda_emulated(model, TARGET) as network:
+    with compile_kernels(model, gpu_emulated(TARGET)) as network:
         np.testing.assert_array_equal(network.run(feeds)["y"], runtime(model, feeds)["y"])
 
 
@@ -203,7 +203,7 @@ def test_operators_on_integers_are_computed_in_steps():
 def test_operators_on_integers_return_integers(operator: str, names: list[str], dtype: int):
     model = integer_product(operator, names, dtype)
     feeds = {"x": np.random.default_rng(0).uniform(0, 4, (2, 4)).astype(np.float32)}
-    with compile_cuda_emulated(model, TARGET) as network:
+    with compile_kernels(model, gpu_emulated(TARGET)) as network:
         np.testing.assert_array_equal(network.run(feeds)["y"], runtime(model, feeds)["y"])
 
 
@@ -212,7 +212,7 @@ def test_networks_without_kernels(texts):
     same = net.add("Identity")
     held = net.add("Identity", inputs=[net.constant(np.array([1.5, -2], np.float32))])
     data = net.model(**{same: (2, 3), held: (2,)})
-    with CudaNetwork(compile_cuda(data, TARGET), HostDevice()) as network:
+    with CudaNetwork(compile_kernels(data, gpu_ahead(TARGET)), HostDevice()) as network:
         got = network.run({"x": sample((2, 3))})
         assert network.time({"x": sample((2, 3))}, repeat=2) == [0.0, 0.0]
         assert network.profile({"x": sample((2, 3))}) == ()
@@ -224,7 +224,7 @@ def test_networks_without_kernels(texts):
 def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """An archive with real cubins."""
     path = tmp_path_factory.mktemp("saved") / "net.tar"
-    save_cuda_network(path, compile_cuda(model(), TARGET))
+    save_cuda_network(path, compile_kernels(model(), gpu_ahead(TARGET)))
     return path.read_bytes()
 
 
@@ -235,7 +235,7 @@ def path(saved: bytes, tmp_path: Path) -> Path:
 
 
 def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
-    code, loaded = compile_cuda(model(), TARGET), load_cuda_network(path)
+    code, loaded = compile_kernels(model(), gpu_ahead(TARGET)), load_cuda_network(path)
     assert gpu_of(path) == "cuda" and loaded.target == TARGET
     assert [m.cubin for m in loaded.modules] == [m.cubin for m in code.modules]
     assert all(m.cubin.startswith(b"\x7fELF") for m in loaded.modules)
@@ -258,7 +258,7 @@ def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
 def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
     with pytest.raises(ArchiveError, match="does not belong there"):
         load_network(path)
-    save_network(tmp_path / "cpu.tar", compile_cuda_emulated_ahead(model(), TARGET, host_target()))
+    save_network(tmp_path / "cpu.tar", compile_kernels(model(), gpu_emulated_ahead(TARGET, host_target())))
     assert gpu_of(tmp_path / "cpu.tar") is None
     with pytest.raises(ArchiveError, match=r"code\.a"):
         load_cuda_network(tmp_path / "cpu.tar")

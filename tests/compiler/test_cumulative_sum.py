@@ -7,12 +7,12 @@ import pytest
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from kernels import run
 
-from vdla.compiler import cpu_driver, cuda_driver
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.cpu_stages import CpuLowering, cpu_now
+from vdla.compiler.gpu_stages import GpuLowering, gpu_emulated
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.tune.measure.reference import expected, inputs
@@ -41,20 +41,15 @@ def test_agrees_with_onnx_runtime(shape, axis, attributes) -> None:
     model = network(shape, axis, **attributes)
     x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     wanted = runtime(model, {"x": x})
-    for compile_network in (
-        cpu_driver.compile_cpu,
-        lambda given: cuda_driver.compile_cuda_emulated(given, cuda_target()),
-    ):
-        with compile_network(model) as compiled:
+    for form in (cpu_now(), gpu_emulated(cuda_target())):
+        with compile_kernels(model, form) as compiled:
             for name, found in compiled.run({"x": x}).items():
                 assert relative(found, wanted[name]) <= 1e-6
 
 
 def test_is_tuned_on_processors_and_gpus() -> None:
     model, target, gpu = network((2, 3, 40, 31), 2), host_target(), cuda_target()
-    (workload,) = {
-        w for _, w in network_workloads(cpu_driver.CpuLowering(target), model) if w.template == "sketch_cpu"
-    }
+    (workload,) = {w for _, w in network_workloads(CpuLowering(target), model) if w.template == "sketch_cpu"}
     program = workload.program()
     arrays = inputs(program)
     space = CPU.space(target, workload)
@@ -74,4 +69,4 @@ def test_an_axis_that_is_not_there_is_refused() -> None:
     net = FloatNetwork(2, 3)
     net.add("CumSum", net.constant(np.array(2, np.int64)))
     with pytest.raises(ModelError, match=r"CumSum.*has axis 2 for a tensor of shape"):
-        cpu_driver.compile_cpu(net.model())
+        compile_kernels(net.model(), cpu_now())

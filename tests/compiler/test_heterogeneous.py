@@ -12,11 +12,12 @@ from float_networks import relative
 from mixed_networks import MixedNetwork, unoptimized
 
 from vdla.compiler import heterogeneous_driver
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.driver import DoesNotFitError, compile_model
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
 from vdla.isa.config import Config, load_config
@@ -93,7 +94,7 @@ def test_outputs_are_those_of_the_pieces_and_of_onnxruntime(
             if region.accelerated:
                 tensors |= execute(compile_model(region.model, config), given).outputs
             else:
-                with compile_cpu(region.model) as piece:
+                with compile_kernels(region.model, cpu_now()) as piece:
                     tensors |= piece.run(given)
         expected = unoptimized(model, feeds)
         for name, array in result.outputs.items():

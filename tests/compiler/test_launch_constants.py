@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cpu.machine import host_target
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
-from vdla.compiler.launch_constants import LaunchConstants
+from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
+from vdla.compiler.kernel_launches import LaunchConstants
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.schedule.trace import Step
 
 
@@ -39,7 +40,9 @@ def arrays_of(launches):
 @pytest.mark.parametrize("ahead", [False, True], ids=["now", "ahead"])
 def test_a_weight_is_packed_once(equal, ahead):
     model = shared_twice(equal)
-    launches = (compile_cpu_ahead(model, host_target()) if ahead else compile_cpu(model)).launches
+    launches = (
+        compile_kernels(model, cpu_ahead(host_target())) if ahead else compile_kernels(model, cpu_now())
+    ).launches
     arrays = arrays_of(launches)
     assert len(arrays) == 2
     assert len({array.ctypes.data for array in arrays}) == 1

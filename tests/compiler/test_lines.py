@@ -10,13 +10,14 @@ from float_networks import FloatNetwork, relative, runtime
 from mixed_networks import unoptimized
 
 from vdla.benchmarks.harness.quantized import vta_with
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 
@@ -92,7 +93,7 @@ def test_lines_on_every_target(build: Callable[[], Viewed]) -> None:
     (output,) = graph.outputs
     steps = np.abs(wanted - runtime(model, x)[net.last]) / float(output.quantization.scale)
     assert wanted.shape == net.shape and steps.max() <= 2.01
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run(x)[output.name], wanted)
     made = compile_model(model, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
@@ -110,5 +111,5 @@ def test_float_lines_are_resized(attributes: dict[str, list[int]]) -> None:
     net.add("Resize", "", scales, mode="linear", **attributes)
     net.shape = (1, 3, 14)
     model, x = net.model(), {"x": net.rng.standard_normal(net.input_shape, dtype=np.float32)}
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         assert relative(network.run(x)[net.last], unoptimized(model, x)[net.last]) <= 1e-6

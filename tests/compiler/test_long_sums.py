@@ -15,7 +15,8 @@ from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
 from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.codegen.cuda.prepare import prepare
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.templates.gpu.row_operator import RowOperator
 from vdla.compiler.templates.gpu.rows import Knobs
 
@@ -132,7 +133,7 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
 @pytest.mark.parametrize("name", CASES)
 def test_on_processors(name: str) -> None:
     model, feeds, reference = CASES[name]
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         got = network.run(feeds)["y"]
     assert error(got, reference(**{k: v.astype(np.float64) for k, v in feeds.items()})) < TOLERANCE
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from float_networks import reference, runtime
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.fuse import fuse
@@ -17,6 +17,7 @@ from vdla.compiler.graph.int8_operators import Int8Convolution, Interleave, Posi
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.position_boxes import boxes_of
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
@@ -99,7 +100,7 @@ def test_every_target_computes_the_same(case: str) -> None:
     for peer in (runtime, reference):
         steps = np.abs(wanted - peer(model, {"x": x})[net.last]) / float(output.quantization.scale)
         assert steps.max() <= 1.01, peer
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         assert network.quantized
         np.testing.assert_array_equal(network.run({"x": x})[output.name], wanted)
     machines = list(MACHINES.values())

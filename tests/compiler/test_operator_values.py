@@ -11,9 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from vdla.compiler.codegen.cuda.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.gpu_stages import gpu_emulated
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_kernels
 
 
 def model_of(
@@ -32,7 +33,10 @@ def model_of(
 
 def check(model: onnx.ModelProto, x: np.ndarray, expected: np.ndarray, rtol: float = 1e-6) -> None:
     data = model.SerializeToString()
-    for network in (compile_cpu(data), compile_cuda_emulated(data, parse_target("cuda"))):
+    for network in (
+        compile_kernels(data, cpu_now()),
+        compile_kernels(data, gpu_emulated(parse_target("cuda"))),
+    ):
         with network:
             np.testing.assert_allclose(network.run({"x": x})["y"], expected, rtol=rtol, atol=0)
 
@@ -98,7 +102,7 @@ def test_powers_of_special_numbers(exponent: float) -> None:
     model = model_of("Pow", x.shape, np.array(exponent, np.float32), opset=15)
     check(model, x, expected, rtol=2e-6)
     data = model.SerializeToString()
-    with compile_cpu(data) as network:
+    with compile_kernels(data, cpu_now()) as network:
         got = network.run({"x": x})["y"]
     numbers = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(expected[numbers]))
@@ -123,7 +127,7 @@ def test_pads_of_both_signs_cut_first(mode: str, pads: tuple[int, int]) -> None:
 def test_pads_that_leave_nothing_are_refused() -> None:
     model = model_of("Pad", (4,), np.array((-4, 3), np.int64), opset=19, mode="wrap")
     with pytest.raises(ModelError, match="leave nothing of an axis of 4"):
-        compile_cpu(model.SerializeToString())
+        compile_kernels(model.SerializeToString(), cpu_now())
 
 
 def gathered(data: np.ndarray, indices: np.ndarray, axis: int) -> onnx.ModelProto:
@@ -158,9 +162,9 @@ def test_gathered_elements_of_constants(axis: int) -> None:
 def test_gathered_elements_that_do_not_fit() -> None:
     data, indices = np.zeros((2, 5), np.float32), np.zeros((3, 1), np.int64)
     with pytest.raises(ModelError, match=r"'gather'.*longer than its data"):
-        compile_cpu(gathered(data, indices, 1).SerializeToString())
+        compile_kernels(gathered(data, indices, 1).SerializeToString(), cpu_now())
     with pytest.raises(ModelError, match=r"'gather'.*outside of an axis of 5"):
-        compile_cpu(gathered(data, np.full((1, 1), 5), 1).SerializeToString())
+        compile_kernels(gathered(data, np.full((1, 1), 5), 1).SerializeToString(), cpu_now())
 
 
 @pytest.mark.parametrize(
@@ -177,4 +181,4 @@ def test_slices_that_say_nothing_are_refused(bounds: tuple[Any, ...], what: str)
     model = model_of("Slice", (3, 4), *[np.asarray(value, np.int64) for value in bounds])
     # ONNX's own inference refuses some of them first.
     with pytest.raises(ModelError, match=f"{what}|contradict"):
-        compile_cpu(model.SerializeToString())
+        compile_kernels(model.SerializeToString(), cpu_now())

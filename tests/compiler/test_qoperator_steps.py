@@ -14,12 +14,13 @@ from quantizer import quantized
 
 import vdla
 from vdla.benchmarks.harness.quantized import vta_with
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model as import_quantized
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executor import run
 
 SHAPE = (1, 3, 8, 8)
@@ -62,7 +63,7 @@ def test_gates_on_every_target(between: str | None, activations: QuantType, tmp_
     feeds = {"x": np.random.default_rng(1).standard_normal(SHAPE, dtype=np.float32)}
     (expected,) = unoptimized(model, feeds).values()
     machine = vta_with()
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         (ours,) = network.run(feeds).values()
     with compile_heterogeneous(model, machine).network as network:
         (divided,) = network.run(feeds).outputs.values()

@@ -12,8 +12,10 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import vdla
-from vdla.compiler import cuda_driver
+from vdla.compiler import gpu_stages
 from vdla.compiler.codegen.cuda.options import parse_target
+from vdla.compiler.gpu_stages import gpu_ahead
+from vdla.compiler.pipeline import compile_kernels
 from vdla.util.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -157,7 +159,7 @@ def test_operator(name: str) -> None:
 
 
 def test_what_gpus_have_no_code_for_is_refused_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_driver, "_assembler", lambda target: lambda source: b"")
+    monkeypatch.setattr(gpu_stages, "_assembler", lambda target: lambda source: b"")
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (4,)) for name in ("x", "z", "y")]
     graph = helper.make_graph(
         [helper.make_node("Pow", ["x", "z"], ["y"], name="raise")], "one", ends[:2], ends[2:]
@@ -166,7 +168,7 @@ def test_what_gpus_have_no_code_for_is_refused_by_node(monkeypatch: pytest.Monke
     with pytest.raises(
         UserError, match=r"node 'raise' has no code for cuda: function power .* on a processor"
     ):
-        cuda_driver.compile_cuda(made.SerializeToString(), parse_target("cuda -arch=sm_80"))
+        compile_kernels(made.SerializeToString(), gpu_ahead(parse_target("cuda -arch=sm_80")))
 
 
 def test_an_even_number_of_neighbours() -> None:

@@ -11,9 +11,10 @@ from float_networks import runtime
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cuda.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.gpu_stages import gpu_emulated
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_kernels
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 X = np.array([[-2.0, -0.0, 0.0, 1.5], [np.nan, np.inf, -np.inf, 3.0], [1.5, 0.25, -7.0, 1e-40]], np.float32)
@@ -52,7 +53,10 @@ class Net:
 
 def check(model: bytes, **feeds: np.ndarray) -> None:
     (expected,) = runtime(model, feeds).values()
-    for network in (compile_cpu(model), compile_cuda_emulated(model, parse_target("cuda"))):
+    for network in (
+        compile_kernels(model, cpu_now()),
+        compile_kernels(model, gpu_emulated(parse_target("cuda"))),
+    ):
         with network:
             (output,) = network.run(feeds).values()
         np.testing.assert_allclose(output, expected, rtol=1e-6, atol=0)
@@ -131,9 +135,9 @@ def test_a_mask_of_attention() -> None:
 
 def test_what_is_refused() -> None:
     def refused(model: bytes, words: str) -> None:
-        for build in (compile_cpu, lambda data: compile_cuda_emulated(data, parse_target("cuda"))):
+        for form in (cpu_now(), gpu_emulated(parse_target("cuda"))):
             with pytest.raises(ModelError, match=words):
-                build(model)
+                compile_kernels(model, form)
 
     net = Net(x=X.shape)
     refused(

@@ -12,7 +12,8 @@ from onnx import helper, numpy_helper
 
 import vdla
 from vdla.compiler.codegen.cuda.options import parse_target
-from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.gpu_stages import gpu_emulated
+from vdla.compiler.pipeline import compile_kernels
 from vdla.util.errors import UserError
 
 
@@ -40,7 +41,7 @@ def check(made: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> None:
     expected = [np.asarray(value) for value in session.run(None, inputs)]
     for network in (
         vdla.compile(made, target="llvm"),
-        compile_cuda_emulated(made.SerializeToString(), parse_target("cuda")),
+        compile_kernels(made.SerializeToString(), gpu_emulated(parse_target("cuda"))),
     ):
         got = network.run(inputs)
         for info, wanted in zip(made.graph.output, expected, strict=True):

@@ -23,12 +23,13 @@ from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.module import lower
 from ...codegen.cuda.prepare import prepare
 from ...ir.array_values import EvaluateError
-from ...runtime.cuda_alone import network_alone
 from ...runtime.cuda_archive import ArchiveKind, load_cuda_network, save_cuda_network
+from ...runtime.cuda_code import CompiledModule, CudaNetworkCode
 from ...runtime.cuda_device import Device, DeviceError
 from ...runtime.cuda_network import CudaNetwork, check_device
 from ...runtime.cuda_timing import median_milliseconds
 from ...runtime.gpus import gpu_kind, kind_of
+from ...runtime.one_kernel import launched_alone
 from ...schedule.pack import pack_arrays
 from ...schedule.trace import trace_from_json, trace_to_json
 from ...templates.gpu.table import GPU
@@ -77,7 +78,14 @@ def compile_candidate(
         kind = kind_of(target)
         made = compile or kind.compile
         cubin = module.source.encode() if made is None else made(module.source, target)
-        code = network_alone(module, cubin, target, operator=OPERATOR, operations=0)
+        graph, plan, launch = launched_alone(module.parameters, module.outputs, OPERATOR, OPERATOR)
+        code = CudaNetworkCode(
+            graph=graph,
+            plan=plan,
+            launches=(launch,),
+            target=target,
+            modules=(CompiledModule(name=OPERATOR, module=module, cubin=cubin),),
+        )
         place = folder / candidate_name(values)
         place.with_suffix(".json").write_text(trace_to_json(scheduled.trace))
         save_cuda_network(place.with_suffix(".tar"), code, kind.archive)

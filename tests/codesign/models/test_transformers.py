@@ -28,9 +28,10 @@ from vdla.codesign.models.transformers import (
 )
 from vdla.codesign.models.transformers.writer import SEQUENCE
 from vdla.codesign.samples import sample_inputs
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executable import Executable, Port
 from vdla.util.errors import UserError
 
@@ -108,7 +109,10 @@ def test_for_any_number_of_tokens(any_length: Callable[[int | None], onnx.ModelP
     for name, array in token_inputs(alone).items():
         np.testing.assert_array_equal(feeds[name], array)
     sized = with_dimensions(model.SerializeToString(), {SEQUENCE: fixed})
-    with compile_cpu(sized) as network, compile_cpu(alone.SerializeToString()) as other:
+    with (
+        compile_kernels(sized, cpu_now()) as network,
+        compile_kernels(alone.SerializeToString(), cpu_now()) as other,
+    ):
         assert len(network.launches) == len(other.launches)
         found, expected = network.run(feeds), other.run(feeds)
     theirs = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)

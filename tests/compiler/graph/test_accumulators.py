@@ -9,14 +9,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.driver import compile_model
+from vdla.compiler.gpu_stages import gpu_emulated
 from vdla.compiler.graph.accumulators import AccumulatorError, fitted_bias
 from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.te.post import Post
 from vdla.isa.arithmetic import requantize
@@ -105,7 +106,7 @@ def test_biases_at_the_edge_are_right_everywhere(changes: dict[str, float]) -> N
     interpreted = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": X})))["y"]
     assert np.array_equal(simulated, interpreted)
     assert np.abs(simulated - expected).max() <= 1.01 * step
-    with compile_cpu(model.SerializeToString()) as network:
+    with compile_kernels(model.SerializeToString(), cpu_now()) as network:
         assert np.abs(network.run({"x": X})["y"] - expected).max() <= 1.01 * step
 
 
@@ -116,7 +117,7 @@ def test_sums_that_may_leave_32_bits_are_refused_where_that_would_show() -> None
         import_model(convolution(output_scale=1e6).SerializeToString())
     # The processor computes such a model in float32, which does not wrap.
     model = convolution(output_scale=1e6)
-    with compile_cpu(model.SerializeToString()) as network:
+    with compile_kernels(model.SerializeToString(), cpu_now()) as network:
         assert np.abs(network.run({"x": X})["y"] - reference(model)).max() <= 1.01e6
 
 
@@ -157,15 +158,15 @@ def test_scales_that_are_no_scales_are_refused_by_every_target(name: str, value:
         # ONNX Runtime writes negative scales of constants and runs them.
         compiled = compile_model(model.SerializeToString(), TINY)
         assert np.abs(run(compiled, {"x": X}).outputs["y"] - reference(model)).max() <= 1.01 * 0.05
-        with compile_cpu(model.SerializeToString()) as network:
+        with compile_kernels(model.SerializeToString(), cpu_now()) as network:
             assert np.abs(network.run({"x": X})["y"] - reference(model)).max() <= 1.01 * 0.05
         return
     data = model.SerializeToString()
     node = {"xs": "x_quantize", "ws": "weights", "ys": "y_quantize", "bs": "biases"}[name]
     for compile_for in (
         lambda: compile_model(data, TINY),
-        lambda: compile_cpu(data),
-        lambda: compile_cuda_emulated(data, cuda_target()),
+        lambda: compile_kernels(data, cpu_now()),
+        lambda: compile_kernels(data, gpu_emulated(cuda_target())),
     ):
         with pytest.raises(
             NodeError, match=f"node '{node}' .*its scale is not a positive finite number: '{name}' holds"
@@ -176,4 +177,4 @@ def test_scales_that_are_no_scales_are_refused_by_every_target(name: str, value:
 def test_a_scale_that_makes_weights_infinite_is_refused() -> None:
     model = convolution(weight_scale=3.4e38, bias_scale=1.0, output_scale=1e38)
     with pytest.raises(NodeError, match=r"node 'weights' .*makes constants infinite"):
-        compile_cpu(model.SerializeToString())
+        compile_kernels(model.SerializeToString(), cpu_now())

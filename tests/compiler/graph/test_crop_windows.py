@@ -9,10 +9,11 @@ from float_networks import FloatNetwork, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.floating.crop_windows import cropped
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
 
 
@@ -75,7 +76,7 @@ def test_dilated_convolutions() -> None:
     net.convolution(4, (3, 3), pads=[8, 3, 8, 3], dilations=[8, 3])
     x = np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
     (expected,) = runtime(net.model(), {"x": x}).values()
-    with compile_cpu(net.model()) as network:
+    with compile_kernels(net.model(), cpu_now()) as network:
         (got,) = network.run({"x": x}).values()
         assert relative(got, expected) <= 1e-5
         assert len(network.graph.nodes) == 2
@@ -89,7 +90,7 @@ def test_images_that_grow_for_a_plain_output_are_resized_there(mode) -> None:
     net.shape = (1, 21, 15, 24)
     x = np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
     (expected,) = runtime(net.model(), {"x": x}).values()
-    with compile_cpu(net.model()) as network:
+    with compile_kernels(net.model(), cpu_now()) as network:
         (got,) = network.run({"x": x}).values()
         assert relative(got, expected) <= 1e-5
     graph = run_graph_passes(import_float_model(net.model()), graph_passes(16))

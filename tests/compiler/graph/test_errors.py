@@ -7,13 +7,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import InvalidModelError, ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import InputError, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_kernels
 
 
 def refused(model, *words: str) -> str:
@@ -435,4 +436,4 @@ def test_what_no_target_can_take_is_not_computed_in_floats_instead():
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(InvalidModelError, match=r"'weights' \(QuantizeLinear\): has axis -2147483648"):
-        compile_cpu(model.SerializeToString())
+        compile_kernels(model.SerializeToString(), cpu_now())

@@ -11,11 +11,12 @@ from float_networks import FloatNetwork, inferred_shape, reference, relative, ru
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.printer import format_graph
+from vdla.compiler.pipeline import compile_kernels
 
 LANES = 16
 
@@ -35,7 +36,7 @@ def agree(net: FloatNetwork, x: np.ndarray | None = None, peers=(runtime, refere
     net.shape = inferred_shape(net)
     if x is None:
         x = np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
-    got = compile_cpu(net.model(), **options).run({"x": x})[net.last]
+    got = compile_kernels(net.model(), cpu_now(), **options).run({"x": x})[net.last]
     for peer in peers:
         with np.errstate(all="ignore"):
             expected = peer(net.model(), {"x": x})[net.last]
@@ -222,7 +223,7 @@ def test_without_fusion_every_operator_is_a_kernel() -> None:
     net.batch_normalization(16)
     net.add("Relu")
     net.add("Add", number(net, 1.0))
-    network = compile_cpu(net.model(), fusion=False)
+    network = compile_kernels(net.model(), cpu_now(), fusion=False)
     assert [launch.members for launch in network.launches if launch.members] == [
         ("n0",),
         ("n1",),

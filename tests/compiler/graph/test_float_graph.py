@@ -10,7 +10,7 @@ import pytest
 from float_networks import FloatNetwork, reference, relative, runtime
 from onnx import TensorProto, helper
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
@@ -18,6 +18,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Computed, Convolution, Elementwise
 from vdla.compiler.graph.printer import format_graph
 from vdla.compiler.graph.storage_plan import plan_storage
+from vdla.compiler.pipeline import compile_kernels
 
 LANES = 16
 
@@ -31,7 +32,7 @@ def optimized(net: FloatNetwork, *, fusion: bool = True) -> Graph:
 
 
 def check(model: bytes, x: np.ndarray) -> None:
-    network = compile_cpu(model)
+    network = compile_kernels(model, cpu_now())
     for peer in (runtime, reference):
         for name, array in peer(model, {"x": x}).items():
             assert relative(network.run({"x": x})[name], array) <= 1e-5
@@ -155,7 +156,7 @@ def test_old_forms_of_softmax_and_squeeze(opset) -> None:
         net.add("Squeeze", net.constant(np.array([2], np.int64)))
     net.shape = (2, 3, 5)
     x = np.random.default_rng(0).standard_normal((2, 3, 1, 5), dtype=np.float32)
-    got = compile_cpu(net.model()).run({"x": x})[net.last]
+    got = compile_kernels(net.model(), cpu_now()).run({"x": x})[net.last]
     assert relative(got, runtime(net.model(), {"x": x})[net.last]) <= 1e-5
 
 
@@ -178,7 +179,7 @@ def test_a_dynamic_batch_becomes_what_was_asked_for() -> None:
     for info in (model.graph.input[0], model.graph.output[0]):
         info.type.tensor_type.shape.dim[0].dim_param = "N"
     for batch in (1, 3):
-        network = compile_cpu(model.SerializeToString(), batch=batch)
+        network = compile_kernels(model.SerializeToString(), cpu_now(), batch=batch)
         x = np.random.default_rng(0).standard_normal((batch, 3, 6, 6), dtype=np.float32)
         expected = runtime(model.SerializeToString(), {"x": x})[net.last]
         assert relative(network.run({"x": x})[net.last], expected) <= 1e-5

@@ -14,10 +14,11 @@ from vdla.compiler.codegen.cpu.ahead_of_time import write_shared_library
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.memory import aligned_empty
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.storage_plan import find_views
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.network_object import emit_network
 
 
@@ -107,7 +108,7 @@ def test_concatenations(build, expected) -> None:
     x = np.random.default_rng(1).standard_normal(net.input_shape, dtype=np.float32)
     (wanted,) = runtime(model, {"x": x}).values()
     for target in (host_target(), parse_target("llvm -mcpu=haswell")):
-        network = compile_cpu(model, target)
+        network = compile_kernels(model, cpu_now(target))
         (got,) = network.run({"x": x}).values()
         assert relative(got, wanted) <= 1e-5
         network.close()
@@ -130,7 +131,7 @@ def test_joined_outputs_of_one_function(tmp_path) -> None:
     model = net.model(**{net.last: net.shape, net.nodes[0].output[0]: (1, 16, 6, 5)})
     x = np.random.default_rng(1).standard_normal(net.input_shape, dtype=np.float32)
     expected = runtime(model, {"x": x})
-    code = emit_network(compile_cpu_ahead(model, host_target()), name="net")
+    code = emit_network(compile_kernels(model, cpu_ahead(host_target())), name="net")
     write_shared_library(code, tmp_path / "libnet.so")
     library = ctypes.CDLL(str(tmp_path / "libnet.so"))
     outputs = {name: np.empty_like(array) for name, array in expected.items()}

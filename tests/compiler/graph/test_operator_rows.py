@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
-from vdla.compiler.cpu_driver import RECURRENT
+from vdla.compiler.cpu_stages import RECURRENT
 from vdla.compiler.graph import onnx_import, onnx_table
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors

@@ -11,7 +11,7 @@ import pytest
 from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.accumulators import AccumulatorError, average_bias
 from vdla.compiler.graph.errors import NodeError
@@ -19,6 +19,7 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config
 
@@ -125,7 +126,7 @@ def test_means_over_planes_are_average_pools_on_the_accelerator(case: dict[str, 
     assert simulated.shape == expected.shape
     assert np.array_equal(simulated, interpreted)
     assert np.abs(simulated - expected).max() <= 1.01 * STEP
-    with compile_cpu(model.SerializeToString()) as network:
+    with compile_kernels(model.SerializeToString(), cpu_now()) as network:
         assert np.array_equal(network.run({"x": x})["y"], interpreted)
 
 
@@ -162,7 +163,7 @@ def test_averages_of_large_planes_do_not_wrap() -> None:
     model = mean_model(shape, [2, 3])
     x = np.full(shape, 9.0, np.float32)
     x[..., ::3] = 0.5
-    with compile_cpu(model.SerializeToString()) as network:
+    with compile_kernels(model.SerializeToString(), cpu_now()) as network:
         assert np.abs(network.run({"x": x})["y"] - reference(model, x)).max() <= 1.01 * STEP
 
 
@@ -191,7 +192,7 @@ def test_means_of_a_product_of_rank_four(axes: list[int], keepdims: int) -> None
     made = compile_model(model, TINY)
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, {"x": x}))).values()
     np.testing.assert_array_equal(run(made, {"x": x}).outputs[net.last], own)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run({"x": x})[net.last], own)
     # One step, of the product and of its mean.
     assert own.shape == expected.shape and np.abs(own - expected).max() <= 0.0501

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from float_networks import FloatNetwork, runtime
 
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
 from vdla.compiler.graph.storage_plan import StoragePlan
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.caller_arrays import (
     Access,
     OutputArrays,
@@ -94,7 +95,7 @@ def test_views_at_both_ends_of_a_network() -> None:
     net.shape = (2, 12)
     model = net.model()
     x = np.random.default_rng(0).standard_normal((2, 3, 4), dtype=np.float32)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         for _ in range(3):
             (name, got), *_ = network.run({"x": x}).items()
             np.testing.assert_array_equal(got, runtime(model, {"x": x})[name])

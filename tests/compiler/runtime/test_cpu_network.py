@@ -10,8 +10,9 @@ import pytest
 from float_networks import FloatNetwork, runtime
 
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError, TargetError
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.host import InputError
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 
 SHAPE = (1, 19, 12, 12)
@@ -29,7 +30,7 @@ def network_and_model() -> tuple[FloatNetwork, bytes]:
 
 @pytest.fixture(scope="module")
 def network() -> CpuNetwork:
-    return compile_cpu(network_and_model()[1])
+    return compile_kernels(network_and_model()[1], cpu_now())
 
 
 def sample(seed: int = 0) -> np.ndarray:
@@ -108,7 +109,7 @@ def test_threads_of_the_caller_take_turns(network) -> None:
 def test_a_closed_network_may_run_again() -> None:
     net, model = network_and_model()
     before = threading.active_count()
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         network.run({"x": sample()}, threads=3)
         assert threading.active_count() == before + 2
     assert threading.active_count() == before
@@ -134,7 +135,7 @@ def test_an_output_may_be_an_input_or_a_constant() -> None:
     five = net.constant(np.full((2,), 5, np.float32))
     constant = net.add("Identity", inputs=[five])
     flat = net.add("Flatten", inputs=["x"], axis=0)
-    network = compile_cpu(net.model(**{same: (2, 3), constant: (2,), flat: (1, 6)}))
+    network = compile_kernels(net.model(**{same: (2, 3), constant: (2,), flat: (1, 6)}), cpu_now())
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     got = network.run({"x": x})
     np.testing.assert_array_equal(got[same], x)
@@ -144,7 +145,7 @@ def test_an_output_may_be_an_input_or_a_constant() -> None:
 
 def test_compilation_is_deterministic_and_dumps_every_stage(tmp_path: Path) -> None:
     _, model = network_and_model()
-    first, second = (compile_cpu(model, dump_passes=tmp_path / name) for name in ("a", "b"))
+    first, second = (compile_kernels(model, cpu_now(), dump_passes=tmp_path / name) for name in ("a", "b"))
     for a, b in zip(first.kernels, second.kernels, strict=True):
         assert a.module.text == b.module.text
     names = {path.name for path in (tmp_path / "a").iterdir()}

@@ -22,8 +22,9 @@ from float_networks import FloatNetwork
 from vdla.compiler.backends.table import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.cpu_driver import compile_cpu_ahead
-from vdla.compiler.cuda_driver import compile_cuda
+from vdla.compiler.cpu_stages import cpu_ahead
+from vdla.compiler.gpu_stages import gpu_ahead
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime import trial_run
 from vdla.compiler.runtime.archive import ArchiveError, checksum, write_archive
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
@@ -88,14 +89,14 @@ def changed(document: Any, path: Path_, value: object) -> Any:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "net.tar"
-    save_network(path, compile_cpu_ahead(model(), host_target()))
+    save_network(path, compile_kernels(model(), cpu_ahead(host_target())))
     return path
 
 
 @pytest.fixture(scope="module")
 def saved_for_gpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "gpu.tar"
-    save_cuda_network(path, compile_cuda(model(), cuda_target("sm_80")))
+    save_cuda_network(path, compile_kernels(model(), gpu_ahead(cuda_target("sm_80"))))
     return path
 
 

@@ -13,7 +13,8 @@ from float_networks import FloatNetwork, relative, runtime
 
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime import network_archive
 from vdla.compiler.runtime.archive import ArchiveError, UnreadableArchiveError
 from vdla.compiler.runtime.kernel_archive import load_kernels
@@ -38,7 +39,7 @@ def sample(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
 
 
 def save(path, text: str = "llvm") -> None:
-    save_network(path, compile_cpu_ahead(model(), parse_target(text)))
+    save_network(path, compile_kernels(model(), cpu_ahead(parse_target(text))))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def path(saved, tmp_path):
 
 
 def test_what_the_reader_would_refuse_is_not_written(tmp_path):
-    code = compile_cpu_ahead(model(), parse_target("llvm"))
+    code = compile_kernels(model(), cpu_ahead(parse_target("llvm")))
     twice = replace(code, graph=replace(code.graph, outputs=code.graph.outputs * 2))
     with pytest.raises(UnreadableArchiveError, match="so is another output's"):
         save_network(tmp_path / "net.tar", twice)
@@ -65,7 +66,7 @@ def test_what_the_reader_would_refuse_is_not_written(tmp_path):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_loaded_networks_compute_the_same(path, threads):
     x = sample()
-    direct = compile_cpu(model())
+    direct = compile_kernels(model(), cpu_now())
     with load_network(path) as network:
         got = network.run({"x": x}, threads=threads)
         assert network.input_shapes == direct.input_shapes == {"x": SHAPE}
@@ -99,7 +100,7 @@ def test_networks_that_compute_nothing(tmp_path):
     flat = net.add("Flatten", inputs=["x"], axis=0)
     held = net.add("Identity", inputs=[net.constant(np.array([1.5, -2], np.float32))])
     data = net.model(**{same: (2, 3), flat: (1, 6), held: (2,)})
-    save_network(tmp_path / "net.tar", compile_cpu_ahead(data, host_target()))
+    save_network(tmp_path / "net.tar", compile_kernels(data, cpu_ahead(host_target())))
     with load_network(tmp_path / "net.tar") as network:
         got = network.run({"x": sample((2, 3))})
         ports = {port.name: (port.dtype, port.shape) for port in network.outputs}
@@ -182,20 +183,20 @@ def test_other_formats(path, monkeypatch):
 
 def test_equal_files_whether_code_is_made_meanwhile_or_later(path, tmp_path):
     heard: list[tuple[int, int]] = []
-    network = compile_cpu_ahead(
-        model(), parse_target("llvm"), library=NAME, told=lambda *parts: heard.append(parts)
+    network = compile_kernels(
+        model(), cpu_ahead(parse_target("llvm"), library=NAME), told=lambda *parts: heard.append(parts)
     )
     save_network(tmp_path / "meanwhile.tar", network)
     assert (tmp_path / "meanwhile.tar").read_bytes() == path.read_bytes()
     count = len(network.launches)
     assert heard == [(i + 1, count) for i in range(count)]
     heard.clear()
-    compile_cpu(model(), told=lambda *parts: heard.append(parts))
+    compile_kernels(model(), cpu_now(), told=lambda *parts: heard.append(parts))
     assert heard == [(i + 1, count) for i in range(count)]
 
 
 def test_processors_that_nobody_knows(path):
-    network = compile_cpu_ahead(model(), parse_target("llvm"))
+    network = compile_kernels(model(), cpu_ahead(parse_target("llvm")))
     save_network(path, replace(network, target=replace(network.target, cpu="pentium99")))
     with pytest.raises(
         ArchiveError, match=r"was compiled for cpu 'pentium99', of which this version knows nothing"

@@ -13,7 +13,8 @@ from vdla.compiler.codegen.cpu.ahead_of_time import c_compiler, write_shared_lib
 from vdla.compiler.codegen.cpu.c_header import driver_text
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.network_object import emit_network
 
 SHAPE = (1, 5, 8, 8)
@@ -62,7 +63,7 @@ def sample(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
 )
 def test_networks_run_elsewhere(target, processor, tmp_path):
     data, outputs = model()
-    code = emit_network(compile_cpu_ahead(data, parse_target(target)), name="net")
+    code = emit_network(compile_kernels(data, cpu_ahead(parse_target(target))), name="net")
     expected = runtime(data, {"x": sample()})
     arrays = {"x": sample(), **{name: np.full_like(expected[name], 99) for name in outputs}}
     found = run_elsewhere(code, arrays, tmp_path, processor=processor)
@@ -73,14 +74,14 @@ def test_networks_run_elsewhere(target, processor, tmp_path):
 def test_networks_in_a_shared_library(tmp_path):
     """The driver's files are the inputs and outputs in their order."""
     data, outputs = model()
-    code = emit_network(compile_cpu_ahead(data, host_target()), name="net")
+    code = emit_network(compile_kernels(data, cpu_ahead(host_target())), name="net")
     write_shared_library(code, tmp_path / "libnet.so")
     (tmp_path / "net.h").write_text(code.header)
     (tmp_path / "main.c").write_text(driver_text("net", code.modules[0]))
     build = [c_compiler(), "-Wall", "-Werror", "main.c", "libnet.so", "-Wl,-rpath,.", "-o", "main"]
     subprocess.run(build, cwd=tmp_path, check=True)
     sample().tofile(tmp_path / "x.bin")
-    with compile_cpu(data) as network:
+    with compile_kernels(data, cpu_now()) as network:
         expected = network.run({"x": sample()})
     for name in outputs:
         np.full_like(expected[name], 99).tofile(tmp_path / f"{name}.bin")
@@ -92,13 +93,15 @@ def test_networks_in_a_shared_library(tmp_path):
 
 def test_equal_networks_give_equal_objects():
     data, _ = model()
-    first, second = [emit_network(compile_cpu_ahead(data, host_target()), name="net") for _ in range(2)]
+    first, second = [
+        emit_network(compile_kernels(data, cpu_ahead(host_target())), name="net") for _ in range(2)
+    ]
     assert first.data == second.data and first.header == second.header
 
 
 def test_an_input_handed_through_under_its_own_name():
     net = FloatNetwork(2, 3)
     last = net.add("Relu")
-    network = compile_cpu_ahead(net.model(**{"x": (2, 3), last: (2, 3)}), host_target())
+    network = compile_kernels(net.model(**{"x": (2, 3), last: (2, 3)}), cpu_ahead(host_target()))
     names = [p.name for p in emit_network(network, name="net").modules[0].parameters]
     assert names == ["x", "x.out", last]

@@ -15,8 +15,9 @@ from kernels import evaluate, run, targets
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
 from vdla.compiler.templates.cpu import recurrent
 
@@ -120,7 +121,7 @@ def layer(
 def matches_the_runtime(model: bytes, feeds: dict[str, np.ndarray], *, kernel: str | None, threads: int = 1):
     """Compares a layer with ONNX Runtime; `kernel` computes all steps (None: they are taken one by one)."""
     expected = runtime(model, feeds)
-    with compile_cpu(model) as network:
+    with compile_kernels(model, cpu_now()) as network:
         operators = [launch.operator for launch in network.launches]
         assert operators.count("RecurrentSteps") + operators.count("LstmSteps") == (kernel is not None)
         assert kernel is None or kernel in operators
@@ -182,7 +183,7 @@ def test_a_batch_in_front_is_moved_behind_the_steps():
         assert moved_feeds["x"].shape == (2, 3, 5)
         moved_feeds = {name: array.transpose(1, 0, 2) for name, array in feeds.items()}
         expected = runtime(model, feeds)
-        with compile_cpu(moved) as network:
+        with compile_kernels(moved, cpu_now()) as network:
             assert kernel in [launch.operator for launch in network.launches]
             got = network.run(moved_feeds)
         assert relative(got["Y"], expected["Y"].transpose(2, 0, 1, 3)) <= 1e-5
@@ -208,11 +209,11 @@ def test_many_steps_are_one_kernel(kind):
 def test_too_many_steps_one_by_one_are_refused_with_the_reason(case, reason):
     model, _ = layer("GRU", steps=400, batch=1, hidden=4, **case)
     with pytest.raises(ModelError, match=rf"layer.*takes 400 steps {reason}"):
-        compile_cpu(model)
+        compile_kernels(model, cpu_now())
 
 
 def test_weights_that_do_not_fit_are_refused():
     model = onnx.load_model_from_string(layer("GRU")[0])
     model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones((1, 21, 6), np.float32), "R"))
     with pytest.raises(ModelError, match=r"layer.*has W of shape"):
-        compile_cpu(model.SerializeToString())
+        compile_kernels(model.SerializeToString(), cpu_now())

@@ -11,7 +11,7 @@ from kernels import run, targets
 
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.floating.assign_layouts import in_blocks
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
@@ -19,6 +19,7 @@ from vdla.compiler.graph.floating.use_winograd import use_winograd
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Join
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_winograd import blocked_outputs, blocked_tiles
@@ -179,7 +180,7 @@ def test_networks_with_all_that_is_fused(m, target, always) -> None:
     del last
     x = np.random.default_rng(1).standard_normal((2, 19, 11, 10), dtype=np.float32)
     (expected,) = runtime(net.model(), {"x": x}).values()
-    with compile_cpu(net.model(), target) as network:
+    with compile_kernels(net.model(), cpu_now(target)) as network:
         operators = [launch.operator for launch in network.launches]
         assert operators.count("WinogradOutputs") == 3
         for threads in (1, 2):
@@ -193,7 +194,7 @@ def test_large_convolutions_are_computed_so() -> None:
     net.add("Relu")
     x = np.random.default_rng(1).standard_normal((1, 64, 40, 40), dtype=np.float32)
     (expected,) = runtime(net.model(), {"x": x}).values()
-    with compile_cpu(net.model()) as network:
+    with compile_kernels(net.model(), cpu_now()) as network:
         assert "WinogradOutputs" in [launch.operator for launch in network.launches]
         assert relative(network.run({"x": x})[net.last], expected) <= TOLERANCE
 

@@ -11,10 +11,10 @@ from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cpu.machine import host_target
-from vdla.compiler.cpu_driver import CpuLowering, compile_cpu, compile_cpu_ahead
+from vdla.compiler.cpu_stages import CpuLowering, cpu_ahead, cpu_now
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.program_json import program_to_dict
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
@@ -231,7 +231,10 @@ def test_elementwise_nodes_are_workloads_fused_or_not():
             for axis in CPU.space(target, workload).axes
         }
     )
-    with compile_cpu(chain()) as default, compile_cpu(chain(), knobs=knobs) as tuned:
+    with (
+        compile_kernels(chain(), cpu_now()) as default,
+        compile_kernels(chain(), cpu_now(), knobs=knobs) as tuned,
+    ):
         assert knobs.applied == [whole] and not knobs.ignored
         np.testing.assert_array_equal(tuned.run({"x": x})["y"], default.run({"x": x})["y"])
         programs = [
@@ -271,7 +274,7 @@ def model():
 def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
     target = host_target()
     feeds = {"input": np.random.default_rng(1).standard_normal((1, 8, 6, 7)).astype(np.float32)}
-    default = compile_cpu(model())
+    default = compile_kernels(model(), cpu_now())
     values = {}
 
     def choose(workload):
@@ -285,7 +288,7 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
         )
 
     knobs = ChosenKnobs(choose=choose)
-    tuned = compile_cpu(model(), knobs=knobs)
+    tuned = compile_kernels(model(), cpu_now(), knobs=knobs)
     assert values.keys() == {"conv2d_cpu", "depthwise_cpu", "pool_cpu", "dense_cpu"}
     assert [w.template for w in knobs.applied] == ["conv2d_cpu", "depthwise_cpu", "pool_cpu"]
     assert [(w.template, why) for w, why in knobs.ignored] == [
@@ -303,7 +306,7 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
         np.testing.assert_allclose(
             tuned.run(feeds)["output"], default.run(feeds)["output"], rtol=1e-4, atol=1e-4
         )
-    ahead = compile_cpu_ahead(model(), target, knobs=ChosenKnobs(choose=choose))
+    ahead = compile_kernels(model(), cpu_ahead(target), knobs=ChosenKnobs(choose=choose))
     assert len(ahead.launches) == len(tuned.launches)
 
 
@@ -353,7 +356,10 @@ def test_whole_programs_without_knobs_take_those_of_rules():
         return points[workload]
 
     knobs = ChosenKnobs(choose=choose)
-    with compile_cpu(built) as default, compile_cpu(built, knobs=knobs) as tuned:
+    with (
+        compile_kernels(built, cpu_now()) as default,
+        compile_kernels(built, cpu_now(), knobs=knobs) as tuned,
+    ):
         assert not knobs.ignored and knobs.applied == list(dict.fromkeys(found))
         assert [values["pack.1"] for values in points.values() if "pack.1" in values] == [1, 1]
         wanted, got = (list(network.run(feeds).values()) for network in (default, tuned))

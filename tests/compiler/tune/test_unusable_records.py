@@ -11,14 +11,15 @@ import pytest
 from float_networks import FloatNetwork, relative
 from tuning_records import file_of, trial
 
-from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler import cpu_stages, gpu_stages
 from vdla.compiler.codegen.cpu import errors as cpu_errors
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.errors import CompileError, LoweringError
 from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
-from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.cpu_stages import CpuLowering, cpu_ahead, cpu_now
+from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead, gpu_emulated, gpu_emulated_ahead
 from vdla.compiler.ir import verify
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.templates.gpu.table import GPU
@@ -102,11 +103,11 @@ def test_kernels_that_cannot_be_prepared_or_emulated(
     reason: str,
 ) -> None:
     book, _ = read_book([records(tmp_path, gemv_cuda=gemv, rows_cuda=rows)])
-    with cuda_driver.compile_cuda_emulated(model(), TARGET, dump_passes=tmp_path / "plain") as plain:
+    with compile_kernels(model(), gpu_emulated(TARGET), dump_passes=tmp_path / "plain") as plain:
         (expected,) = plain.run(FEEDS).values()
     prepare(monkeypatch)
     knobs = apply.knobs_from(book, GPU, TARGET)
-    with cuda_driver.compile_cuda_emulated(model(), TARGET, dump_passes=tmp_path / "tuned", knobs=knobs) as t:
+    with compile_kernels(model(), gpu_emulated(TARGET), dump_passes=tmp_path / "tuned", knobs=knobs) as t:
         (result,) = t.run(FEEDS).values()
     assert relative(result, expected) < 1e-5
     assert [workload.template for workload, _ in knobs.ignored] == [ignored]
@@ -121,7 +122,7 @@ def test_kernels_that_cannot_be_prepared_or_emulated(
     ]
     assert texts[0] == texts[1]
     ahead = apply.knobs_from(book, GPU, TARGET)
-    cuda_driver.compile_cuda_emulated_ahead(model(), TARGET, HERE, knobs=ahead)
+    compile_kernels(model(), gpu_emulated_ahead(TARGET, HERE), knobs=ahead)
     assert ahead.ignored == knobs.ignored
 
 
@@ -132,9 +133,9 @@ def test_kernels_that_have_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
 ) -> None:
     book, _ = read_book([records(tmp_path, gemv_cuda=GEMV, rows_cuda=ROWS)])
-    monkeypatch.setattr(cuda_driver, "cached_cubin", lambda source, arch: b"")
-    plain = cuda_driver.compile_cuda(model(), TARGET)
-    usual, tried = getattr(cuda_driver, stage), []
+    monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: b"")
+    plain = compile_kernels(model(), gpu_ahead(TARGET))
+    usual, tried = getattr(gpu_stages, stage), []
 
     def refuse(*arguments, **more):
         tried.append(arguments)
@@ -142,9 +143,9 @@ def test_kernels_that_have_no_code(
             raise error
         return usual(*arguments, **more)
 
-    monkeypatch.setattr(cuda_driver, stage, refuse)
+    monkeypatch.setattr(gpu_stages, stage, refuse)
     knobs = apply.knobs_from(book, GPU, TARGET)
-    code = cuda_driver.compile_cuda(model(), TARGET, knobs=knobs)
+    code = compile_kernels(model(), gpu_ahead(TARGET), knobs=knobs)
     assert [module.module for module in code.modules] == [module.module for module in plain.modules]
     assert [why for _, why in knobs.ignored] == ["no text"] * 2 and not knobs.applied
 
@@ -156,15 +157,15 @@ def test_kernels_that_have_no_code(
 def test_kernels_of_processors_that_have_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
 ) -> None:
-    _, dense = network_workloads(cpu_driver.CpuLowering(HERE), model())[0]
+    _, dense = network_workloads(CpuLowering(HERE), model())[0]
     own = CPU.space(HERE, dense)
     values = own.values(own.sample(np.random.default_rng(1), 1)[0])
     task = Task(workload=dense.to_dict(), target=describe_target(HERE))
     book, _ = read_book([file_of(tmp_path, trial(0, 1e-6, task, knobs=values))])
     knobs = apply.knobs_from(book, CPU, HERE)
-    with cpu_driver.compile_cpu(model(), HERE) as plain:
+    with compile_kernels(model(), cpu_now(HERE)) as plain:
         (expected,) = plain.run(FEEDS).values()
-    usual, tried = getattr(cpu_driver, stage), []
+    usual, tried = getattr(cpu_stages, stage), []
 
     def refuse(*arguments, **more):
         tried.append(arguments)
@@ -172,11 +173,11 @@ def test_kernels_of_processors_that_have_no_code(
             raise error
         return usual(*arguments, **more)
 
-    monkeypatch.setattr(cpu_driver, stage, refuse)
+    monkeypatch.setattr(cpu_stages, stage, refuse)
     if stage == "lower":
-        ahead = cpu_driver.compile_cpu_ahead(model(), HERE, knobs=knobs)
+        ahead = compile_kernels(model(), cpu_ahead(HERE), knobs=knobs)
         assert [launch.name for launch in ahead.launches] == [launch.name for launch in plain.launches]
     else:
-        with cpu_driver.compile_cpu(model(), HERE, knobs=knobs) as network:
+        with compile_kernels(model(), cpu_now(HERE), knobs=knobs) as network:
             np.testing.assert_array_equal(*network.run(FEEDS).values(), expected)
     assert knobs.ignored == [(dense, "no code")] and not knobs.applied

@@ -13,10 +13,9 @@ from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
 from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
-from vdla.compiler.cuda_driver import compile_cuda_emulated
-from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.gpu_stages import GpuLowering, gpu_emulated
 from vdla.compiler.ir.evaluate import evaluate
-from vdla.compiler.kernel_driver import network_workloads
+from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.table import GPU
@@ -140,9 +139,9 @@ def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
     records = [record(mean, {**own, "chunks": 4}), record(softmax, {**own, "kept": 0})]
     knobs = knobs_from(book_of(records), GPU, TARGET)
     x = {"x": np.random.default_rng(3).standard_normal((4, 30, 6, 6), dtype=np.float32)}
-    with compile_cuda_emulated(rows_network(), TARGET) as plain:
+    with compile_kernels(rows_network(), gpu_emulated(TARGET)) as plain:
         (expected,) = plain.run(x).values()
-    with compile_cuda_emulated(rows_network(), TARGET, knobs=knobs) as tuned:
+    with compile_kernels(rows_network(), gpu_emulated(TARGET), knobs=knobs) as tuned:
         (result,) = tuned.run(x).values()
     assert knobs.applied == found and not knobs.ignored
     assert relative(result, expected) < 1e-5
@@ -169,9 +168,9 @@ def test_networks_take_recorded_knobs_that_are_legal() -> None:
     records = [record(gathered, other), record(pool, {"threads": 33, "columns": 1, "unroll": 0})]
     knobs = knobs_from(book_of(records), GPU, TARGET)
     x = {"x": np.random.default_rng(3).standard_normal(SHAPE, dtype=np.float32)}
-    with compile_cuda_emulated(model(), TARGET) as plain:
+    with compile_kernels(model(), gpu_emulated(TARGET)) as plain:
         (expected,) = plain.run(x).values()
-    with compile_cuda_emulated(model(), TARGET, knobs=knobs) as tuned:
+    with compile_kernels(model(), gpu_emulated(TARGET), knobs=knobs) as tuned:
         (result,) = tuned.run(x).values()
     assert knobs.applied == [gathered]
     assert [workload for workload, _ in knobs.ignored] == [pool]

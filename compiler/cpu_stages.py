@@ -1,0 +1,199 @@
+"""Stages of compilation that are processors' own (see `pipeline.compile_kernels`): lowering, code, and its forms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from .codegen.cpu.background import LibraryInProgress
+from .codegen.cpu.code_worker import CodeWorker
+from .codegen.cpu.kernel import Kernel, build
+from .codegen.cpu.machine import CpuTarget, host_target
+from .codegen.cpu.memory import Constants
+from .codegen.cpu.module import Module, lower
+from .graph.graph import Graph, Node
+from .ir.stmt import Program
+from .ir.types import DType
+from .kernel_launches import Dump, Form, GraphRules, LoweredNetwork, Made, Maker
+from .runtime.cpu_network import CpuNetwork
+from .runtime.launch import Launch
+from .runtime.network_archive import NetworkCode
+from .templates.cpu import winograd_choice
+from .templates.cpu.lower import lower_node
+from .templates.cpu.lowered import LoweredCpuNode
+from .templates.cpu.table import CPU
+from .templates.cpu.workload import CpuWorkload
+from .templates.registry import Registry
+from .templates.space import Values
+
+RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+"""Recurrent layers whose steps are one kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLowering:
+    """Lowering for processors (see `kernel_launches.Lowering`)."""
+
+    target: CpuTarget
+
+    @property
+    def templates(self) -> Registry[CpuTarget, CpuWorkload]:
+        """The templates of processors."""
+        return CPU
+
+    @property
+    def rules(self) -> GraphRules:
+        """Graphs for the target's vectors; models that are quantized throughout are computed in integers."""
+        return GraphRules(
+            lanes=self.target.lanes(DType.FLOAT32),
+            integer_lanes=self.target.lanes(DType.INT32),
+            join=True,
+            recurrent=RECURRENT,
+            tiling=partial(winograd_choice.tiling, self.target),
+        )
+
+    def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
+        """The node lowered with the default knobs of its processor template."""
+        return lower_node(self.target, graph, node)
+
+    def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
+        """The default lowering alone: processors have one method for each node."""
+        lowered = lower_node(self.target, graph, node)
+        return () if lowered is None else (lowered,)
+
+    def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:
+        """The node's program with the schedule of other knobs."""
+        assert lowered.workload is not None
+        schedule = partial(CPU.schedule, workload=lowered.workload, program=lowered.program, values=values)
+        return replace(lowered, schedule=schedule)
+
+
+class SharedKernels:
+    """Kernels of one target, shared by several networks; use it in a `with` statement.
+
+    A thread generates their code while the next ones are lowered; running a kernel waits for its code.
+    """
+
+    def __init__(self) -> None:
+        self.worker = CodeWorker()
+        self.made: dict[str, Made[CpuTarget, Kernel]] = {}
+
+    def __enter__(self) -> SharedKernels:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.end()
+
+
+def cpu_now(
+    target: CpuTarget | None = None, kernels: SharedKernels | None = None
+) -> Form[CpuTarget, CpuNetwork]:
+    """Networks that run in this process, on this machine (`target`: a lower level of it).
+
+    `kernels` has the kernels of earlier networks for the same target and gets the new ones, whose code may be generated
+    later.
+    """
+    target = host_target() if target is None else target
+
+    @contextmanager
+    def making() -> Iterator[Maker[CpuTarget, Kernel, Kernel, CpuNetwork]]:
+        with ExitStack() as stack:
+            shared = stack.enter_context(SharedKernels()) if kernels is None else kernels
+
+            def make(program: Program, name: str, dump: Dump | None) -> Kernel:
+                return build(program, target, shared.worker)
+
+            def link(network: LoweredNetwork, launches: tuple[Launch[Kernel], ...]) -> CpuNetwork:
+                if kernels is None:
+                    for launch in launches:
+                        launch.kernel.generated()
+                return cpu_network(network, launches, target)
+
+            yield Maker(
+                make=make,
+                parameters=lambda kernel: kernel.program.parameters,
+                kernel=lambda kernel, node: kernel,
+                settle=lambda kernel: kernel.code,
+                placed=Constants().copy,
+                made=shared.made,
+                link=link,
+            )
+
+    return Form(lowering=CpuLowering(target), making=making)
+
+
+def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarget, NetworkCode]:
+    """Code for any processor, to be saved (`runtime.network_archive`) or made one function (`runtime.network_object`).
+
+    With `library`, for an archive, a static library of that name is built during compilation.
+    """
+
+    @contextmanager
+    def making() -> Iterator[Maker[CpuTarget, Module, str, NetworkCode]]:
+        with ExitStack() as stack:
+            growing = None
+            if library is not None:
+                growing = stack.enter_context(LibraryInProgress(target, name=library))
+            modules: dict[str, Module] = {}
+
+            def make(program: Program, name: str, dump: Dump | None) -> Module:
+                return lower(program, target, function=function_name(modules))
+
+            def kept(module: Module, node: str) -> str:
+                if module.function not in modules:
+                    modules[module.function] = module
+                    if growing is not None:
+                        growing.add(module, node)
+                return module.function
+
+            def link(network: LoweredNetwork, launches: tuple[Launch[str], ...]) -> NetworkCode:
+                code = network_code(network, launches, target, modules)
+                return replace(code, library=growing.finish()) if growing is not None and modules else code
+
+            yield Maker(
+                make=make,
+                parameters=lambda module: module.parameters,
+                kernel=kept,
+                placed=np.reshape,
+                link=link,
+            )
+
+    return Form(lowering=CpuLowering(target), making=making)
+
+
+def function_name(modules: dict[str, Module]) -> str:
+    """The name of the next kernel's function in code for files."""
+    return f"vdla_kernel{len(modules)}"
+
+
+def network_code(
+    network: LoweredNetwork, launches: tuple[Launch[str], ...], target: CpuTarget, modules: dict[str, Module]
+) -> NetworkCode:
+    """A compiled network as code for the processor `target`."""
+    return NetworkCode(
+        graph=network.graph,
+        plan=network.plan,
+        launches=launches,
+        target=target,
+        modules=tuple(modules.values()),
+        quantized=network.quantized,
+    )
+
+
+def cpu_network(
+    network: LoweredNetwork, launches: tuple[Launch[Kernel], ...], target: CpuTarget
+) -> CpuNetwork:
+    """A compiled network on this machine."""
+    return CpuNetwork(
+        graph=network.graph,
+        plan=network.plan,
+        launches=launches,
+        target=target,
+        compile_seconds=time.perf_counter() - network.started,
+        quantized=network.quantized,
+    )

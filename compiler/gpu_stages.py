@@ -1,0 +1,220 @@
+"""Stages of compilation that are GPUs' own (see `pipeline.compile_kernels`): lowering, code, and its forms.
+
+All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .codegen.cpu.kernel import Kernel, build
+from .codegen.cpu.machine import CpuTarget, host_target
+from .codegen.cpu.module import Module
+from .codegen.cpu.module import lower as lower_for_cpu
+from .codegen.cuda.background import background
+from .codegen.cuda.cubin_cache import cached_cubin
+from .codegen.cuda.emulate import emulate
+from .codegen.cuda.errors import LoweringError
+from .codegen.cuda.machine import GpuTarget
+from .codegen.cuda.module import CudaModule, lower
+from .codegen.cuda.prepare import prepare
+from .cpu_stages import cpu_network, function_name, network_code
+from .graph.errors import ModelError, NodeError
+from .graph.graph import Graph, Node
+from .ir.printer import format_node
+from .ir.stmt import Program
+from .kernel_launches import Dump, Form, GraphRules, LoweredNetwork, Maker
+from .runtime.cpu_network import CpuNetwork
+from .runtime.cuda_code import CompiledModule, CudaNetworkCode
+from .runtime.gpus import kind_of
+from .runtime.launch import Launch
+from .runtime.network_archive import NetworkCode
+from .runtime.readable import joined
+from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
+from .templates.gpu.lowered import LoweredCudaNode
+from .templates.gpu.table import GPU
+from .templates.gpu.workload import CudaWorkload
+from .templates.registry import Registry
+from .templates.space import Values
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLowering:
+    """Lowering for GPUs, for all languages of kernels (see `kernel_launches.Lowering`)."""
+
+    target: GpuTarget
+
+    @property
+    def templates(self) -> Registry[GpuTarget, CudaWorkload]:
+        """The templates of GPUs."""
+        return GPU
+
+    @property
+    def rules(self) -> GraphRules:
+        """Graphs with tensors in ONNX's layout (NCHW), since threads read along the width."""
+        return GraphRules(lanes=1, refused=_refused, check=_check)
+
+    def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
+        """The node lowered with the default knobs of its GPU template."""
+        return lower_cuda_node(self.target, graph, node)
+
+    def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
+        """All lowerings of a node: convolutions, for example, have several."""
+        return lower_methods(self.target, graph, node)
+
+    def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
+        """The node with recorded knobs; knobs of some row operators change the program too."""
+        return lower_recorded(self.target, graph, lowered, values)
+
+
+def _refused(error: NodeError) -> ModelError:
+    if not error.op_type.startswith(("QLinear", "MatMulInteger", "ConvInteger")):
+        return error
+    return ModelError(
+        f"{error}; on GPUs quantized models compute in float32, so give the form with QuantizeLinear and "
+        "DequantizeLinear (QDQ)"
+    )
+
+
+def _check(label: str, graph: Graph) -> None:
+    for tensor in graph.tensors.values():
+        if tensor.dtype.is_code:
+            raise ModelError(
+                f"{label}: tensor '{tensor.name}' is {tensor.dtype}, which has no code for GPUs; run it on a processor"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Compiling:
+    """A kernel's module, with the future of its cubin."""
+
+    name: str
+    module: CudaModule
+    cubin: Future[bytes]
+
+
+def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
+    """Code for a GPU, which this machine need not have: `runtime.cuda_network.CudaNetwork` runs it,
+    `runtime.cuda_archive` saves it.
+
+    Dumps have each kernel with its barriers too, and in the target's language. Raises UserError where the extra `cuda`
+    is not installed and NVRTC is needed.
+    """
+    assemble = _assembler(target)
+    language = target.described["kind"]
+
+    @contextmanager
+    def making() -> Iterator[Maker[GpuTarget, _Compiling, str, CudaNetworkCode]]:
+        modules: dict[str, _Compiling] = {}
+        with background() as pool:
+
+            def make(program: Program, name: str, dump: Dump | None) -> _Compiling:
+                module = lower(prepare(program, target, dump=dump), target, name=name)
+                return _Compiling(name=name, module=module, cubin=pool.submit(assemble, module.source))
+
+            def refused(label: str, node: str, error: Exception) -> Exception:
+                if not isinstance(error, LoweringError):
+                    return error
+                # The kernel uses functions or types that only processors have.
+                return ModelError(
+                    f"{label}: node '{node}' has no code for {language}: {error}; run it on a processor"
+                )
+
+            def link(network: LoweredNetwork, launches: tuple[Launch[str], ...]) -> CudaNetworkCode:
+                done = [
+                    CompiledModule(name=made.name, module=made.module, cubin=made.cubin.result())
+                    for made in modules.values()
+                ]
+                return CudaNetworkCode(
+                    graph=network.graph,
+                    plan=network.plan,
+                    launches=launches,
+                    target=target,
+                    modules=tuple(done),
+                    compile_seconds=time.perf_counter() - network.started,
+                )
+
+            yield Maker(
+                make=make,
+                refused=refused,
+                parameters=lambda made: made.module.parameters,
+                kernel=lambda made, node: modules.setdefault(made.name, made).name,
+                settle=lambda made: made.cubin.result(),
+                dumped=lambda made, dump: dump(language, made.module.source),
+                link=link,
+            )
+
+    return Form(lowering=GpuLowering(target), making=making)
+
+
+def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
+    """The function that compiles a module's text to code: NVRTC, or plain encoding for kinds that load text."""
+    kind = kind_of(target)
+    if kind.compile is None:
+        return str.encode
+    # Raises if there is no compiler, and loads it before several threads use it.
+    kind.check()
+    return lambda source: cached_cubin(source, target.arch)
+
+
+def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
+    """The kernels of `gpu_ahead` on this processor now: the same loops, blocks and threads one after the other.
+
+    Results equal the GPU's except for the order of sums; times say nothing about a GPU. The dumps end with the emulated
+    loops.
+    """
+    host = host_target()
+
+    @contextmanager
+    def making() -> Iterator[Maker[GpuTarget, Kernel, Kernel, CpuNetwork]]:
+        prepared: list[tuple[str, Program]] = []
+
+        def make(program: Program, name: str, dump: Dump | None) -> Kernel:
+            prepared.append((name, prepare(program, target, dump=dump)))
+            # Without `sum_in_blocks`: sums keep the GPU kernel's order, and so its rounding errors.
+            return build(emulate(prepared[-1][1]), host, blocks=False)
+
+        def text() -> str:
+            """The kernels in the language of their GPU."""
+            return joined(language, [(name, lower(p, target, name=name).source) for name, p in prepared])
+
+        def link(network: LoweredNetwork, launches: tuple[Launch[Kernel], ...]) -> CpuNetwork:
+            made = cpu_network(network, launches, host)
+            made.of_gpu = {language: text}
+            return made
+
+        language = target.described["kind"]
+        yield Maker(
+            make=make,
+            parameters=lambda kernel: kernel.program.parameters,
+            kernel=lambda kernel, node: kernel,
+            dumped=lambda kernel, dump: dump("emulated", format_node(kernel.program) + "\n"),
+            link=link,
+        )
+
+    return Form(lowering=GpuLowering(target), making=making)
+
+
+def gpu_emulated_ahead(target: GpuTarget, host: CpuTarget) -> Form[GpuTarget, NetworkCode]:
+    """The kernels of `gpu_emulated` as code for the processor `host`, to be saved."""
+
+    @contextmanager
+    def making() -> Iterator[Maker[GpuTarget, Module, str, NetworkCode]]:
+        modules: dict[str, Module] = {}
+
+        def make(program: Program, name: str, dump: Dump | None) -> Module:
+            emulated = emulate(prepare(program, target, dump=dump))
+            return lower_for_cpu(emulated, host, function=function_name(modules), blocks=False)
+
+        yield Maker(
+            make=make,
+            parameters=lambda module: module.parameters,
+            kernel=lambda module, node: modules.setdefault(module.function, module).function,
+            link=lambda network, launches: network_code(network, launches, host, modules),
+        )
+
+    return Form(lowering=GpuLowering(target), making=making)

@@ -1,0 +1,377 @@
+"""Kernels of networks, for all targets: nodes of a graph become scheduled kernels and launches with packed constants.
+
+`pipeline.compile_kernels` has the order. A target gives its rules for graphs, its lowering of nodes (`Lowering`), and
+its code for scheduled kernels (`Maker`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from .codegen.cpu.memory import aligned_copy
+from .graph.cost import count_operations
+from .graph.errors import ModelError, NodeError
+from .graph.floating.use_winograd import Tiling
+from .graph.graph import Graph, Node
+from .graph.int8_operators import Quantize
+from .graph.storage_plan import StoragePlan
+from .ir.expr import Buffer
+from .ir.printer import format_node
+from .ir.stmt import Program
+from .passes.pipeline import dump_to
+from .runtime.launch import Launch
+from .schedule import Schedule
+from .schedule.pack import pack_arrays
+from .schedule.trace import Step
+from .templates.chosen_knobs import UNUSABLE, ChosenKnobs
+from .templates.lowered_node import LoweredNode
+from .templates.registry import Registry
+from .templates.space import Values
+
+Dump = Callable[[str, str], None]
+Progress = Callable[[int, int], object]
+"""Progress callback: called with the number of finished kernels, and of all kernels."""
+Target = TypeVar("Target")
+MadeT = TypeVar("MadeT")
+KernelT = TypeVar("KernelT")
+Network = TypeVar("Network")
+
+
+def _same(error: NodeError) -> ModelError:
+    return error
+
+
+def _accept(label: str, graph: Graph) -> None:
+    """Every graph can be compiled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRules:
+    """A target's demands on graphs.
+
+    `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
+    throughout are computed in floats too. `join` and `tiling` as of `graph_passes`, `recurrent` as of
+    `import_float_model`. `refused` maps an error of the import to the error to raise. `check` gets the model's label
+    and its graph, and raises ModelError if the target has no code for it.
+    """
+
+    lanes: int
+    integer_lanes: int | None = None
+    join: bool = False
+    tiling: Tiling | None = None
+    recurrent: AbstractSet[str] = frozenset({"LSTM"})
+    refused: Callable[[NodeError], ModelError] = _same
+    check: Callable[[str, Graph], None] = _accept
+
+
+class Lowering(Protocol[Target]):
+    """A target's lowering of nodes."""
+
+    @property
+    def target(self) -> Target:
+        """The target that kernels are scheduled for."""
+        ...
+
+    @property
+    def templates(self) -> Registry[Any, Any]:
+        """The templates of the nodes' workloads."""
+        ...
+
+    @property
+    def rules(self) -> GraphRules:
+        """The demands on graphs whose nodes are lowered."""
+        ...
+
+    def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
+        """A node lowered without records; None for a node that needs no kernel."""
+        ...
+
+    def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
+        """All lowerings of a node between which a tuner may choose, the `default` first; all are equally exact."""
+        ...
+
+    def at_point(
+        self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
+    ) -> LoweredNode[Target, Any]:
+        """A lowered node that has a workload, with the knobs `values` of that workload's space."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recorded(Generic[Target]):
+    """The lookup of records for a kernel: its workload, and a function that lowers the node with given knobs."""
+
+    knobs: ChosenKnobs[Any]
+    workload: Any
+    lower: Callable[[Values], LoweredNode[Target, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredNetwork:
+    """A network's graph and storage plan. `label`: the model's name in messages. `started`: when its compilation
+    began, in seconds of `time.perf_counter`."""
+
+    label: str
+    graph: Graph
+    plan: StoragePlan
+    started: float
+
+    @property
+    def quantized(self) -> frozenset[str]:
+        """The float32 inputs that become integers."""
+        if not any(isinstance(node.operator, Quantize) for node in self.graph.nodes):
+            return frozenset()
+        from .graph.int8_for_processors import converted_inputs
+
+        return converted_inputs(self.graph)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Made(Generic[Target, MadeT]):
+    """A node's kernel: `values` of recorded knobs (None: the template's choice), and `made` from its `schedule`."""
+
+    lowered: LoweredNode[Target, Any]
+    values: Values | None
+    schedule: Schedule
+    made: MadeT
+    dump: Dump | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Maker(Generic[Target, MadeT, KernelT, Network]):
+    """The functions that turn one network's scheduled programs into a target's code.
+
+    `make` compiles a program under a name, with a dump; it may raise `chosen_knobs.UNUSABLE`, and so may `settle`,
+    which waits for work that `make` left to a thread. `kernel` gives the value stored in launches, from the node's
+    name; `parameters` gives the buffers in argument order. `placed` brings a constant to the shape of its parameter, by
+    default on a cache line; for files `np.reshape` suffices. `dumped` ends the dumps. `refused` maps the label, a
+    node's name and its UNUSABLE error to the error to raise if no recorded knobs are the cause. `made` has the kernels
+    of earlier networks by key, and gets the new ones. `link` makes the result of all launches.
+    """
+
+    make: Callable[[Program, str, Dump | None], MadeT]
+    parameters: Callable[[MadeT], tuple[Buffer, ...]]
+    kernel: Callable[[MadeT, str], KernelT]
+    link: Callable[[LoweredNetwork, tuple[Launch[KernelT], ...]], Network]
+    settle: Callable[[MadeT], object] | None = None
+    placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
+    dumped: Callable[[MadeT, Dump], object] | None = None
+    refused: Callable[[str, str, Exception], Exception] = lambda label, node, error: error
+    made: dict[str, Made[Target, MadeT]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Form(Generic[Target, Network]):
+    """A target and the form of its code: on this machine now, ahead of time, or emulated. `making` begins a network's
+    code; its end frees threads."""
+
+    lowering: Lowering[Target]
+    making: Callable[[], AbstractContextManager[Maker[Target, Any, Any, Network]]]
+
+
+LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]
+"""Nodes lowered without records, each with its lookup of records if the network is compiled with records."""
+
+
+def lower_nodes(
+    lowering: Lowering[Target], graph: Graph, knobs: ChosenKnobs[Any] | None
+) -> LoweredNodes[Target]:
+    """All nodes of a graph that need a kernel, lowered."""
+    return [found for node in graph.nodes if (found := _lowered(lowering, graph, node, knobs)) is not None]
+
+
+def make_launches(
+    network: LoweredNetwork,
+    lowering: Lowering[Target],
+    nodes: LoweredNodes[Target],
+    maker: Maker[Target, MadeT, KernelT, Any],
+    *,
+    dump_passes: Path | None = None,
+    told: Progress | None = None,
+) -> tuple[Launch[KernelT], ...]:
+    """The kernels of a network as launches, in order; equal programs become one kernel. Raises UserError."""
+    launches: list[Launch[KernelT]] = []
+    constants = LaunchConstants(maker.placed)
+    for kernel in _kernels(network.label, lowering, nodes, maker, dump_passes):
+        node, made = kernel.lowered.node, kernel.made
+        shapes = {parameter.name: parameter.shape for parameter in maker.parameters(made)}
+        held = maker.kernel(made, node.name)
+        if kernel.dump is not None and maker.dumped is not None:
+            maker.dumped(made, kernel.dump)
+        launches.append(
+            Launch(
+                name=node.name,
+                operator=node.kind,
+                members=node.members,
+                operations=count_operations(network.graph, node),
+                kernel=held,
+                tensors=kernel.lowered.tensors,
+                constants=constants.of(
+                    kernel.lowered.key, kernel.schedule.trace, kernel.lowered.constants, shapes
+                ),
+            )
+        )
+        if told is not None:
+            told(len(launches), len(nodes))
+    return tuple(launches)
+
+
+def _lowered(
+    lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
+) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
+    """A node lowered without records, and its lookup of records, if there is one; None if it needs no kernel."""
+    if knobs is None:
+        default = lowering.default(graph, node)
+        return None if default is None else (default, None)
+    methods = lowering.methods(graph, node)
+    known = [method for method in methods if method.workload is not None]
+    if not known:
+        return (methods[0], None) if methods else None
+    method = known[knobs.compare([way.workload for way in known])]
+    if len(known) > 1 and not knobs.choose(method.workload):
+        return method, None
+    at_point = partial(lowering.at_point, graph, method)
+    return methods[0], Recorded(knobs=knobs, workload=method.workload, lower=at_point)
+
+
+def _kernels(
+    label: str,
+    lowering: Lowering[Target],
+    nodes: LoweredNodes[Target],
+    maker: Maker[Target, MadeT, Any, Any],
+    dump_passes: Path | None,
+) -> Iterable[Made[Target, MadeT]]:
+    """Each node's kernel, with recorded knobs if these can be compiled; nodes of equal programs share one schedule and
+    one compiled kernel."""
+    target = lowering.target
+    for number, (lowered, recorded) in enumerate(nodes):
+        name = re.sub("[^A-Za-z0-9_.-]+", "_", lowered.node.name)
+        folder = None if dump_passes is None else dump_passes / f"{number:03d}-{name}"
+        if (known := maker.made.get(lowered.key)) is not None:
+            if known.values is not None and recorded is not None:
+                lowered = recorded.lower(known.values)
+            lowered = _with_parameters_of(lowered, known.lowered)
+            yield replace(known, lowered=lowered, dump=_dumped(lowered, known.schedule, folder))
+            continue
+        build = partial(_made, target=target, folder=folder, maker=maker)
+        kernel = None
+        if recorded is not None:
+            space = partial(lowering.templates.space, target)
+            kernel = recorded.knobs.made(recorded.workload, space, partial(_settled, recorded, build, maker))
+        if kernel is None:
+            try:
+                kernel = build(lowered, None)
+            except UNUSABLE as error:
+                raise maker.refused(label, lowered.node.name, error) from None
+        maker.made[lowered.key] = kernel
+        yield kernel
+
+
+def _with_parameters_of(
+    lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
+) -> LoweredNode[Target, Any]:
+    """A node that shares the kernel of `known`, with its tensors by the names of the kernel's parameters: programs of
+    equal keys may have other parameter names, since some depend on the operand that an epilogue reads."""
+    ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
+    if ours == theirs:
+        return lowered
+    names = dict(zip(ours, theirs, strict=True))
+    return replace(
+        lowered,
+        program=known.program,
+        tensors={names[parameter]: tensor for parameter, tensor in lowered.tensors.items()},
+        constants={names[parameter]: array for parameter, array in lowered.constants.items()},
+    )
+
+
+def _settled(
+    recorded: Recorded[Target],
+    build: Callable[[LoweredNode[Target, Any], Values], Made[Target, MadeT]],
+    maker: Maker[Target, MadeT, Any, Any],
+    values: Values,
+) -> Made[Target, MadeT]:
+    kernel = build(recorded.lower(values), values)
+    if maker.settle is not None:
+        maker.settle(kernel.made)
+    return kernel
+
+
+def _made(
+    lowered: LoweredNode[Target, Any],
+    values: Values | None,
+    *,
+    target: Target,
+    folder: Path | None,
+    maker: Maker[Target, MadeT, Any, Any],
+) -> Made[Target, MadeT]:
+    schedule = lowered.schedule(target)
+    dump = _dumped(lowered, schedule, folder)
+    made = maker.make(schedule.program, f"{lowered.node.kind.lower()}{len(maker.made)}", dump)
+    return Made(lowered=lowered, values=values, schedule=schedule, made=made, dump=dump)
+
+
+def _dumped(lowered: LoweredNode[Any, Any], schedule: Schedule, folder: Path | None) -> Dump | None:
+    """Starts the dumps of a node in its folder; None without a folder."""
+    if folder is None:
+        return None
+    dump = dump_to(folder)
+    dump("tensor-expression", format_node(lowered.program) + "\n")
+    dump("schedule", format_node(schedule.program) + "\n")
+    return dump
+
+
+_HEAD = 4096
+"""Bytes of a prefix that are hashed for the lookup of equal arrays."""
+
+
+class LaunchConstants:
+    """The arrays that the launches of one network read. `placed` brings a packed array to the shape of its parameter.
+
+    Launches that read equal bytes of one type and shape get the same array: a weight that every step of a recurrent
+    layer reads stays in the cache from one step to the next, and is stored once.
+    """
+
+    def __init__(self, placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> None:
+        self._placed = placed
+        # Packed arrays by the kernel's key, the parameter, and the array's address and strides. The value keeps the
+        # original array alive, so that no other array gets its address.
+        self._packed: dict[tuple[str, str, int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
+        self._equal: dict[tuple[str, tuple[int, ...], bytes], list[np.ndarray]] = {}
+
+    def of(
+        self,
+        kernel: str,
+        trace: Sequence[Step],
+        arrays: Mapping[str, np.ndarray],
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> dict[str, np.ndarray]:
+        """`arrays` by parameter, packed for the kernel of key `kernel` by the schedule's `trace`, in the parameters'
+        `shapes`."""
+        result: dict[str, np.ndarray] = {}
+        for name, array in arrays.items():
+            place = (kernel, name, array.ctypes.data, array.strides)
+            if (known := self._packed.get(place)) is None:
+                packed = pack_arrays(trace, {name: array})[name]
+                known = self._packed[place] = array, self._shared(packed, shapes[name])
+            result[name] = known[1]
+        return result
+
+    def _shared(self, packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        raw = np.ascontiguousarray(packed).reshape(-1).view(np.uint8)
+        head = hashlib.sha256(raw[:_HEAD].data).digest()
+        alike = self._equal.setdefault((packed.dtype.str, shape, head), [])
+        for other in alike:
+            if np.array_equal(other.reshape(-1).view(np.uint8), raw):
+                return other
+        alike.append(self._placed(packed, shape))
+        return alike[-1]
