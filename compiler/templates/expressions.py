@@ -59,10 +59,10 @@ from .fused import shapes_beside, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expression:
-    """An operator's tensor expression: its parameters are its inputs, `arrays`, and its outputs, in their order.
+    """An operator's tensor expression: its parameters are its inputs, `arrays`, and its outputs, in this order.
 
     `arrays`: constants that are no tensors of the graph, by parameter. `statements`, `inside`: places at which fused
-    operators are grafted on, see `te.fusion.with_result`.
+    operators are grafted, see `te.fusion.with_result`.
     """
 
     program: Program
@@ -86,7 +86,9 @@ def has_expression(operator: object) -> bool:
 
 
 def computed(graph: Graph, node: Node) -> Any:
-    """The node's operator; a pool whose window is a whole, contiguous plane becomes a reduction of rows."""
+    """The node's operator, except for a pool whose window is a whole, contiguous plane: it becomes a
+    reduction of rows.
+    """
     operator = node.operator
     if not isinstance(operator, MaxPool | AveragePool) or graph.tensors[node.output].block > 1:
         return operator

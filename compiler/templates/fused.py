@@ -66,12 +66,14 @@ def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
     """The shape with which a tensor broadcasts against a storage of `rank` dimensions, blocked by channels or plain."""
     if block == 1 or tensor.block > 1:
         return tensor.storage
-    # The same for all channels: one lane serves all.
+    # Equal for all channels: one lane serves all.
     return (*(1,) * (rank - 1 - len(tensor.shape)), *tensor.shape, 1)
 
 
 def shapes_beside(graph: Graph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shapes that the data and the result of a reduction over `axes` are computed from, with its input's rank."""
+    """The shapes of the tensors from which the data and the result of a reduction over `axes` are computed, with the
+    rank of its input.
+    """
     shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
     rank = len(graph.data_shape(node))
     kept = [axis for axis in range(rank) if axis not in axes]

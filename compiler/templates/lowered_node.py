@@ -18,7 +18,7 @@ from .fused import Fused, fused
 Target = TypeVar("Target")
 """The type of a target, for which kernels are scheduled."""
 Known = TypeVar("Known", covariant=True)
-"""The type of a workload, by which a tuner identifies a node."""
+"""The type of a workload, which identifies a node for a tuner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

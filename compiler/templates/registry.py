@@ -1,4 +1,4 @@
-"""The registry of one kind of target's templates, the tuner's interface."""
+"""The registry of the templates of one kind of target, through which the tuner uses them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WorkloadT = TypeVar("WorkloadT", bound=Workload)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Registry(Generic[TargetT, WorkloadT]):
-    """The templates of a kind of target by name, as `template.table_of` lists them.
+    """The templates of a kind of target by name, from `template.table_of`.
 
     `read` makes a workload from its JSON object; WorkloadError for other objects.
     """
@@ -71,7 +71,7 @@ class Registry(Generic[TargetT, WorkloadT]):
     ) -> Schedule:
         """`program` scheduled with the values of a point; None or no values: the template's default.
 
-        `program`: the workload's own (None), or the same with more fused operators.
+        `program`: the workload's own program (None), or the same with more fused operators.
         """
         expression = workload.program() if program is None else program
         template = self.templates[workload.template]

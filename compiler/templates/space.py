@@ -29,7 +29,7 @@ MOST_LISTED = 1 << 16
 
 
 class EmptySpaceError(Exception):
-    """No point of a space of `template` is legal, or none was `found`; `limit` excluded the last ones."""
+    """No point of a space of `template` is legal, or none was `found`; `limit` excluded the last points."""
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
         super().__init__(
@@ -40,7 +40,9 @@ class EmptySpaceError(Exception):
 
 
 class Deferred(Mapping[str, np.ndarray]):
-    """Columns that are computed on first access to one outside of `known`: choosing a default needs costs only."""
+    """Columns computed on first access to a column outside of `known`, because the choice of a default needs costs
+    only.
+    """
 
     def __init__(self, compute: Callable[[], Columns], known: Columns = MappingProxyType({})) -> None:
         self._compute = compute
@@ -98,10 +100,11 @@ class Space:
     """All settings of a template's knobs for one shape.
 
     `account`: the template's cost model. Points whose bound exceeds `slack` times `floor`, a lower bound on any program
-    for this shape, count as illegal. `capacities`: names of limits that every point violates if the first values of all
-    axes, which need least, do. `candidates`: groups of points among which a default is chosen (`template.cheapest`):
-    values by axis, all values of missing axes. `open_grids`: the account also takes columns that broadcast against
-    each other, as made by `numpy.ix_`, and is faster so; then only limits and estimate are read.
+    for this shape, count as illegal. `capacities`: names of monotonic limits: if the point of first values, which needs
+    least, violates one, every point does. `candidates`: groups of points among which a default is chosen
+    (`template.cheapest`): values by axis, all values of missing axes. `open_grids`: the account also accepts columns
+    that broadcast against each other (`numpy.ix_`), which is faster; limits and estimate are then the only results
+    used.
     """
 
     template: str
@@ -115,7 +118,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Points, legal or not."""
+        """Number of points, legal or not."""
         return prod(len(axis.values) for axis in self.axes)
 
     def columns(self, points: np.ndarray) -> Columns:
@@ -151,11 +154,11 @@ class Space:
         }
 
     def legal(self, points: np.ndarray) -> np.ndarray:
-        """Whether each of `points` [n, axes] keeps to all limits: bool [n]."""
+        """bool [n]: whether each of `points` [n, axes] satisfies all limits."""
         return self.allowed(self.account(self.columns(points)))
 
     def allowed(self, account: Account) -> np.ndarray:
-        """Whether each of an account's points keeps to all limits: bool [n]."""
+        """bool [n]: whether each of an account's points satisfies all limits."""
         return np.logical_and.reduce(list(self.limits(account).values()))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -181,7 +184,7 @@ class Space:
             if missing > 0 and tries >= MOST_TRIES:
                 if missing == count:
                     raise EmptySpaceError(self.template, self.obstacle(points), found=True)
-                # So few points are legal that the ones found represent all of them.
+                # So few points are legal that those found represent all of them.
                 return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
         return np.concatenate(found)
@@ -208,12 +211,12 @@ class Space:
             raise EmptySpaceError(self.template, broken[0])
 
     def violated_capacities(self) -> list[str]:
-        """The capacities that are too small for all points: the point of first values violates them."""
+        """The capacities that are too small for all points, because the point of first values violates them."""
         least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]
 
     def numbered(self, numbers: np.ndarray) -> np.ndarray:
-        """The points [n, axes] of `numbers` int64 [n], from 0 to `size` - 1: the last axis moves first."""
+        """The points [n, axes] with `numbers` int64 [n] from 0 to `size` - 1, the last axis fastest."""
         return np.stack(np.unravel_index(numbers, [len(axis.values) for axis in self.axes]), axis=1)
 
     def obstacle(self, points: np.ndarray) -> str:
@@ -247,7 +250,8 @@ def space_of_axes(
     slack: float,
     held: Mapping[str, int],
 ) -> Space:
-    """The space whose floor is the least bound of all points with the axes in `held` at these values, which need least.
+    """The space of `axes`. Its floor is the least bound of all points with the axes in `held` at the given values,
+    which need least.
 
     ValueError if none of these points is legal.
     """
@@ -265,7 +269,7 @@ def space_of_axes(
 
 
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
-    """Every combination of a row of each table, the last table's moving first: int64 [entries, combinations]."""
+    """Every combination of a row of each table, the last table's fastest: int64 [entries, combinations]."""
     parts = [np.array(table, dtype=np.int64).T for table in tables]
     chosen = np.unravel_index(
         np.arange(prod(len(table) for table in tables)), [len(table) for table in tables]

@@ -31,7 +31,7 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
 
     `space(target, workload)`: all settings of the knobs, the template's cost model, and the candidates for a default
     (`Space.candidates`). `schedule(target, workload, expression, values)`: the tensor expression scheduled with the
-    values of a point. The expression may have more than the workload, such as constants or fused operators; these do
+    values of a point. The expression may contain more than the workload, such as constants or fused operators, which do
     not change the meaning of a point.
 
     `choice`: for templates whose default is not the candidate of least cost: the point of their default or the nearest
@@ -98,7 +98,7 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
 def candidate_values(
     space: Space, group: Mapping[str, Sequence[int]], most: Values = NO_BOUNDS
 ) -> list[list[int]]:
-    """The values of each axis in a group of a space's candidates, at most the bounds in `most`."""
+    """The values of each axis in a group of a space's candidates, up to the bounds in `most`."""
     return [list(_at_most(group.get(axis.name, axis.values), most.get(axis.name))) for axis in space.axes]
 
 
@@ -110,7 +110,7 @@ def _at_most(values: Sequence[int], bound: int | None) -> Sequence[int]:
 def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
     """The legal point of least cost among all combinations of `choices`, values for each axis.
 
-    Where none is legal: the limit that excludes the last of them.
+    If no point is legal: the limit that excludes the last of them.
     """
     costs, violated = grid_costs(space, choices)
     best = len(costs) - 1 - int(costs[::-1].argmin())
@@ -121,10 +121,11 @@ def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | s
 
 
 def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarray, str]:
-    """The costs float64 [points] of all combinations of `choices`, values for each axis, the last axis' moving first.
+    """(costs, limit): float64 [points] costs of all combinations of `choices`, values for each axis, the last axis
+    fastest.
 
-    Costs are infinite where a limit is violated; behind them the limit that excluded the last points, if all are.
-    Limits of searches do not bind.
+    Costs are infinite if a limit is violated; `limit` excluded the last points, if all are excluded. Search limits do
+    not apply.
     """
     values = [np.array(found, dtype=np.int64) for found in choices]
     names = [axis.name for axis in space.axes]
@@ -140,10 +141,10 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
 
 
 def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    """`_costs` of all combinations of `values`, the last axis' moving first.
+    """`_costs` of all combinations of `values`, the last axis fastest.
 
-    Columns broadcast against each other, those of most values along the last dimension: numpy's inner loops, which
-    run along that, are long then.
+    Columns broadcast against each other, the one with most values along the last dimension, so that numpy's inner loops
+    are long.
     """
     several = [name for name, column in values.items() if len(column) > 1]
     order = sorted(several, key=lambda name: len(values[name]))
@@ -162,7 +163,9 @@ def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndar
 
 
 def _costs(space: Space, columns: Columns) -> tuple[np.ndarray, str]:
-    """Costs of points, infinite where a limit is violated, and which limit excluded the last of them, if all are."""
+    """Costs of points, infinite if a limit is violated, and the limit that excluded the last points, if all are
+    excluded.
+    """
     account = space.account(columns)
     legal, violated = np.ones((), dtype=bool), ""
     for name, kept in account.limits.items():

@@ -37,14 +37,14 @@ def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[st
 
 
 def parts_of(schedule: Schedule, name: str) -> list[For]:
-    """The loop `name` and the loops that peeling made of it, in program order."""
+    """The loop `name` and the loops that peeling made from it, in program order."""
     return [loop for loop in loops(schedule.program) if _base(loop.name) == name]
 
 
 def peel_ragged(schedule: Schedule, *names: str) -> None:
-    """Peels the last iteration of these tile loops, outermost first, wherever an extent inside depends on them.
+    """Peels the last iteration of these tile loops, outermost first, if an extent inside depends on them.
 
-    Afterwards the extents inside are constants, as far as these loops are concerned.
+    Afterwards no extent inside depends on these loops.
     """
     for name in names:
         for loop in parts_of(schedule, name):
@@ -71,11 +71,12 @@ def parallel_loop(
 def team_times(
     counts: Mapping[str, float], cycles: float = PLENTY, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """For each of these loops, the cycles that threads spend if it runs in parallel: mean over teams of `TEAMS`.
+    """For each of these loops, the mean over teams of `TEAMS` of the cycles that all threads spend if the loop runs in
+    parallel.
 
-    `counts`: iterations of nested loops, outermost first. A fraction is a last, shorter iteration, peeled: one thread
-    computes it while the others wait. `cycles`: of all iterations together. `ahead`: for a loop, cycles (of all its
-    iterations) of work in its body before the inner loops.
+    `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
+    one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: for a loop, cycles
+    (of all its iterations) of work in its body before the inner loops.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}

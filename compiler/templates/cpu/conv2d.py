@@ -69,7 +69,7 @@ def schedule(
     vector = ["conv.j"]
     if halves:
         vector = list(s.split("conv.j", lanes))
-    # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+    # Filters inside: each loaded value of the input serves all of them, see `register_tile.fits`.
     inside = ["conv.y", "conv.x", "conv.o", *vector]
     if knobs.inner == "positions":
         inside = ["conv.o", *vector[:-1], "conv.y", "conv.x", vector[-1]]
@@ -105,7 +105,7 @@ def schedule(
             y_tile: min(oh, knobs.row_block) / knobs.rows,
             x_tile: min(ow, knobs.column_block or ow) / knobs.columns,
         }
-        # The innermost tile loop leaves little work between two forks.
+        # The innermost tile loop would leave little work between two forks.
         counts = {name: counts[name] for name in ("n", "g", *around, tiles[0])}
         cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
         copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
@@ -122,7 +122,7 @@ def schedule(
 
 
 def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered: tuple[str, ...]) -> None:
-    """Skips the window's rows and columns that read only pads, where a tile has enough of them."""
+    """Skips the window's rows and columns that read only pads, if a tile has enough of them."""
     rows, columns = taps
     blocks = {"kh": (rows, knobs.rows, knobs.row_block), "kw": (columns, knobs.columns, knobs.column_block)}
     for name, (along, tile, block) in blocks.items():
@@ -135,7 +135,9 @@ def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered:
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """The innermost loops around products, among loops that splits and partial sums made of the sum's loop `term`."""
+    """The innermost loops around products, among the loops that splits and partial sums made from the sum's loop
+    `term`.
+    """
     found: list[str] = []
     for loop in loops(s.program):
         inside, node = "", loop

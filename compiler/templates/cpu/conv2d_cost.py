@@ -1,8 +1,8 @@
-"""The cost model of convolutions on a processor: cycles at many settings of the knobs without scheduling any.
+"""The cost model of convolutions on a processor: cycles at many settings of the knobs, without scheduling them.
 
-Sums are in registers or in memory. In registers a tile is finished before the next one, so that each tile reads all of
-a panel's weights. In memory a part of the weights stays in the first-level cache for all tiles of a block, at the price
-of a load and a store of every sum for each part. Deep sums gain by it.
+Sums are in registers or in memory. In registers a tile is finished before the next one, so that each tile reads all
+weights of a panel. In memory a part of the weights stays in the first-level cache for all tiles of a block, at the
+price of a load and a store of every sum for each part. Deep sums gain from sums in memory.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ STREAM_SHARE = 0.5
 channels are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9% faster than
 eighths)."""
 FEW_LIVE = 0.75
-"""Share of products with the input, not its pads, up to which skipping the other products is counted as a gain. Above
+"""Largest share of products with the input (not its pads) at which skipping the other products counts as a gain. Above
 it, tiles of few positions, which skip more, lose as much by loading weights (at 0.91, 44 ms instead of 26 with 512
-channels and filters on 28 x 28)."""
+channels and filters on 28 x 28).
+"""
 PAGE_BYTES = 4096
 NEAR_PAGES = 64
 """Pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
@@ -201,7 +202,7 @@ def _sides(shape: Shape, e: Columns) -> Sides:
 
 
 def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
-    """Lower bound in seconds on programs of points with these effective values."""
+    """Lower bound in seconds on programs of points with the effective values `e`."""
     cycles = shape.outer * least_cycles(
         target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
     )
@@ -274,7 +275,7 @@ def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
 
 
 def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
-    """The cost of points with these effective values."""
+    """The cost of points with the effective values `e`."""
     rows, columns, stored = e["rows"], e["columns"], e["strips"] > 0
     outside, between = (e["panels"] == PANELS.index(name) for name in ("outside", "between"))
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)

@@ -1,7 +1,8 @@
 """The default knobs of a convolution on a CPU: the least cost by `conv2d_cost`, found in two steps.
 
-First the register tile with the least arithmetic, then the blocks of positions that move the fewest bytes and that
-threads share best; once with sums in registers, once with sums in memory. All constants are the cost model's.
+The steps choose the register tile with the least arithmetic, then the blocks of positions that move the fewest bytes
+and that threads share best; both steps are done with sums in registers and with sums in memory. All constants are the
+cost model's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ EQUAL = 0.001
 """Relative difference of costs below the model's accuracy: among equal blocks of rows the smallest is taken, which any
 number of threads shares well."""
 MOST_TRIED = 4
-"""Numbers of blocks of positions that are tried with sums in memory, for threads to share."""
+"""Candidate numbers of blocks of positions with sums in memory, for threads to share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +52,14 @@ class _Found:
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
-    """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: also good for many threads."""
+    """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: defaults also suit many
+    threads.
+    """
     shape = shape_of(program, window)
     found = _in_registers(target, shape, parallel)
     if found.paging:
         memory = _in_memory(target, shape, parallel)
-        # Sums in memory must be faster on one thread, too, not for teams only.
+        # Sums in memory must be faster on one thread, not only for teams.
         if memory is not None and memory.alone < found.alone and memory.cycles < found.cycles:
             found = memory
     if conv_waits(target, program, found.knobs):
@@ -84,7 +87,7 @@ def choose_positions(
     vector_cost: float = VECTOR_COST,
     most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
-    """Rows, columns and blocks of filters of the cheapest tile; `sizes`: these three for all outputs.
+    """Rows, columns and blocks of filters of the cheapest tile; `sizes`: the same three numbers for all outputs.
 
     `shape`: given for a convolution that may skip taps that read only pads.
     """
@@ -202,9 +205,9 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
     """Cycles that threads spend on each point if they share its best loop, see `borders.team_times`."""
     found: list[float] = []
-    # With sums in registers, cycles beyond full speed are not counted as work that threads share: blocks become small,
-    # as threads need them. The rule was chosen so that the model takes the blocks of earlier formulas in 725 of 735
-    # convolutions of 16 networks; it is not measured by itself.
+    # With sums in registers, cycles beyond full speed are not counted as work that threads share, so that blocks become
+    # small, as threads need them. With this rule the model chooses the blocks of earlier formulas in 725 of 735
+    # convolutions of 16 networks; the rule itself was not measured.
     full = shape.outer * shape.oh * shape.ow * shape.blocks * shape.depth / 2
     shared = np.where(e["strips"] > 0, cost.busy, full)
     for i in range(len(cost.busy)):

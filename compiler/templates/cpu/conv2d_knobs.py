@@ -25,9 +25,9 @@ class Knobs:
     "rows" of a block, its rows and "columns", the "whole" input or "none" (None: "rows" with pads, else "none").
     `reduction`: the loops of the sum, outermost first; `unroll` of its steps are unrolled; `part` iterations of the
     outermost loop are a partial sum (None: `part_blocks`). `lanes`: lanes of a block of filters in a vector (None:
-    all). `inner`: the innermost loop of a step. `strips`: None: sums in registers; else sums are in memory, for a block
-    of positions and the filters of `strips` tiles, and a part is added to all of them before the next part, so that its
-    weights and inputs stay in the caches.
+    all). `inner`: the innermost loop of a step. `strips`: None for sums in registers; else sums are in memory, for a
+    block of positions and the filters of `strips` tiles, and a part is added to all of them before the next part, so
+    that its weights and inputs stay in the caches.
     """
 
     rows: int

@@ -1,8 +1,8 @@
 """Matrix products on a CPU: register tiles over weights packed in panels.
 
-A panel of W (one tile's columns, the whole depth) stays in the second-level cache while the tiles of a block of rows
-pass over it; the rows of X of that block stay there too. Each tile sums up the whole depth in registers, so that the
-epilogue runs on registers as well.
+A panel of W (one tile's columns, the whole depth) stays in the second-level cache for all tiles of a block of rows, and
+so do the rows of X of that block. Each tile sums up the whole depth in registers, so that the epilogue runs on
+registers as well.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Knobs:
     """A register tile is `rows` x `vectors` vectors; `row_block` rows, a multiple of `rows`, share a panel of weights.
 
     `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are adjacent in
-    memory. Even if all rows map to the same cache sets it lost 1% to 11% (9 sizes on a Zen 4). `column_block`: columns
-    of a block (None: all), a multiple of a tile's. `blocks`, `tiles`: the outer loop over blocks and over a block's
-    tiles. `unroll`: unrolled steps of the sum, a divisor of the depth. `part`: terms of a partial sum, a multiple of
-    `unroll` (None: `partial_sums.part_size`). `lanes`: lanes of a vector (None: all). `inner`: innermost loop of a
-    step.
+    memory. Even if all rows map to the same cache sets, staging was 1% to 11% slower (9 sizes on a Zen 4).
+    `column_block`: columns of a block (None: all), a multiple of a tile's. `blocks`, `tiles`: the outer loop over
+    blocks and over a block's tiles. `unroll`: unrolled steps of the sum, a divisor of the depth. `part`: terms of a
+    partial sum, a multiple of `unroll` (None: `partial_sums.part_size`). `lanes`: lanes of a vector (None: all).
+    `inner`: innermost loop of a step.
     """
 
     rows: int

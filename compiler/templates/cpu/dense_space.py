@@ -114,7 +114,7 @@ def _effective(size: _Size, points: Columns) -> dict[str, np.ndarray]:
     e["row_block"] = rounded_block(e["row_block"], e["rows"], size.rows)
     e["column_block"] = rounded_block(e["column_block"], width, size.columns)
     one_row, one_column = e["row_block"] >= size.rows, e["column_block"] >= size.columns
-    # Where rows are staged, a block of rows inside the blocks of columns is copied again for each.
+    # If rows are staged, a block of rows inside the blocks of columns is copied again for each of them.
     e["blocks"] = np.where(one_column | (one_row & (e["stage"] == 0)), 0, e["blocks"])
     e["tiles"] = np.where((e["row_block"] <= e["rows"]) | (e["column_block"] <= width), 0, e["tiles"])
     e["inner"] = np.where((e["rows"] == 1) | (e["vectors"] == 1), 0, e["inner"])
@@ -125,7 +125,7 @@ def _effective(size: _Size, points: Columns) -> dict[str, np.ndarray]:
 
 def _bound(target: CpuTarget, size: _Size, e: Columns) -> np.ndarray:
     width = e["vectors"] * e["lanes"]
-    # The last vector of a row may be a part of one, which takes as long.
+    # The last vector of a row may be shorter, but takes as long.
     sides = ((size.rows, e["rows"]), (-(-size.columns // e["lanes"]), e["vectors"]))
     cycles = least_cycles(target, sides, np.ones_like(width), size.depth, e["part"])
     moved = 4 * (size.rows * size.depth + size.depth * size.columns + size.rows * size.columns)
@@ -171,7 +171,7 @@ def _estimated(target: CpuTarget, size: _Size, most: int, points: Columns) -> Ac
         "the registers": fits(target, rows, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, size.default_part),
         "the size of the code": statements <= most,
-        # Staged rows are pieces of a vector; a last, shorter part cannot be proven to end inside one.
+        # Staged rows are pieces of a vector; a last, shorter piece cannot be proven to end inside one.
         "the parts of staged rows": (e["stage"] == 0) | (size.depth % e["part"] == 0),
     }
     quantities = {

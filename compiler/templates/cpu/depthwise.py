@@ -21,13 +21,13 @@ from .borders import parallel_loop, peel_ends, peel_ragged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` x `columns` output positions; `tiles`: which loop over tiles is the outer one.
+    """A tile is `rows` x `columns` output positions; `tiles`: the outer one of the loops over tiles.
 
     `copy`: the part of the input that is first copied with pads: the "whole" plane of a block of channels, or "rows" of
-    a block of `row_block` rows; "none" needs no block and unrolls the whole window. `channels`: the loop over blocks
-    of channels is "outside" or "inside" of blocks of rows. `column_block`: columns of a block (None: all). `window`:
-    the loops of the sum, outermost first; the innermost `unroll` of them are unrolled. `inside`: the innermost loops of
-    a tile, its positions or, if it is all unrolled, the window. `lanes`: lanes of a vector (None: all).
+    a block of `row_block` rows; "none" needs no block and unrolls the whole window. `channels`: the loop over blocks of
+    channels is "outside" or "inside" of blocks of rows. `column_block`: columns of a block (None: all). `window`: the
+    loops of the sum, outermost first; the innermost `unroll` of them are unrolled. `inside`: the innermost loops of a
+    tile, its positions or, if it is all unrolled, the window. `lanes`: lanes of a vector (None: all).
     """
 
     rows: int
@@ -120,7 +120,7 @@ def schedule(
     written_out = in_tile
     if knobs.unroll == len(taps) and _calls(program):
         # Sums are complete before the epilogue begins, so a loop over columns reads them from memory at no cost.
-        # Unrolled, function calls would be most of the code.
+        # If unrolled, function calls would be most of the code.
         written_out = [loop for loop in in_tile if loop != x]
     for loop in (*written_out, *taps[len(taps) - knobs.unroll :], *positions):
         s.unroll(loop)

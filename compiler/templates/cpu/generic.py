@@ -27,8 +27,9 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def _moved_inside(s: Schedule, innermost_loop: For) -> For | None:
-    """Exchanges an innermost loop that cannot be vectorized with the loop around it, which is returned if it can be;
-    else None, and nothing changes."""
+    """Exchanges an innermost loop that cannot be vectorized with the loop around it, if that one can be vectorized, and
+    returns it; else returns None and changes nothing.
+    """
     path = [node for node in path_to(s.program, innermost_loop.name) if isinstance(node, For)]
     if len(path) < 2 or path[-2].body is not path[-1]:
         return None

@@ -22,5 +22,5 @@ def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None 
     workload = sketch_workload(operator, lowered.program, lowered.constants, window)
     if workload is None:
         return lowered
-    # Constants that may be packed ahead make another kernel of an equal program.
+    # Constants that may be packed ahead make a different kernel from an equal program.
     return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))

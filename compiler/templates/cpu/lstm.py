@@ -1,4 +1,4 @@
-"""Steps of an LSTM on a CPU: see `recurrent`, all four gates in a tile."""
+"""Steps of an LSTM on a CPU, scheduled by `recurrent` with all four gates in a tile."""
 
 from __future__ import annotations
 

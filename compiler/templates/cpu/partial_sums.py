@@ -56,9 +56,10 @@ def sum_in_memory(
     part: int,
     cuts: Mapping[str, int],
 ) -> tuple[dict[str, str], ...]:
-    """Like `sum_in_parts`, with many tiles' sums in memory: a part is added to all of them before the next part.
+    """Like `sum_in_parts`, but with the sums of many tiles in memory: a part is added to all of them before the next
+    part.
 
-    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile: loop becomes loop.0, over
+    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile: each becomes loop.0, over
     tiles, and loop.1. Returns for each nest the names of a tile's loops. The nest that starts sums has no tiles, and no
     names for the loops in `cuts`.
     """
@@ -89,7 +90,7 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops of a part with one iteration: no condition has their variables, so both nests have them."""
+    """The loops of a part that have one iteration: no condition contains their variables, so both nests have them."""
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 
 

@@ -9,7 +9,7 @@ from ...codegen.cpu.machine import CpuTarget
 CLOCK_HERTZ = 6.0e9
 """Upper bound on any processor's clock; the true clock is unknown, and bounds in seconds must stay below times."""
 MEMORY_BYTES_CYCLE = 64.0
-"""Most bytes per cycle that a core loads from the place of a tensor at the start of a kernel."""
+"""Most bytes per cycle that a core loads from the memory level that holds a tensor at the start of a kernel."""
 LOOK_AHEAD = 640
 """Most instructions in flight (Zen 5 448, Golden Cove 512, Apple's about 630)."""
 SLACK = 2.5

@@ -31,7 +31,7 @@ def knobs_at(kind: type[T], columns: Columns, words: Words | None = None) -> T:
 
 
 def point_of(knobs: object, full: Values, words: Words | None = None) -> dict[str, int]:
-    """The axis values of knobs; `full`: values for fields that are None, that is all."""
+    """The axis values of knobs; `full`: the values for fields that are None, which stands for all."""
     known = {**_words(type(knobs)), **(words or {})}
     values: dict[str, int] = {}
     for name in get_type_hints(type(knobs)):

@@ -1,4 +1,4 @@
-"""Steps of recurrent layers on a CPU: register tiles of the gates of some vectors of cells, then the cells' update.
+"""Steps of recurrent layers on a CPU: register tiles of the gates of several vectors of cells, then the cells' update.
 
 R is packed in panels of one tile's cells; all rows of the batch use a panel while it is in the cache.
 """
@@ -33,9 +33,10 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A part of a step that is computed together: statement "product.`label`" sums products with the parameter `weight`
-    [directions, hidden, gates, hidden] in `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the
-    cells."""
+    """A part of a step that is computed together. Statement "product.`label`" sums products with the parameter `weight`
+    [directions, hidden, gates, hidden] into `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the
+    cells.
+    """
 
     label: str
     weight: str

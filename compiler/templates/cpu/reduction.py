@@ -1,4 +1,6 @@
-"""Reductions on a CPU: vectors of the last axis, both if it is kept (a sum for each lane) or reduced (partial sums)."""
+"""Reductions on a CPU, in vectors of the last axis: a sum for each lane if the axis is kept, partial sums if it is
+reduced.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from .borders import has_loop
 def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
     """The number of unrolled iterations of each loop, outermost first, for at most `wanted` steps in all.
 
-    Whole loops from the innermost one on and, of the next one, the largest divisor; nothing of the outermost one, which
-    may be split into partial sums.
+    The innermost loops are unrolled whole, the next loop by its largest divisor that fits; the outermost loop, which
+    may be split into partial sums, is not unrolled.
     """
     factors = [1] * len(extents)
     for i in reversed(range(1, len(extents))):

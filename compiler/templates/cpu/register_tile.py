@@ -12,7 +12,8 @@ LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
 ELEMENT_COST, VECTOR_COST = 0.5, 2.0
 """Cycles to load an element of a row (first-level cache) and a vector of a column (second-level cache), where a
-multiplication takes one. Loads overlap with multiplications, except for the share LOAD_SHARE."""
+multiplication takes one cycle. Loads overlap with multiplications, except for the share LOAD_SHARE.
+"""
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
 """Most rows of a matrix in a tile: each is a memory stream, and a set of the first-level cache has few lines."""

@@ -12,7 +12,7 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
     """`te.ops.resize` for any shape. `parallel`: images, channels or rows run on the threads of the kernel's pool."""
     outer, oh, ow, lanes = program.parameters[-1].shape
     s = Schedule(program)
-    # Weights and places of a row, or column, are the same in all lanes of the loops inside.
+    # Weights and positions of a row, or column, are the same in all lanes of the loops inside.
     vectorize_loop(s, target, "x" if lanes == 1 else "j", ow if lanes == 1 else lanes, vectors=2)
     if parallel:
         parallel_grains(s, [("n", outer), ("y", oh)], ow * lanes)

@@ -13,7 +13,7 @@ from .borders import peel_ragged
 VECTORS = 4
 """Vectors of one step of a vectorized loop: enough independent work to hide the latency of one."""
 GRAIN = 8192
-"""Elements that a chunk of a parallel loop should process: some microseconds, many times a fork's cost."""
+"""Least elements in a chunk of a parallel loop: several microseconds of work, many times a fork's cost."""
 
 
 def vector_width(target: CpuTarget, size: int, vectors: int = VECTORS) -> int:

@@ -1,4 +1,4 @@
-"""Prefetches of weights: when they pay, and the number of unrolled steps of a sum."""
+"""Prefetches of weights: the conditions under which they pay, and the number of unrolled steps of a sum."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def written_steps(target: CpuTarget, depth: int) -> int:
 
 
 def ask_early(s: Schedule, loop: str, buffer: str) -> None:
-    """Adds prefetches of `buffer` in the innermost loops that splits, parts and peeling made of the sum's loop."""
+    """Adds prefetches of `buffer` in the innermost loops that splits, parts and peeling made from the sum's loop."""
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}
     for node in made:

@@ -1,7 +1,7 @@
-"""Choice of convolutions that a processor computes by Winograd's method: where it is expected to save enough time.
+"""Choice of convolutions that a processor computes by Winograd's method: those expected to save enough time.
 
-The model counts for both methods the arithmetic of register tiles and the weights, which a network reads from memory;
-for Winograd's also the tiles that are written and read between its steps.
+For both methods the model counts the arithmetic of register tiles and the weights, which a network reads from memory;
+for Winograd's also the tiles written and read between its steps.
 """
 
 from __future__ import annotations

@@ -43,12 +43,12 @@ class Parts:
 
     @staticmethod
     def of(epilogue: Epilogue) -> Parts:
-        """The parts of an epilogue."""
+        """The parts present in an epilogue."""
         return Parts(bias=epilogue.bias, operand=epilogue.operand, activation=epilogue.activation)
 
     @property
     def epilogue(self) -> Epilogue:
-        """An epilogue of these parts."""
+        """An epilogue with these parts."""
         return Epilogue(bias=self.bias, operand=self.operand, activation=self.activation)
 
 
@@ -64,7 +64,7 @@ class _Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dCpu(_Described):
-    """`te.ops.blocked_convolution`, scheduled by `conv2d_cpu`; `height` and `width` as `flattened` leaves them."""
+    """`te.ops.blocked_convolution`, scheduled by `conv2d_cpu`; `height` and `width` are results of `flattened`."""
 
     template: Literal["conv2d_cpu"] = "conv2d_cpu"
     batch: int
@@ -79,7 +79,7 @@ class Conv2dCpu(_Described):
     parts: Parts = field(default_factory=Parts)
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts. ValueError where the sizes do not fit together."""
+        """The tensor expression, with an epilogue of its parts. ValueError if the sizes are inconsistent."""
         shape = Convolution(
             batch=self.batch,
             channels=self.channels,
@@ -107,7 +107,7 @@ class DepthwiseCpu(_Described):
     parts: Parts = field(default_factory=Parts)
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts. ValueError where the window does not fit."""
+        """The tensor expression, with an epilogue of its parts. ValueError if the window does not fit."""
         shape = Convolution(
             batch=self.batch,
             channels=self.channels,
@@ -152,7 +152,7 @@ class PoolCpu(_Described):
     counted: Pads = (0, 0, 0, 0)
 
     def program(self) -> Program:
-        """The tensor expression. ValueError where the window does not fit."""
+        """The tensor expression. ValueError if the window does not fit."""
         return float_pool(
             outer=self.outer,
             height=self.height,
@@ -168,7 +168,7 @@ class PoolCpu(_Described):
 class ElementwiseCpu(_Described):
     """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`; a fused node is one workload.
 
-    `shapes` are the inputs', with as few dimensions as possible; `steps` say what is computed of them.
+    `shapes` are the inputs' shapes, with as few dimensions as possible; `steps` describe the computation.
     """
 
     template: Literal["elementwise_cpu"] = "elementwise_cpu"
@@ -177,11 +177,11 @@ class ElementwiseCpu(_Described):
 
     @staticmethod
     def of(shapes: Sequence[Shape], body: Expr) -> ElementwiseCpu:
-        """The workload of an expression of inputs of these shapes. ValueError where there is none, see `steps_of`."""
+        """The workload of an expression over inputs of these shapes. ValueError if there is none, see `steps_of`."""
         return ElementwiseCpu(shapes=merge_broadcast(shapes)[1], steps=steps_of(body))
 
     def program(self) -> Program:
-        """The tensor expression. ValueError where the shapes do not broadcast, or the steps are none."""
+        """The tensor expression. ValueError if the shapes do not broadcast, or the steps are invalid."""
         return float_elementwise(self.shapes, expression(self.steps))
 
 
@@ -208,7 +208,7 @@ class SketchCpu(_Described):
         return self.expression
 
     def refusal(self) -> str | None:
-        """Why this cannot be measured; None where it can."""
+        """The reason why the workload cannot be measured; None if it can."""
         if (reason := expression_refusal(self.expression, self.constants)) is not None:
             return reason
         if (self.window is None) == (self.operator == "conv_transpose"):

@@ -18,9 +18,9 @@ THREADS = 128
 def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
     """Makes the stage of each factor of a staged `te.ops.product` one copy of a box along the depth.
 
-    A factor in the other order is packed ahead if it is one of the `constants`, or else transposed first in a separate
-    kernel, whose loops are scheduled here. Returns the names of these transposing stages. Stages that are no copies
-    stay unchanged. LegalityError if the factors do not have the form of `gemm_mma.factors`.
+    A factor in the other order is packed ahead if it is one of the `constants`; otherwise a separate kernel, scheduled
+    here, transposes it first. Returns the names of these transposing stages. Stages that are no copies stay unchanged.
+    LegalityError if the factors do not have the form of `gemm_mma.factors`.
     """
     return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]
 

@@ -13,7 +13,9 @@ _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])
 
 
 def schedule(target: GpuTarget, program: Program) -> Schedule:
-    """Binds the loops called "block.x" or "stage.block.x" to that axis of the grid, any other "stage.x" to threads."""
+    """Binds loops called "block.x" or "stage.block.x" to that axis of the grid, and loops called "stage.x" otherwise to
+    threads.
+    """
     s = Schedule(program)
     for loop in loops(program):
         axis: LoopKind | None = None

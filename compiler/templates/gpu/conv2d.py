@@ -38,7 +38,7 @@ def choose_knobs(target: GpuTarget, program: Program) -> Tile:
 def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> Schedule:
     """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
 
-    Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, as `gemm_mma` has them by default.
+    Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, with the default knobs of `gemm_mma`.
     """
     if knobs is None and is_rounded(program):
         return gemm_mma.schedule(target, program, constants=("W",))
@@ -71,7 +71,7 @@ def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) 
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_convolution`, as `conv2d.schedule` takes it; costs are seconds."""
+    """The space of `te.ops.gemm_convolution` for `conv2d.schedule`; costs are seconds."""
     return replace(gemm_space.space_of(target, problem_of(program)), template="conv2d_cuda")
 
 

@@ -1,8 +1,9 @@
 """Direct convolutions on a GPU: blocks of threads that compute tiles of rows, columns and filters of an image.
 
-A block fetches what a tile's windows read, with its halo, and the weights of some channels into shared memory; a thread
-multiplies each of its filters' weights with each of its positions' elements, and keeps the sums in registers. That
-fetches an element once where a product of matrices (`conv2d`) gathers it once for every tap that reads it.
+A block fetches the inputs of a tile's windows, halo included, and the weights of several channels into shared memory; a
+thread multiplies each of its filters' weights with each of its positions' elements, and accumulates the sums in
+registers. Each element is thus fetched once, while a product of matrices (`conv2d`) gathers it once for every tap that
+reads it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def is_faster(target: GpuTarget, program: Program) -> bool:
 def seconds_of(target: GpuTarget, program: Program) -> float:
     """Estimated seconds with `choose_knobs`; infinity if the direct method does not apply.
 
-    It does not apply to a single tap, if no tile fits into shared memory, and to factors rounded to tf32, which tensor
-    cores multiply: the direct method does not use these.
+    The method does not apply to windows of a single tap, if no tile fits into shared memory, or to factors rounded to
+    tf32, which are meant for tensor cores: the direct method does not use these.
     """
     layer = layer_of(program)
     if target.tensor_float or prod(layer.taps) == 1:
@@ -57,10 +58,10 @@ def seconds_of(target: GpuTarget, program: Program) -> float:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
+    """`te.ops.direct_conv2d` in kernel form, tiled by `knobs` (default: `choose_knobs`).
 
     W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
-    and stores guarded. ValueError for knobs below 1, or if the program is another one.
+    and stores guarded. ValueError for knobs below 1, or for another program.
     """
     layer = layer_of(program)
     knobs = knobs or choose_knobs(target, program)
@@ -123,14 +124,16 @@ def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
 
 
 def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
-    """A padded loop as one over blocks, and those of `counts`."""
+    """Splits a padded loop into a loop over blocks and the loops of `counts`; returns their names."""
     return cut(s, loop, (extent_of(s, loop) // prod(counts), *counts))
 
 
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves "post" after its tile of sums, which goes to registers; returns its loops over threads, and inside them."""
+    """Moves "post" after its tile of sums, which is in registers; returns its loops over threads, and the
+    loops inside.
+    """
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]
     block_f, tf, rf = _tiles(s, "f", counts["f"])
@@ -141,7 +144,7 @@ def _store(
     for d, loop in ((3, "x"), (2, "y"), (1, "f")):
         pair = counts[loop]
         pack_digits(s, "sum", d, (shape_of(s, "sum")[d] // prod(pair), *pair))
-    # Image and blocks; threads along filters, rows and columns; a thread's own.
+    # Dimensions: image and blocks; threads along filters, rows and columns; a thread's own sums.
     s.pack("sum", (), (0, 1, 4, 7, 2, 6, 9, 3, 5, 8))
     s.reverse_compute_at("post", x0)
     for loop in ("n", block_f, block_y, block_x):

@@ -14,7 +14,7 @@ from .direct_cost import account
 from .direct_knobs import Knobs, Layer, layer_of
 
 SLACK = 4.0
-"""Largest ratio of a point's bound to the least bound; they differ by elements beyond the borders."""
+"""Largest ratio of a point's bound to the least bound; bounds differ by elements beyond the borders."""
 AXES = (
     Axis(name="filters", values=(1, 2, 3, 4, 6, 8, 16)),
     Axis(name="rows", values=(1, 2, 4)),
@@ -28,7 +28,7 @@ AXES = (
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.direct_conv2d`, as `conv2d_direct.schedule` takes it; costs are seconds."""
+    """The space of `te.ops.direct_conv2d` for `conv2d_direct.schedule`; costs are seconds."""
     account = partial(_account, target, layer_of(program))
     try:
         return space_of_axes("conv2d_direct_cuda", AXES, account, SLACK, {"channels": 1, "stages": 1})

@@ -61,7 +61,7 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_convolution`; costs are seconds. ValueError where no output has a tap."""
+    """The space of `te.ops.gemm_convolution`; costs are seconds. ValueError if no output has a tap."""
     parts = [gemm_space.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
         raise ValueError(f"{program.name} has no products: no output has a tap")
@@ -92,14 +92,14 @@ def _problems(program: Program) -> dict[str, Problem]:
 
 
 def _account(parts: Sequence[Space], points: Columns) -> Account:
-    """The account of all products together: every limit holds for each, costs are summed."""
+    """The account of all products together: a limit holds if it holds for each product, costs are summed."""
     found = [part.account(points) for part in parts]
 
     def total(values: Sequence[np.ndarray]) -> np.ndarray:
         return np.add.reduce(list(values))
 
     effective = [account.effective for account in found]
-    # A value changes nothing where it changes none of the products.
+    # A value has no effect if it has none on any product.
     alike = {
         name: np.where(
             np.logical_and.reduce([e[name] == effective[0][name] for e in effective]),

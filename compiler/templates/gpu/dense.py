@@ -20,7 +20,7 @@ choose_knobs = gemm.choose_knobs
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.product` with a constant W; defaults as of `gemm.choose_knobs`."""
+    """`te.ops.product` with a constant W, scheduled with `knobs` (default: `gemm.choose_knobs`)."""
     return gemm.schedule(target, program, knobs, constants=("W",))
 
 

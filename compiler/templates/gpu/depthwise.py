@@ -31,7 +31,9 @@ MOST_TAPS = 128
 """Most taps of a window whose inputs are in registers. `generic` kernels read larger windows tap by tap."""
 
 SCHEDULERS = 4
-"""Warps that a multiprocessor issues from in a cycle (CUDA C++ Programming Guide, "Multiprocessor Level")."""
+"""Warps from which a multiprocessor issues instructions in a cycle (CUDA C++ Programming Guide, "Multiprocessor
+Level").
+"""
 LOAD_INSTRUCTIONS = 3
 """Instructions for an element of the input: condition, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 40
@@ -79,7 +81,7 @@ def issue_cycles(
 def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, with the `window` it was built with.
 
-    W is packed, see `schedule.pack`, where the window is small enough for registers.
+    W is packed, see `schedule.pack`, if the window is small enough for registers.
     """
     if prod(window.kernel) > MOST_TAPS:
         return generic.schedule(target, program)
@@ -119,9 +121,9 @@ MOST_INPUTS = 160
 
 
 def space(target: GpuTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_convolution.blocked_depthwise`, as `depthwise.schedule` takes it; costs are seconds.
+    """The space of `te.ops.blocked_convolution.blocked_depthwise` for `depthwise.schedule`; costs are seconds.
 
-    ValueError for windows that are not held in registers, whose kernels have no knobs.
+    ValueError for windows too large for registers, whose kernels have no knobs.
     """
     if prod(window.kernel) > MOST_TAPS:
         raise ValueError(
@@ -162,7 +164,7 @@ def _account(target: GpuTarget, program: Program, window: Window, points: Column
     e["threads"] = np.minimum(e["threads"], threads)
     moving = moved_bytes(program) / target.memory_bandwidth
     issuing = issue_cycles(target, program, window, e["rows"], e["columns"]) / target.clock
-    # Where there are fewer blocks than multiprocessors, some of these wait for the others.
+    # With fewer blocks than multiprocessors, some multiprocessors are idle.
     blocks = -(-threads // e["threads"])
     uneven = -(-blocks // target.multiprocessors) * target.multiprocessors / blocks
     one = own * 0 + 1

@@ -1,4 +1,6 @@
-"""The cost model of direct convolutions on a GPU, like `gemm_cost`, and the choice of knobs without trials."""
+"""The cost model of direct convolutions on a GPU, in the manner of `gemm_cost`, and the choice of knobs
+without trials.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,11 @@ BANKS = 32
 """Banks of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 56
 """Registers of a thread besides sums and a tap's operands: addresses, and operands of further taps, which nvcc loads
-early. The total is NVRTC 13.0's for sm_90 with 4 x 2 x 2 sums of a 7 x 7 window, 80; smaller windows take fewer."""
+early. With them the total is that of NVRTC 13.0 for sm_90, 80, for 4 x 2 x 2 sums of a 7 x 7 window; smaller windows
+take fewer.
+"""
 MOST_COPIES = 64
-"""Most copies of a thread in one step, all unrolled."""
+"""Most copies by a thread in one step; all are unrolled."""
 THREADS_ALONG_Z = 64
 """Most threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
@@ -46,7 +50,7 @@ MOST_THREADS = 256
 THREADS = tuple(
     [(z, y, x) for z, y, x in product(THREADS_Z, THREADS_Y, THREADS_X) if WARP <= z * y * x <= MOST_THREADS]
 )
-"""Threads of a block along filters, rows and columns that are tried without tuning."""
+"""Candidate numbers of threads of a block along filters, rows and columns for defaults."""
 OWN = (
     *(
         (filters, rows, columns)
@@ -56,11 +60,13 @@ OWN = (
     *((4, 2, 2), (8, 2, 2), (4, 1, 8), (8, 1, 8), (6, 1, 4), (16, 1, 2), (16, 1, 4)),
     *((1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 1), (2, 1, 2), (2, 1, 4), (2, 2, 4)),
 )
-"""Filters, rows and columns of a thread that are tried without tuning."""
+"""Candidate numbers of filters, rows and columns of a thread for defaults."""
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
 LAYERS = 256
-"""Layers in the cache of best knobs, which are needed to choose a method and to schedule it; many layers are equal."""
+"""Most layers in the cache of best knobs. Both the choice of a method and its schedule need the knobs, and many layers
+are equal.
+"""
 
 
 def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
@@ -161,7 +167,7 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
     """The knobs of a fixed list with the least estimated seconds, and these seconds.
 
-    Among equal ones the least bound. ValueError if none keeps to the limits of a block.
+    Among equal estimates the one with the least bound. ValueError if all knobs exceed the limits of a block.
     """
     steps = [(channels,) for channels in CHANNELS if channels <= layer.channels]
     table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])

@@ -16,9 +16,9 @@ class Knobs:
     """The tiling of a direct convolution.
 
     A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns, each of which computes
-    `filters` adjacent filters of `rows` x `columns` positions; a thread's positions are as far apart as there are
+    `filters` adjacent filters of `rows` x `columns` positions; the distance of a thread's positions is the number of
     threads along the axis, so that adjacent threads read adjacent elements. A step takes `channels` channels. `stages`
-    steps are in shared memory at once: one stage waits for its copies, with more the copies run ahead.
+    steps are in shared memory at once: with one stage a step waits for its copies, with more the copies run ahead.
     """
 
     threads_z: int
@@ -56,7 +56,7 @@ class Layer:
 
 
 def layer_of(program: Program) -> Layer:
-    """The sizes of a `te.ops.direct_conv2d` that is not scheduled yet; ValueError for any other program."""
+    """The sizes of an unscheduled `te.ops.direct_conv2d`; ValueError for any other program."""
     try:
         conv = path_to(program, "conv")[-1]
     except LookupError:

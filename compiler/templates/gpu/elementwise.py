@@ -45,7 +45,7 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and programs like these, `flat.flattened` before.
+    """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, after `flat.flattened`.
 
     Each nest of loops around a statement is a kernel (`knobs`: default `choose_knobs`).
     """
@@ -96,7 +96,7 @@ SLACK = 1.0
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of a program of one nest of loops, `flat.flattened` before; costs are seconds."""
+    """The space of a program of one nest of loops, after `flat.flattened`; costs are seconds."""
     return Space(
         template="elementwise_cuda",
         axes=AXES,

@@ -21,13 +21,13 @@ ONE = Const(1)
 
 
 def flattened(program: Program, *, intermediates: bool = True) -> Program:
-    """The program with its arrays in global memory in one dimension, of the same elements in the same order.
+    """The program with the arrays in global memory flattened to one dimension, in the same order of elements.
 
     rewrite:
         Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
-    Flattened arrays are written, or read at loop variables and constants only: elsewhere conditions may guard the index
-    of one dimension. Sources and destinations of box copies stay, and allocated arrays unless `intermediates`.
-    Statements outside of loops get a loop of one iteration.
+    An array is flattened if it is written, or read only at loop variables and constants: for other reads, conditions
+    may guard the index of one dimension. Sources and destinations of box copies stay unchanged; allocated arrays are
+    flattened only if `intermediates`. Statements outside of loops get a loop of one iteration.
     """
     boxed: set[str] = set()
     computed: set[str] = set()
@@ -54,7 +54,7 @@ def flattened(program: Program, *, intermediates: bool = True) -> Program:
     try:
         verify(flat)
     except VerifyError:
-        # The bounds of some flat index cannot be proven; the original indices' bounds can.
+        # Bounds of a flat index may not be provable although those of the original indices are.
         return _looped(program)
     return flat
 
@@ -136,7 +136,8 @@ def bind_nest(
     items: int = 1,
     inner: Sequence[str] = (),
 ) -> None:
-    """Makes blocks of `threads` threads of perfectly nested loops (name and iterations, outermost first), in one order.
+    """Binds perfectly nested loops (name and iterations, outermost first), as one order of iterations, to blocks of
+    `threads` threads.
 
     All iterations must be independent. Adjacent threads run adjacent iterations of the innermost loop. A thread runs
     `items` iterations, `threads` apart, if `threads` * `items` divides their number. `inner`: loops inside, which each

@@ -39,7 +39,7 @@ def schedule(
     """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
 
     Factors rounded to tf32 (`tensor_float`), and those of 16 bits, are multiplied on tensor cores. `constants` are
-    parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles only.
+    parameters, X or W, that are packed ahead by `schedule.pack.pack_arrays`. X is packed for tiles only.
     """
     knobs = knobs or choose_knobs(target, program, constants)
     if isinstance(knobs, Tile):

@@ -1,9 +1,9 @@
 """The cost model of tiled sums of products on a GPU, for many tiles at once, and the choice of a tile without trials.
 
-The model counts, for one step of a block, the cycles of each unit of a multiprocessor, and takes the busiest one;
-latencies that too few stages or blocks leave exposed; and the rounds of blocks on the busiest multiprocessor. Its
-constants are from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles
-weighted more). `benchmarks/gpu_cost.py` measures its errors.
+The model adds up the cycles of the busiest unit of a multiprocessor in each step of a block, latencies that too few
+stages or blocks leave exposed, and multiplies by the rounds of blocks on the busiest multiprocessor. Its constants are
+from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles weighted more).
+`benchmarks/gpu_cost.py` measures its errors.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from ..space import Columns, combined
 from .tile import VECTOR, Tile
 
 SCHEDULERS = 4
-"""Warps that a multiprocessor issues from in a cycle (CUDA C++ Programming Guide, "Multiprocessor Level")."""
+"""Warps from which a multiprocessor issues instructions in a cycle (CUDA C++ Programming Guide, "Multiprocessor
+Level").
+"""
 SHARED_BYTES_CYCLE = 128
-"""Bytes of shared memory a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Bytes of shared memory accessed in a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
 RESERVED_SHARED_BYTES = 1024
 """Reserved bytes of every block, compute capability 8.0 and later (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 32
 """Registers of a thread besides sums and operands: addresses, counters. With `HELD` totals match NVRTC 13.0 for sm_90
 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and 40."""
 HELD = 3
-"""Registers for each row if a thread reads vectors along the depth: not quite a vector of 4."""
+"""Registers for each row if a thread reads vectors along the depth: slightly less than a vector of 4."""
 CACHE_BYTES_CYCLE = 37
 """Bytes per cycle from the second-level cache to one multiprocessor while all read. Fitted."""
 COPY_INSTRUCTIONS = 3.4
@@ -39,7 +41,9 @@ COPY_INSTRUCTIONS = 3.4
 GATHER_INSTRUCTIONS = 7.0
 """Instructions for a gathered element: address, tests of its row and column. Fitted."""
 APART_INSTRUCTIONS = 20.0
-"""Instructions for a gathered element whose neighbours in depth have other taps: it also computes its tap. Fitted."""
+"""Instructions for a gathered element whose neighbours in depth belong to other taps: the element's tap is computed as
+well. Fitted.
+"""
 STALL_CYCLES = 4
 """Stall cycles of a warp at every step in depth, for operands from shared memory; other warps fill them. Fitted."""
 LONE = 0.34
@@ -53,7 +57,7 @@ BARRIER_CYCLES = 124
 BLOCK_CYCLES = 2700
 """Cycles before a block's first step and after its last: launch, the first exposed tile, stores. Fitted."""
 KERNEL_CYCLES = 2650
-"""Cycles of one more kernel in a graph of kernels, about 1.4 us. Fitted."""
+"""Cycles of an additional kernel in a graph of kernels, about 1.4 us. Fitted."""
 MOST_UNROLLED = 2048
 """Most multiply-adds of a thread in one step, all unrolled; more would exceed the instruction cache."""
 
@@ -77,7 +81,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TileAccount:
-    """The cost of n tiles, arrays of length n: `limits` (bool: kept or not), estimated `seconds`.
+    """The cost of n tiles, arrays of length n: `limits` (bool: whether each limit holds), estimated `seconds`.
 
     `bound`: lower bound in seconds of kernels with this tile: multiply-adds, or each operand's bytes once.
     `quantities`: the parts of the estimate, by name.
@@ -90,7 +94,7 @@ class TileAccount:
 
 
 def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
-    """The account of tiles given as columns of the fields of `Tile`, int64 of one length (`width` aside)."""
+    """The account of tiles given as columns of the fields of `Tile`, int64 of one length (`width` may be missing)."""
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
     threads = y * x
@@ -252,39 +256,41 @@ THREAD_TILES = (
     (1, 2),
     (1, 1),
 )
-"""Rows and columns of a thread that are tried without tuning."""
+"""Candidate rows and columns of a thread for defaults."""
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
-"""Threads along rows and columns that are tried without tuning."""
+"""Candidate numbers of threads along rows and columns for defaults."""
 EQUAL_CYCLES = 100
 """Difference in cycles below the model's accuracy: estimates are rounded to it."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PROBLEMS = 256
-"""Problems in the cache of best tiles, which are needed to choose a method and to schedule it; many are equal."""
+"""Most problems in the cache of best tiles. Both the choice of a method and its schedule need the tile, and many
+problems are equal.
+"""
 
 
 def choose_tile(target: GpuTarget, problem: Problem) -> Tile:
-    """The tile of a fixed list with the least estimated seconds; among equal ones the least bound."""
+    """The tile of a fixed list with the least estimated seconds; among equal estimates the one with the least bound."""
     return best_tile(target, problem)[0]
 
 
 @lru_cache(maxsize=PROBLEMS)
 def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
-    """`choose_tile`, and the seconds that the account expects."""
+    """The tile of `choose_tile`, and its estimated seconds."""
     columns = _candidates(problem)
     found = account(target, problem, columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
     cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
     best = int(np.lexsort((found.bound, cycles))[0])
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
-    # At most as many stages as steps.
+    # No more stages than steps.
     tile = replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))
     return tile, float(found.seconds[best])
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
-    """The number of groups of a thread's rows or columns, each of them one vector."""
+    """The number of groups of a thread's rows or columns, each group one vector."""
     return np.maximum(np.asarray(own, np.int64) // VECTOR, 1)
 
 

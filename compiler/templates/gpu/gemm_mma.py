@@ -1,9 +1,9 @@
-"""Matrix products on tensor cores: every warp of a block multiplies fragments of tiles that all of them fetch.
+"""Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all warps fetch together.
 
-A block computes one tile of the result. Slices of its factors go through shared memory, several on the way at a time;
-warps in two dimensions (thread.z, thread.y) load fragments of them and sum up in registers; the sums go back through
-shared memory, so that what follows is computed and written by rows. Where few tiles have deep sums, several blocks
-share the depth of one, and a second kernel adds up what they have.
+A block computes one tile of the result. Slices of its factors pass through shared memory, with several copies in flight
+at a time; warps in two dimensions (thread.z, thread.y) load fragments of them and accumulate sums in registers; the
+sums pass back through shared memory, so that the following operators are computed and written by rows. If few tiles
+have deep sums, several blocks share the depth of a tile, and a second kernel adds up their partial sums.
 """
 
 from __future__ import annotations
@@ -125,14 +125,16 @@ def schedule(
 
 
 def is_half(program: Program) -> bool:
-    """Whether statement "gemm" multiplies float16 or bfloat16, which tensor cores do without a loss."""
+    """Whether statement "gemm" multiplies float16 or bfloat16, which tensor cores multiply without rounding them."""
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
     return bool(loads) and all(load.buffer.dtype in (DType.FLOAT16, DType.BFLOAT16) for load in loads)
 
 
 def factors(program: Program) -> tuple[Factor, Factor]:
-    """The factors of a program's product. LegalityError if it has not the form that `schedule` takes."""
+    """The factors of a program's product. LegalityError if the product does not have the form that
+    `schedule` requires.
+    """
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
     if [load.buffer.name for load in loads] != ["a", "b"]:
@@ -157,7 +159,7 @@ def _factor(program: Program, load: Load, data: str) -> Factor:
 
 
 def described(program: Program) -> Factors:
-    """The sizes of a product, from which knobs are chosen."""
+    """The sizes of a product, for the choice of knobs."""
     a, b = factors(program)
     s = Schedule(program)
     rows, columns, depth = (extent_of(s, f"gemm.{d}") for d in "ijk")
@@ -179,10 +181,11 @@ def described(program: Program) -> Factors:
 def blocks_in_groups(
     s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
-    """Blocks in groups: axes for the loops over tiles, none if there are no groups; and the innermost of these loops.
+    """Blocks in groups: (axes for the loops over tiles, empty without groups; the innermost of these loops).
 
-    Blocks that run at the same time share what they fetch in the second level cache, the more the nearer to a square
-    their tiles are. They start in the order of their numbers, x fastest: `group` tiles one below the other come first.
+    Blocks that run at the same time share fetched data in the second-level cache; they share more the nearer their
+    tiles are to a square. Blocks start in the order of their numbers, x fastest: `group` tiles, one below the other,
+    come first.
     """
     beyond = extent_of(s, j) > GRID_LIMITS["y"] or extent_of(s, i) // group > GRID_LIMITS["z"]
     if grid or group == 1 or extent_of(s, i) % group or beyond:
@@ -218,7 +221,7 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums into whole fragments for every warp, and tiles the copy `sums` back to memory likewise.
+    """Splits the sums into whole fragments for every warp, and likewise tiles the copy of `sums` back to memory.
 
     The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
     """
@@ -259,7 +262,7 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
 
 
 def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
-    """Binds loops to axes."""
+    """Binds each loop to its axis."""
     for loop, axis in loops:
         s.bind(loop, axis)
 

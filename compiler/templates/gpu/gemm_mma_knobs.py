@@ -17,7 +17,9 @@ MOST_WARPS = 16
 MOST_REGISTERS = 255
 """Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 SHARED_BYTES_A_CYCLE = 128
-"""Shared memory bytes per cycle of a multiprocessor: 32 banks of 4 (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Bytes of shared memory that a multiprocessor accesses in a cycle: 32 banks of 4 (CUDA C++ Programming Guide, "Shared
+Memory").
+"""
 CACHE_BYTES_A_CYCLE = 22
 """Bytes per cycle from the second-level cache to each multiprocessor while all read. Fitted
 (`benchmarks/gpu_cost.py` measures the errors)."""
@@ -32,7 +34,7 @@ LAUNCH = 2360
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """A product to find knobs for: its sizes and the type of its factors.
+    """The sizes and the factors' type of a product, for the choice of knobs.
 
     `matrix`, `along_depth`: for A and B, whether `ldmatrix` loads the factor and whether it is contiguous along depth.
     """
@@ -48,10 +50,11 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block's tile of `rows` x `columns`, split into warps' tiles `warp_rows` x `warp_columns`, slices of `depth`.
+    """A block's tile of `rows` x `columns`, split into tiles of `warp_rows` x `warp_columns` for each warp, in slices
+    of `depth`.
 
     `stages` slices are in shared memory at a time (1: none is fetched ahead); `group` rows of tiles are computed
-    together where that divides their number; `splits` blocks share the depth of a tile.
+    together if `group` divides their number; `splits` blocks share the depth of a tile.
     """
 
     rows: int
@@ -65,15 +68,15 @@ class Knobs:
 
     @property
     def warps(self) -> tuple[int, int]:
-        """Warps of a block below and beside one another."""
+        """Number of a block's warps along rows and along columns."""
         return self.rows // self.warp_rows, self.columns // self.warp_columns
 
     def shared_bytes(self, factors: Factors) -> int:
-        """Shared memory of a block: all stages, or the tile of results, which takes their place."""
+        """Shared memory of a block in bytes: all stages, or the tile of results, which reuses their memory."""
         return int(_shared_bytes(self, factors))
 
     def obstacle(self, dtype: DType, *, matrix: tuple[bool, bool]) -> str | None:
-        """Why these knobs do not fit together; None if they do."""
+        """The reason why these knobs are inconsistent; None if they are consistent."""
         step = COLUMNS * 2 if matrix[1] else COLUMNS
         if self.warp_rows % ROWS or self.warp_columns % step or min(self.warp_rows, self.warp_columns) < 1:
             return f"a warp's tile of {self.warp_rows}x{self.warp_columns} is not made of {ROWS}x{step}"
@@ -114,7 +117,8 @@ Size = TypeVar("Size", int, np.ndarray)
 
 
 def room(size: Size, dtype: DType, *, matrix: bool) -> Size:
-    """Elements from row to row of a tile in shared memory whose rows have `size`, so that accesses meet no bank twice.
+    """Distance in elements of the rows of a tile in shared memory, whose rows have `size` elements, so that accesses
+    have no bank conflicts.
 
     `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores
     of fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
@@ -142,7 +146,7 @@ def _shared_bytes(knobs: Settings, factors: Factors) -> np.ndarray:
 
 
 def _registers(knobs: Settings) -> np.ndarray:
-    """Registers of a thread that sums and fragments take, and about as many more as addresses do."""
+    """Registers of a thread: those of sums and fragments, and about as many more for addresses."""
     sums = np.asarray(knobs.warp_rows * knobs.warp_columns // WARP)
     return sums + knobs.warp_rows // ROWS * 4 + knobs.warp_columns // COLUMNS * 2 + 40
 
@@ -155,7 +159,7 @@ def resident(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray
     """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
     down, beside = _warps(knobs)
     threads = down * beside * WARP
-    # A kilobyte of each block's shared memory is the system's (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
+    # A kilobyte of each block's shared memory is reserved (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
     by_memory = target.shared_bytes_per_multiprocessor // (_shared_bytes(knobs, factors) + 1024)
     by_registers = target.registers_per_multiprocessor // (threads * _registers(knobs))
     by_threads = target.threads_per_multiprocessor // threads
@@ -163,7 +167,7 @@ def resident(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
-    """Whether settings keep to each legality limit: bool arrays by the limit's name."""
+    """Whether settings satisfy each legality limit: bool arrays by the limit's name."""
     down, beside = _warps(knobs)
     warps = down * beside
     step = COLUMNS * 2 if factors.matrix[1] else COLUMNS
@@ -180,7 +184,7 @@ def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str,
 
 
 def legal(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
-    """Whether settings keep to all limits."""
+    """Whether settings satisfy all limits."""
     return np.logical_and.reduce(list(limits(target, factors, knobs).values()))
 
 
@@ -188,8 +192,8 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64.
 
     A slice takes the longest of its products on the tensor cores, its fragments' loads from shared memory, and its
-    transfer from the second-level cache, if enough copies are in flight; blocks on one multiprocessor share these. All
-    multiprocessors take as many rounds of blocks as the busiest one.
+    transfer from the second-level cache, if enough copies are in flight; blocks on one multiprocessor share these
+    units. All multiprocessors take as many rounds of blocks as the busiest one.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
@@ -206,7 +210,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     fetch = edge * knobs.depth * size / CACHE_BYTES_A_CYCLE
     waves = -(-blocks // target.multiprocessors)
     together = np.maximum(1, np.minimum(resident(target, factors, knobs), waves))
-    # A tensor core is kept busy by two warps of its quarter of a multiprocessor, about.
+    # About two warps of its quarter of a multiprocessor keep a tensor core busy.
     multiply = multiply / np.minimum(1.0, together * down * beside / 8)
     # Concurrent work never overlaps completely.
     longest = np.maximum(np.maximum(multiply, fragments), fetch)
@@ -221,7 +225,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
 
 
 def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -> np.ndarray:
-    """Tiles of `rows` x `columns` of all results."""
+    """Number of tiles of `rows` x `columns` in all results."""
     down, beside = -(-factors.rows // np.asarray(rows)), -(-factors.columns // np.asarray(columns))
     return down * beside * factors.batch
 
@@ -253,7 +257,7 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
         splits=splits[whole],
     )
     kept = legal(target, factors, points)
-    # Splits pay if they fill the card, and each has enough slices for its pipeline.
+    # Splits pay if they fill the card and each has enough slices for its pipeline.
     few = (tiles(factors, points.rows, points.columns) <= target.multiprocessors) & (
         factors.depth >= 4 * points.depth * points.splits
     )
@@ -262,6 +266,6 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
-    """Rows of tiles that go together: the greatest power of two up to `most` that divides their number."""
+    """Rows of tiles in a group: the greatest power of two up to `most` that divides their number."""
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)

@@ -25,7 +25,7 @@ from .gemm_mma_knobs import (
 )
 
 SLACK = 4.0
-"""Largest ratio of a tile's bound to the least bound; they differ by products beyond the borders."""
+"""Largest ratio of a tile's bound to the least bound; bounds differ by products beyond the borders."""
 AXES = (
     Axis(name="warp_rows", values=(16, 32, 48, 64, 96, 128)),
     Axis(name="warp_columns", values=(16, 32, 48, 64, 96, 128)),
@@ -36,7 +36,7 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""A warp's tile, warps of a block, `mma` steps in a slice's depth, and the other knobs unchanged."""
+"""Axes: a warp's tile, warps of a block, `mma` steps in a slice's depth, and the other knobs unchanged."""
 
 
 def space(target: GpuTarget, program: Program) -> Space:
@@ -102,6 +102,6 @@ def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
             "tile": (points.rows * points.columns).astype(np.float64),
             "stages": points.stages.astype(np.float64),
         },
-        # Stages beyond the slices, and groups that do not divide the tiles, have no effect.
+        # Stages beyond the number of slices, and groups that do not divide the tiles, have no effect.
         effective={**columns, "stages": np.minimum(points.stages, slices), "group": points.group},
     )

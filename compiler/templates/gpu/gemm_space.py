@@ -15,7 +15,7 @@ from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
 from .tile import Tile
 
 SLACK = 4.0
-"""Largest ratio of a tile's bound to the least bound; they differ by elements beyond the borders."""
+"""Largest ratio of a tile's bound to the least bound; bounds differ by elements beyond the borders."""
 AXES = (
     Axis(name="thread_rows", values=(1, 2, 4, 8, 16)),
     Axis(name="thread_columns", values=(1, 2, 4, 8, 16)),
@@ -62,7 +62,7 @@ def default_tile(target: GpuTarget, program: Program) -> Tile:
 
 
 def values_of(tile: Tile) -> dict[str, int]:
-    """The point of a tile whose groups are of one vector each."""
+    """The point of a tile whose groups are one vector each."""
     y, x = tile.threads
     return {
         "thread_rows": tile.thread_rows,

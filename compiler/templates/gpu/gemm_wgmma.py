@@ -3,7 +3,7 @@
 Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps together multiply 64 rows of a slice by
 up to 256 columns, with the sums in their registers. Bulk copies fetch a slice, each a box of swizzled rows
 (`target.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box, threads
-copy 16 bytes each, as core matrices of 8 such lines (`target.cuda.wgmma`), one line apart.
+copy lines of 16 bytes each, into core matrices of 8 lines (`target.cuda.wgmma`) that are one line apart.
 
 Factors of 8 bits and of float32, which bulk copies round to tf32, must be in rows along the depth: factors in the other
 order are packed ahead, or transposed by a separate kernel (`along_depth`).
@@ -38,9 +38,9 @@ LINE = CORE
 
 
 def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> bool:
-    """Whether to multiply by warpgroups: the target has such products of these types, copies can fetch whole lines of
-    both factors, and there are more rows than an `mma` has. For types that must be in rows along the depth, also
-    whether it is faster than `gemm_mma`, including a transposition if needed.
+    """Whether to multiply by warpgroups: the target has such products for these types, copies can fetch whole lines of
+    both factors, and there are more rows than in an `mma`. For types that must be in rows along the depth, the method
+    must also be faster than `gemm_mma`, including any transposition.
     """
     if not target.has("wgmma"):
         return False
@@ -75,7 +75,7 @@ def schedule(
     Statement "gemm" multiplies types of `target.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
     multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
     whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it.
-    LegalityError for other programs or architectures, or if the knobs do not fit together.
+    LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):
@@ -168,7 +168,7 @@ def takes_bulk(program: Program) -> bool:
 
 
 def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """The knobs that `gemm_wgmma_knobs.choose_knobs` chooses for a program."""
+    """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program."""
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
         lay_along_depth(s, constants)
@@ -176,13 +176,17 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """The loop over a warpgroup's columns, cut into swizzled rows of B where these are across the depth."""
+    """Splits the loop over a warpgroup's columns into swizzled rows of B, if these are across the depth; returns the
+    loops.
+    """
     row = row_elements(columns)
     return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))
 
 
 def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
-    """Makes a copy one of boxes of swizzled rows: those across the depth are as long as divides a product's `size`."""
+    """Makes a copy one of boxes of swizzled rows. Rows across the depth have a length that divides a
+    product's `size`.
+    """
     if factor.along_depth:
         return
     row = row_elements(size)
@@ -194,20 +198,20 @@ def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
 
 
 def _start(s: Schedule, inner: Sequence[str]) -> str:
-    """Cuts the loops that clear the sums as `zero` has them; returns the outermost one."""
+    """Cuts the loops that clear the sums in the same way as the copy `zero`; returns the outermost one."""
     i, *columns, _ = (f"{loop}.init" for loop in inner)
     j = s.fuse(*columns) if len(columns) == 2 else columns[0]
     return (*s.split(i, CORE), *s.split(j, CORE))[0]
 
 
 def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
-    """Elements that a copy of a stage moves at once, 16 bytes at most; 1 for those gathered one by one."""
+    """Elements, at most 16 bytes, that a copy of a stage moves at once; 1 if elements are gathered one by one."""
     path = path_to(program, stage)
     copy = path[-1]
     if not isinstance(copy, Copy) or any(e == Const(1) for e in copy.destination.extents[-2:]):
         return 1
     line = LINE * 16 // copy.source.buffer.dtype.bits
-    # What is packed ahead is packed in tiles, whose rows are whole lines.
+    # Arrays packed ahead are packed in tiles, whose rows are whole lines.
     return line if copy.source.buffer.name in constants else aligned(copy, line)
 
 
@@ -222,13 +226,13 @@ def _order(factor: Factor, *, rows: bool) -> Order:
 
 
 def _pack_cores(s: Schedule, buffer: str) -> None:
-    """Lays the last two dimensions of a factor's slice out in core matrices."""
+    """Arranges the last two dimensions of a factor's slice in core matrices."""
     rank = len(shape_of(s, buffer))
     s.pack(buffer, ((rank - 2, CORE), (rank - 1, CORE)), tuple(range(rank + 2)))
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums into parts of warpgroups, and tiles the copy `sums` back to memory likewise.
+    """Splits the sums among warpgroups, and likewise tiles the copy of `sums` back to memory.
 
     The buffer becomes [..., groups, groups, tiles, 64, columns]. Returns the loop around the copy of a tile.
     """
@@ -248,7 +252,9 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
-    """Binds the results' computation to threads: adjacent threads have adjacent elements of a row, then a next row."""
+    """Binds the results' computation to threads: adjacent threads take adjacent elements of a row, then of the next
+    row.
+    """
     columns = s.program.parameters[-1].shape[-1]
     vector = 4
     while columns % vector:

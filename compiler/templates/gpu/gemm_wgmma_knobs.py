@@ -28,40 +28,44 @@ from .gemm_mma_knobs import (
 )
 
 MOST_GROUPS = 4
-"""Most warpgroups of a block: each has a warp on every quarter of a multiprocessor, and many have too few registers for
-their sums."""
+"""Most warpgroups of a block. Each has a warp on every quarter of a multiprocessor; more warpgroups would have too few
+registers for their sums.
+"""
 CORE_LINES = CORE + 1
-"""Lines from one core matrix to the next: one more than its own, so that copies of 16 bytes have no bank conflicts."""
+"""Distance of core matrices in lines: one more than their own, so that copies of 16 bytes have no bank conflicts."""
 OVERLAPPED = 2
-"""Slices of bulk copies whose slots are in use: products of one are in flight, products of the other begin."""
+"""Number of slices of bulk copies in use at a time: products of one are in flight while products of the next begin."""
 MOST_SUMS = 128
-"""Most sums of a thread in defaults with bulk copies: more were not measured."""
+"""Most sums of a thread in defaults with bulk copies; larger numbers were not measured."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
-"""Cycles from the last product of a slice to the first one of the next, in which tensor cores rest unless another block
-has work for them, or products of the slice before are under way: an assumption."""
+"""Cycles from the last product of a slice to the first product of the next, in which tensor cores are idle unless
+another block uses them or products of the previous slice are still in flight: an assumption.
+"""
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
 BULK_TURN = 120
 """Cycles of a slice of bulk copies besides products and transfer: a barrier, and idle tensor cores. Fitted."""
 BULK_LATENCY, BULK_TRIP = 900, 700
-"""Cycles from a block's beginning to its first product where bulk copies bring the factors, and about as many at its
-end; and from a copy's issue to its arrival."""
+"""Cycles from a block's beginning to its first product with bulk copies, and about as many at its end; and cycles from
+a copy's issue to its arrival.
+"""
 BULK_RESULT_BYTES_A_CYCLE = 64
-"""Bytes per cycle of a block's results, 8 each, through shared to global memory. These five constants were fitted to
-fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error of 10% (RMS).
+"""Bytes per cycle of a block's results (8 bytes each) through shared memory to global memory. These five constants were
+fitted to fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error of 10% (RMS).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block's tile of `rows` x `columns`, cut into warpgroups' of `group_rows` x `group_columns`, slices of `depth`.
+    """A block's tile of `rows` x `columns`, cut into tiles of `group_rows` x `group_columns` for each warpgroup, in
+    slices of `depth`.
 
     A warpgroup multiplies 64 rows by all of its columns at once. `stages` slices are in shared memory at a time (1:
-    none is fetched ahead); `group` rows of tiles are computed together where that divides their number; `splits` blocks
-    share the depth of a tile. With `bulk` one thread has the hardware copy a slice, and products of a slice are under
-    way while threads wait for the next one; otherwise all threads copy.
+    none is fetched ahead); `group` rows of tiles are computed together if `group` divides their number; `splits` blocks
+    share the depth of a tile. With `bulk` one thread starts a hardware copy of a slice, and products of a slice are in
+    flight while threads wait for the next one; otherwise all threads copy.
     """
 
     rows: int
@@ -76,7 +80,7 @@ class Knobs:
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Warpgroups of a block below and beside one another."""
+        """Number of a block's warpgroups along rows and along columns."""
         return self.rows // self.group_rows, self.columns // self.group_columns
 
     @property
@@ -89,7 +93,7 @@ class Knobs:
         return int(_shared_bytes(self, dtype))
 
     def obstacle(self, dtype: DType) -> str | None:
-        """Why these knobs do not fit together for factors of a type; None if they do."""
+        """The reason why these knobs are inconsistent for factors of a type; None if they are consistent."""
         if self.group_rows % GROUP_ROWS or self.group_rows < 1:
             return f"{self.group_rows} rows of a warpgroup are not made of {GROUP_ROWS}"
         if self.group_columns not in columns_of(dtype):
@@ -169,7 +173,7 @@ def resident(target: GpuTarget, dtype: DType, knobs: Settings) -> np.ndarray:
     down, beside = _groups(knobs)
     threads = down * beside * WARPGROUP
     shared, registers = _shared_bytes(knobs, dtype), _registers(knobs)
-    # A kilobyte of each block's shared memory is the system's.
+    # A kilobyte of each block's shared memory is reserved.
     by_memory = target.shared_bytes_per_multiprocessor // (shared + 1024)
     by_registers = target.registers_per_multiprocessor // (threads * registers)
     held = np.minimum(np.minimum(by_memory, by_registers), target.threads_per_multiprocessor // threads)
@@ -177,7 +181,7 @@ def resident(target: GpuTarget, dtype: DType, knobs: Settings) -> np.ndarray:
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
-    """Whether settings of whole warpgroups keep to each legality limit: bool arrays by the limit's name."""
+    """Whether settings of whole warpgroups satisfy each legality limit: bool arrays by the limit's name."""
     down, beside = _groups(knobs)
     found = {
         "warpgroups of a block": down * beside <= MOST_GROUPS,

@@ -17,7 +17,7 @@ from .gemm_wgmma import default_knobs
 from .gemm_wgmma_knobs import OVERLAPPED, Knobs, Points, cycles, limits, resident
 
 SLACK = 4.0
-"""The slack of `gemm_mma_space`."""
+"""Largest ratio of a tile's bound to the least bound, as in `gemm_mma_space`."""
 AXES = (
     Axis(name="group_rows", values=(64, 128)),
     Axis(name="group_columns", values=(16, 32, 48, 64, 96, 128, 160, 192, 256)),
@@ -28,8 +28,9 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""A warpgroup's tile, warpgroups of a block, bytes of a swizzled row, which is a slice, and the other knobs as they
-are."""
+"""Axes: a warpgroup's tile, warpgroups of a block, bytes of a swizzled row (the depth of a slice), and the other knobs
+unchanged.
+"""
 
 
 def space(target: GpuTarget, program: Program) -> Space:

@@ -17,7 +17,9 @@ from .split_axes import drop_single, extent_of, loops_around
 from .tile import VECTOR
 
 MOST_ROWS = 8
-"""Most rows for direct reads of the matrix instead of tiles: so few products of an element do not hide its load."""
+"""Most rows for direct reads of the matrix instead of tiles; more rows have enough products of each element to hide its
+load.
+"""
 THREADS = 256
 """Threads of a block, if the matrix is large enough."""
 SHARED_BYTES = 48 * 1024
@@ -26,8 +28,10 @@ SHARED_BYTES = 48 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """`groups` x `members` x `vectors` threads of a block add up all rows of one vector of columns each, `unroll` steps
-    in depth at once. A block has `VECTOR` threads for the members of a group at least: those add up their sums."""
+    """`groups` x `members` x `vectors` threads of a block each add up all rows of one vector of columns, `unroll` steps
+    in depth at once. A block has at least `VECTOR` threads for the members of a group, because the members add up their
+    sums.
+    """
 
     groups: int
     members: int
@@ -48,7 +52,7 @@ class Knobs:
 def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knobs:
     """Defaults for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
 
-    A multiprocessor needs some 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for
+    A multiprocessor needs about 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for
     `unroll` steps, 16 bytes each, do not wait for each other.
     """
     vectors = 32
@@ -67,9 +71,10 @@ def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knob
 
 
 def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ()) -> Schedule:
-    """`te.ops.product` (X and W as they come), or what has its stages, with all rows in each thread; in kernel form.
+    """A program with the stages of `te.ops.product`, with all rows in each thread, in kernel form.
 
-    `constants` as of `tile.schedule_tile`. Rows stay in order, so that there should be `MOST_ROWS` at most.
+    `constants` as of `tile.schedule_tile`. Rows stay in order, so that there should be
+    `MOST_ROWS` at most.
     """
     s = Schedule(program)
     s.pad("gemm.j", knobs.columns)
@@ -82,7 +87,7 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
         steps = []
     group, rest = s.split(k1, knobs.members * knobs.unroll)
     member, step = s.split(rest, knobs.unroll)
-    # Sums of groups are made of those of members.
+    # Sums of groups are made from those of members.
     s.rfactor("gemm", group)
     s.rfactor("gemm.rf", member)
 
@@ -139,7 +144,7 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
 
 
 def _pack(s: Schedule, name: str, knobs: Knobs) -> None:
-    """Lays W out by blocks of columns; in a block step by step, the vectors of all its threads side by side."""
+    """Packs W by blocks of columns; within a block step by step, the vectors of all its threads side by side."""
     rank = len(next(p.shape for p in s.program.parameters if p.name == name))
     depth, columns = rank - 2, rank - 1
     s.pack(name, ((depth, knobs.unroll), (columns, VECTOR)), tuple(range(rank + 2)))

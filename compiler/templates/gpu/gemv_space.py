@@ -54,7 +54,7 @@ def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
 
 def _account(target: GpuTarget, problem: Problem, moved: int, points: Columns) -> Account:
     groups, members, vectors, unroll = (points[axis.name] for axis in AXES)
-    # Members of a group add up a vector of columns at least, each one of it.
+    # Members of a group add up at least a vector of columns, one column each.
     threads = groups * np.maximum(members, VECTOR) * vectors
     at_once = groups * members * unroll
     columns = vectors * VECTOR

@@ -33,9 +33,9 @@ class Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """Puts a program, `flat.flattened` before, into kernel form.
+    """Puts a program, after `flat.flattened`, into kernel form.
 
-    In a nest the loops with independent iterations go outside and become the grid. A loop without independent
+    Loops with independent iterations move outside in each nest and become the grid. A loop without independent
     iterations launches the nests inside it in each iteration, if there are any; otherwise it is a kernel of one thread.
     Intermediates between kernels are in global memory, intermediates inside a kernel in each thread's own memory.
     """
@@ -48,7 +48,9 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:
-    """Makes kernels of statements outside of kernels, by the names in `statement`, which other kernels do not use."""
+    """Makes kernels of statements outside of kernels; statements are found by the names in `statement`, which no other
+    kernel uses.
+    """
     match statement:
         case Seq(statements=statements):
             for inner in statements:
@@ -71,7 +73,7 @@ def _nest(s: Schedule, outermost: For, threads: int) -> None:
         try:
             s.reorder(*at_once, *others)
         except LegalityError:
-            # Those that are outside as they are.
+            # Keep the order: only the concurrent loops that are already outermost become the grid.
             kept = [loop.name for loop in chain]
             inside, at_once = at_once, [name for i, name in enumerate(at_once) if kept[i] == name]
             for name in inside[len(at_once) :]:
@@ -115,7 +117,7 @@ def _own_memory(s: Schedule, loop: str) -> None:
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of any program, `flat.flattened` before; costs are seconds."""
+    """The space of any program, after `flat.flattened`; costs are seconds."""
     moved = moved_bytes(program)
     return Space(
         template="generic_cuda",

@@ -62,7 +62,7 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
 """The schedule of each operator with an expression in `templates.expressions`; others take GENERIC."""
 
 ChooseKnobs = Callable[[Node], Any]
-"""Knobs of a node's template, such as a tuner found; None: the template's defaults."""
+"""Function from a node to knobs of its template, such as those found by a tuner; None: the template's defaults."""
 
 
 def lower_cuda_node(
@@ -101,7 +101,7 @@ def lower_cuda_node(
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """Every method to compute a node that has a workload, `lower_cuda_node` first; empty if that returns None.
+    """Every method to compute a node that has a workload, that of `lower_cuda_node` first; empty if it returns None.
 
     All methods are equally accurate, so that a tuner may choose among them.
     """
@@ -125,13 +125,13 @@ def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredC
 def lower_recorded(
     target: GpuTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
-    """A node that has a workload, with the knobs of a point of that one's space."""
+    """A lowered node with the knobs of a point of its workload's space."""
     workload = lowered.workload
     assert workload is not None
     operator = workload.rows
     if operator is None:
         return replace(lowered, schedule=lambda t: GPU.schedule(t, workload, values))
-    # Its knobs make another program, which is scheduled as it is.
+    # The operator's knobs change the program, so the node is lowered again with them.
     found = lower_cuda_node(target, graph, lowered.node, lambda _: rows_space.knobs_of(operator, values))
     assert found is not None
     return found

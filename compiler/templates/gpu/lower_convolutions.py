@@ -33,9 +33,10 @@ T = TypeVar("T")
 def lower_convolution(
     target: GpuTarget, graph: Graph, node: Node, operator: Convolution, knobs: object | None = None
 ) -> LoweredCudaNode:
-    """The kernels of any convolution; `knobs` are those of the template that `operator` gets, or None for its defaults.
+    """The kernels of any convolution; `knobs` are those of the template chosen for `operator`, or None for its
+    defaults.
 
-    TypeError where they are another template's.
+    TypeError for knobs of another template.
     """
     if is_depthwise(operator, graph.tensors[node.inputs[1]]):
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
@@ -45,7 +46,7 @@ def lower_convolution(
         return lower_direct_conv2d(graph, node, operator, knobs)
     direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
     if knobs is None and fits(convolution_of(graph, node, operator)):
-        # None where another method is expected to be faster.
+        # None if another method is expected to be faster.
         others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
         knobs = winograd.wins(target, convolution_of(graph, node, operator), others)
     if isinstance(knobs, winograd.Knobs):
@@ -58,7 +59,7 @@ def lower_convolution(
 def lower_convolution_methods(
     target: GpuTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
-    """Every method to compute a convolution that is as accurate as `lower_convolution`, which is the first."""
+    """Every method to compute a convolution that is as accurate as `lower_convolution`, which comes first."""
     default = lower_convolution(target, graph, node, operator)
     if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):
         return (default,)
@@ -94,7 +95,9 @@ def lower_conv2d(
 def lower_direct_conv2d(
     graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
+    """A convolution by the direct method, whose input keeps its shape in shared memory; ValueError for
+    several groups.
+    """
     shape = convolution_of(graph, node, operator)
     program = direct_conv2d(shape, epilogue=operator.epilogue)
     weights = graph.constants[node.inputs[1]]
@@ -104,7 +107,7 @@ def lower_direct_conv2d(
 
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
-    """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
+    """A convolution by Winograd's method, its weights transformed ahead; TypeError for windows other than 3 x 3."""
     shape = convolution_of(graph, node, operator)
     if not fits(shape):
         raise TypeError(
@@ -156,7 +159,7 @@ def _of(knobs: object | None, kind: type[T]) -> T | None:
 
 
 def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
-    """[groups, filters of a group, channels of a group, KH, KW]."""
+    """The weights as [groups, filters of a group, channels of a group, KH, KW]."""
     weights = graph.constants[node.inputs[1]]
     return weights.reshape(operator.groups, -1, *weights.shape[1:])
 
@@ -171,7 +174,8 @@ def _lowered(
     packed: Sequence[str] = (),
     window: Window | None = None,
 ) -> LoweredCudaNode:
-    """The node of an expression with parameters X, its arrays, B and R as the convolution's epilogue says, and Y.
+    """The lowered node of an expression with parameters X, its arrays, B and R if the convolution's epilogue has them,
+    and Y.
 
     `packed` and `window` are its workload's constants and window.
     """

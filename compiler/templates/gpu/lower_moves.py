@@ -1,4 +1,4 @@
-"""Lowering of nodes that move elements for GPUs, with expressions that contain threads."""
+"""Lowering of nodes that move elements for GPUs, with expressions that contain loops over threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 MOST_JOINED = 8
-"""Tensors that one kernel concatenates: a thread compares its place with so many; of more, each has its own kernel."""
+"""Most tensors that one kernel concatenates, because a thread compares its position with each of them; with more
+tensors, each has its own kernel.
+"""
 ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
-"""Any program, element by element."""
+"""Kernel that computes any program element by element."""
 TUNED_ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule, tuned="elementwise_cuda")
 
 
@@ -28,7 +30,7 @@ def lower_permutation(
     axes: Sequence[int],
     knobs: movement.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """Axes in another order."""
+    """A permutation of axes."""
     shape = graph.data_shape(node)
     dtype = graph.tensors[node.output].dtype
     # Tiles are of float32.
@@ -42,14 +44,14 @@ def lower_permutation(
 
 
 def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression:
-    """Tensors one behind the other."""
+    """A concatenation of tensors."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     joined = joined_concat if len(shapes) <= MOST_JOINED else concat
     return Expression(program=joined(shapes, operator.axis, dtype=graph.tensors[node.output].dtype))
 
 
 def remapping(graph: Graph, operator: Remap, node: Node) -> Expression:
-    """Slices, pads, tiles."""
+    """Slices, pads and repetitions."""
     dtype = graph.tensors[node.output].dtype
     program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype)
     return Expression(program=program, arrays=tables)

@@ -44,7 +44,7 @@ def lower_normalization(
     operator: Normalization,
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """Rows by their own mean and variance."""
+    """LayerNormalization and InstanceNormalization, one kernel for each row."""
     of_rows = RowOperator(
         operator="channel_normalization" if operator.by_channel else "row_normalization",
         shape=normalization_sizes(graph, node, operator),
@@ -66,7 +66,7 @@ def lower_reduction(
     axes: Sequence[int],
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """Sums, means, greatest values, …"""
+    """Sums, means, maxima and other reductions along axes."""
     shape = graph.data_shape(node)
     apart = shapes_beside(graph, node, tuple(axes))
     of_rows = RowOperator(operator=kind, shape=shape, axes=tuple([axis % len(shape) for axis in axes]))
@@ -81,7 +81,7 @@ def lower_lstm(
     operator: LstmSteps,
     knobs: lstm.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """An LSTM's steps."""
+    """The steps of an LSTM."""
     _, _, batch, hidden = graph.tensors[node.output].shape
     knobs = knobs or lstm.choose_knobs(
         target, batch=batch, hidden=hidden, directions=len(operator.directions)

@@ -23,7 +23,7 @@ LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
 class Kernel:
     """The schedule of an expression: a function of target, program and knobs (None: its defaults), called `name`.
 
-    `tuned` is the template of the node's workload. If `flat`, arrays become those of one dimension before
+    `tuned` is the template of the node's workload. If `flat`, arrays are flattened to one dimension first
     (`intermediates`: see `flat.flattened`).
     """
 
@@ -35,7 +35,7 @@ class Kernel:
 
 
 GENERIC = Kernel(tuned="generic_cuda")
-"""Any expression, see `generic`."""
+"""The kernel of any expression, scheduled by `generic`."""
 
 
 def lower_expression(

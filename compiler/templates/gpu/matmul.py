@@ -22,8 +22,9 @@ schedule = gemm.schedule
 def lower_matrix_product(
     target: GpuTarget, graph: Graph, node: Node, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a product, with what is fused with it; rows of all matrices that meet the same one are one
-    matrix's."""
+    """The kernel of a product with its fused operators; rows of all matrices that multiply one common matrix are joined
+    into one matrix.
+    """
     x, w = node.own_inputs
     *batch_x, rows, depth = graph.tensors[x].shape
     *batch_w, _, columns = graph.tensors[w].shape

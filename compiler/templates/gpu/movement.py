@@ -19,22 +19,24 @@ from ...te.ops.tiled_permute import SIDE, moves_last, tiled_permute
 from .flat import perfect_nest
 
 ROWS = 8
-"""Rows of a tile that a block's threads move at once, so that each moves four elements."""
+"""Rows of a tile that a block's threads move at once; each thread moves four elements of a tile."""
 MOST_OTHERS = 2
-"""Axes beside the two of a tile: with these, a grid's three axes hold them all."""
+"""Most axes besides the two of a tile, so that the three axes of a grid suffice."""
 NARROW = 8
-"""Elements of an axis below which most of a tile would be empty: such permutations are better element by element."""
+"""Elements of an axis below which a tile would be mostly empty: element by element is then faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """`rows`: rows of a tile at once, a divisor of its 32; None: element by element, see `elementwise`."""
+    """`rows`: rows of a tile moved at once, a divisor of its 32; None: element by element, see `elementwise`."""
 
     rows: int | None
 
 
 def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
-    """Defaults for a permutation: tiles where the last axis moves, both axes fill enough of them, and a grid fits."""
+    """Defaults for a permutation: tiles if the last axis moves, both axes of a tile are long enough, and the grid is
+    small enough.
+    """
     plain = permute(shape, axes)
     axis = moves_last(plain)
     sizes = plain.parameters[-1].shape
@@ -46,14 +48,16 @@ def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
 
 
 def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs, dtype: DType = DType.FLOAT32) -> Program:
-    """The tensor expression that the knobs ask for; tiles are of float32."""
+    """The tensor expression for these knobs; tiles are of float32."""
     if knobs.rows is None:
         return permute(shape, axes, dtype=dtype)
     return tiled_permute(shape, axes, rows=knobs.rows)
 
 
 def schedule_tiles(target: GpuTarget, program: Program) -> Schedule:
-    """`te.ops.tiled_permute`: a tile is a block; of the loops over tiles and other axes the longest is axis x."""
+    """`te.ops.tiled_permute` with a block for each tile; the longest of the loops over tiles and other
+    axes is axis x.
+    """
     s = Schedule(program)
     assert isinstance(program.body, For)
     around = {

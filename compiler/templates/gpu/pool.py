@@ -47,7 +47,7 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_pool`, `flat.flattened` without its intermediates before (`knobs`: default `choose_knobs`)."""
+    """`te.ops.float_pool`, after `flat.flattened` without its intermediates (`knobs`: default `choose_knobs`)."""
     knobs = choose_knobs(target, program) if knobs is None else knobs
     s = Schedule(program)
     if any(isinstance(node, Copy) and node.name == "pad" for node in walk(program)):
@@ -86,7 +86,7 @@ LOADS_CYCLE = 16
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.float_pool`, as `pool.schedule` takes it; costs are seconds."""
+    """The space of `te.ops.float_pool` for `pool.schedule`; costs are seconds."""
     default = one_point(default_values(target, program))
     most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
     return Space(

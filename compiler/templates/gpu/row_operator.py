@@ -18,7 +18,7 @@ from ..workload_limits import WorkloadError
 from .rows import Knobs, choose_knobs, choose_reduction_knobs, row_shape
 
 Operator: TypeAlias = Literal["softmax", "log_softmax", "row_normalization", "channel_normalization"] | Kind
-"""A name of a reduction is its kind."""
+"""Name of a row operator; a reduction's name is its kind."""
 OPERATORS: tuple[str, ...] = (*get_args(get_args(Operator)[0]), *get_args(Kind))
 _NORMALIZATIONS = ("row_normalization", "channel_normalization")
 MOST_SIZE = 1 << 40
@@ -29,8 +29,8 @@ MOST_AXES = 16
 class RowOperator:
     """An operator along `axes` of a tensor of `shape`.
 
-    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel where it
-    is by row, and the last axis; `bias` and `epsilon` are theirs.
+    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel for those
+    by row, and reduce the last axis; only they use `bias` and `epsilon`.
     """
 
     operator: Operator
@@ -46,7 +46,7 @@ class RowOperator:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, elements of each, and how many rows lie side by side, element by element."""
+        """(number of rows, elements of a row, number of rows whose elements are interleaved)."""
         if not self.is_reduction:
             outer, size, inner = row_shape(self.shape, self.axes[0])
             return outer * inner, size, inner
@@ -56,7 +56,9 @@ class RowOperator:
         return kept, prod(self.shape) // max(1, kept), 1 if reduced else last
 
     def choose_knobs(self, target: GpuTarget, beside: Sequence[Shape] = ()) -> Knobs:
-        """Defaults; with a reduction's tensors `beside` it, axes stay apart that these do not have as one."""
+        """Default knobs. Tensors of the shapes `beside` are read together with a reduction's; axes that they do not
+        share are not merged.
+        """
         rows, size, inner = self.sizes
         if not self.is_reduction:
             return choose_knobs(target, rows, size, beside=inner)
@@ -65,7 +67,7 @@ class RowOperator:
         return choose_reduction_knobs(target, rows, size, beside=1 if reduced else last)
 
     def program(self, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
-        """The program of threads and blocks, for `bind_by_name.schedule`."""
+        """The program of threads and blocks for these knobs, scheduled by `bind_by_name.schedule`."""
         match self.operator:
             case "softmax" | "log_softmax":
                 logarithm = self.operator == "log_softmax"
@@ -90,7 +92,7 @@ class RowOperator:
         )
 
     def plain(self) -> Program:
-        """The tensor expression, whose parameters are those of `program`."""
+        """The tensor expression, with the parameters of `program`."""
         match self.operator:
             case "softmax" | "log_softmax":
                 return softmax(self.shape, self.axes[0], logarithm=self.operator == "log_softmax")
@@ -125,7 +127,7 @@ def row_operator_from_dict(values: Any) -> RowOperator:
 
 
 def _are_numbers(value: Any, least: int, most: int) -> bool:
-    """Whether a value is a list of integers of this range, not too long."""
+    """Whether a value is a list of integers within this range, and not too long."""
     return (
         isinstance(value, list | tuple)
         and len(value) <= MOST_AXES

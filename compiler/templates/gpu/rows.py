@@ -11,21 +11,22 @@ from ...te.threads import Sharing
 from .flat import THREADS
 
 RESIDENT = 1024
-"""Threads a multiprocessor that hide most of the latency of memory where there is work for so many: half of what it
-holds."""
+"""Threads on a multiprocessor that hide most of the memory's latency, if there is work for so many: half of the most it
+holds.
+"""
 STEPS = 4
-"""Least elements of a thread before more threads share a row: their reduction tree has barriers."""
+"""Least elements of a thread before more threads share a row, since their reduction tree has barriers."""
 KEPT_STEPS = 16
-"""Most elements of a thread in registers; more are read again for every stage."""
+"""Most elements of a thread in registers; with more, elements are read again for every stage."""
 LONG = 1 << 15
-"""Least elements of a long row, for which one block would leave the rest of the GPU idle for long."""
+"""Least elements of a row for which a single block would leave the rest of the GPU idle for long."""
 
 
 Knobs = Sharing
 
 
 def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """Defaults for `rows` rows of `size` elements; `beside` neighbouring rows lie side by side, element by element."""
+    """Defaults for `rows` rows of `size` elements; the elements of `beside` neighbouring rows are interleaved."""
     columns = beside > 1
     wanted = RESIDENT * target.multiprocessors
     most = _power_of_two(size)
@@ -56,7 +57,7 @@ def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: i
 
 
 def row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """The number of elements before an axis, of the axis, and after it."""
+    """Number of elements before an axis, along it, and after it."""
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 

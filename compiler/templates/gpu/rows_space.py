@@ -22,7 +22,7 @@ CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 MOST_KEPT = 64
 """Most elements of a row that a thread keeps in registers, besides other values."""
 LOADS = 4
-"""A thread's concurrent loads from memory in a loop of consecutive loads. An estimate."""
+"""Concurrent memory loads of a thread in a loop of consecutive loads. An estimate."""
 SLACK = 1.0
 """The bound counts the bytes that every program moves, so it excludes no point."""
 
@@ -31,7 +31,7 @@ def space(target: GpuTarget, operator: RowOperator) -> Space:
     """The space of an operator; costs are seconds."""
     moved = moved_bytes(operator.plain())
     default = default_values(target, operator)
-    # At least a warp, or the threads of the default if that distributes short rows over all multiprocessors.
+    # At least a warp, or the threads of the default if it distributes short rows over all multiprocessors.
     least = min(WARP, default["group"] * default["lanes"])
     return Space(
         template="rows_cuda",

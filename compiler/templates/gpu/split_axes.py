@@ -13,7 +13,9 @@ from ..cpu.borders import has_loop
 
 
 def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
-    """Splits a loop into one for each of `counts`, whose product is its extent; their names, outermost first."""
+    """Splits a loop into one for each of `counts`, whose product is its extent; returns their names,
+    outermost first.
+    """
     names: list[str] = []
     for d in range(1, len(counts)):
         outer, loop = s.split(loop, prod(counts[d:]))

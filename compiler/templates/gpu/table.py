@@ -79,7 +79,9 @@ def _template(
 def _alone(
     schedule: Callable[[GpuTarget, Program, Any], Schedule],
 ) -> Callable[[GpuTarget, CudaWorkload, Any], Schedule]:
-    """How a program is scheduled of which all constants are known by their names."""
+    """The schedule function of a template for a workload's program, for templates that need no list of the
+    constants.
+    """
     return lambda target, workload, knobs: schedule(target, workload.expression, knobs)
 
 

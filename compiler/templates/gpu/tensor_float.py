@@ -13,9 +13,9 @@ LEAST = 8
 
 
 def for_target(target: GpuTarget, program: Program) -> Program:
-    """The program, of stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
+    """The program, which has the stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
 
-    Unchanged (the same object) unless `target.tensor_float` allows it and fragments are not mostly padding.
+    Unchanged (the same object) unless `target.tensor_float` allows rounding and fragments are not mostly padding.
     """
     if not (target.tensor_float and target.has("mma")):
         return program

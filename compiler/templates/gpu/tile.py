@@ -1,9 +1,9 @@
 """Tiles of sums of products on a GPU: blocks of threads, each with a tile of sums in its registers.
 
-Whatever has the stages of `te.ops.product` (operands `a` and `b`, the sum "gemm" over gemm.i, gemm.j, gemm.k into
+Every program with the stages of `te.ops.product` (operands `a` and `b`, the sum "gemm" over gemm.i, gemm.j, gemm.k into
 `sum`, "post" in loops i and j) is scheduled here: dense layers, products, convolutions as products. A block computes
-`rows` x `columns` sums; tiles of the operands, `depth` long, come into shared memory, fetched by all of its threads
-together and, with several `stages`, ahead of their use; every thread multiplies columns of one with rows of the other.
+`rows` x `columns` sums; all its threads together fetch tiles of the operands, `depth` long, into shared memory, ahead
+of their use if there are several `stages`; every thread multiplies columns of one with rows of the other.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, 
 VECTOR = 4
 """float32 values of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 REDUCING_THREADS = 256
-"""Threads of a block that adds up partial sums: they share no data."""
+"""Threads of a block that adds up partial sums; they share no data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
     """The tiling of a sum of products; all sizes are elements.
 
-    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them:
-    in `row_groups` x `column_groups` pieces, one piece of every thread after the other, so that adjacent threads read
-    adjacent vectors. `stages` steps are in shared memory at once: one stage waits for its copies, with more the copies
-    run ahead. `splits` blocks share the sum's depth; a second kernel adds up their sums. Copies move `width` elements
-    at once if the rows of the source are aligned for it.
+    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them.
+    A thread's sums are in `row_groups` x `column_groups` pieces, with the pieces of all threads interleaved, so that
+    adjacent threads read adjacent vectors. `stages` steps are in shared memory at once: with one stage a step waits for
+    its copies, with more the copies run ahead. `splits` blocks share the sum's depth; a second kernel adds up their
+    sums. Copies move `width` elements at once if the rows of the source are sufficiently aligned.
     """
 
     rows: int
@@ -61,7 +61,7 @@ class Tile:
 
     @property
     def column_counts(self) -> tuple[int, int, int]:
-        """A block's columns in the same way."""
+        """A block's columns as groups, threads and a thread's columns of one group."""
         return self.column_groups, self.threads[1], self.thread_columns // self.column_groups
 
     @property
@@ -70,7 +70,7 @@ class Tile:
         return 4 * self.stages * self.depth * (self.rows + self.columns)
 
     def obstacle(self) -> str | None:
-        """The reason why these sizes are no legal tile; None if they are."""
+        """The reason why these sizes are no legal tile; None if the tile is legal."""
         if min(self.rows, self.columns, self.depth, self.stages, self.splits, self.width) < 1:
             return "all sizes are at least 1"
         for size, own, groups, what in (
@@ -87,7 +87,7 @@ class Tile:
 def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
     """A program with `te.ops.product`'s stages, tiled by `tile`, in kernel form.
 
-    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that each tile of them is
+    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that each of their tiles is
     contiguous. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a
     box, or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
     """
@@ -101,7 +101,8 @@ def whole_tiles(
 ) -> tuple[str, str, str, str, list[str]]:
     """Pads a sum to whole tiles, and makes a separate kernel for partial sums of `splits` parts of its depth.
 
-    Returns the name of the statement that adds up tiles, its loops over rows, columns and depth, and those around them.
+    Returns the name of the statement that adds up tiles, its loops over rows, columns and depth, and the loops around
+    them.
     """
     statement = f"gemm{tag}"
     i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))
@@ -117,7 +118,7 @@ def whole_tiles(
 
 
 def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
-    """`schedule_tile` of one of a program's sums, the names of whose stages all end with `tag`."""
+    """Applies `schedule_tile` to one of a program's sums, whose stages' names end with `tag`."""
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is no tile: {reason}")
     partial = tile.splits > 1
@@ -134,12 +135,12 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
     last = _store_partial_sums(s, j0, tile, tag) if partial else _store_sums(s, i0, j0, tile, tag)
     s.decompose_reduction(statement, k0)
-    # Over one iteration nothing is summed.
+    # A loop of one iteration sums nothing.
     drop_single(s, [f"{loop}.init" for loop in (k0, *steps)])
     for stage in (f"b{tag}", f"a{tag}"):
         s.compute_at(stage, k0)
         s.set_scope(stage, "shared")
-    # nvcc sees that pieces of `b` are read again for each group of rows, and keeps them.
+    # nvcc recognizes that pieces of `b` are read again for each group of rows, and reuses them.
     s.cache_read(f"a{tag}", steps[0] if vectors else vi, "register")
     s.cache_read(f"b{tag}", vj, "register")
     bind_blocks(s, grid, i0, j0)
@@ -156,18 +157,18 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
 
 Phase = tuple[Sequence[str], Sequence[str]]
-"""A nest of loops: the two over threads, and the loops inside."""
+"""A nest of loops: the two loops over threads, and the loops inside."""
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves "post" after its tile of sums, which goes to registers."""
+    """Moves "post" after its tile of sums, which is in registers."""
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
     own: list[str] = []
     counts = tile.column_counts
     if 1 < rj < (positions := extent_of(s, column)) and positions % rj == 0:
-        # Vectors that are whole or not there at all.
+        # Vectors exist as a whole or not at all.
         column, lanes = s.split(column, rj)
         own, counts = [lanes], counts[:2]
     guards = [s.guard(row, tile.rows), s.guard(column, prod(counts))]
@@ -179,7 +180,7 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
     s.set_scope(total, "register")
     for at, counts in ((d + 1, tile.column_counts), (d, tile.row_counts)):
         pack_digits(s, total, at, (shape_of(s, total)[at] // prod(counts), *counts))
-    # Blocks' rows and columns, threads, groups, a thread's own.
+    # Dimensions: blocks' rows and columns, threads, groups, a thread's own sums.
     s.pack(total, (), (*range(d), d, d + 4, d + 2, d + 6, d + 1, d + 5, d + 3, d + 7))
     s.reverse_compute_at(post, j0)
     for loop in (*outside, block_i, block_j):
@@ -268,7 +269,7 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The most elements, up to `width`, that pieces of a copy may have so that every one is aligned to its size."""
+    """The most elements, up to `width`, of pieces of a copy such that every piece is aligned to its size."""
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]
     whole = [size for size in sizes if size != 1]
@@ -283,7 +284,9 @@ def aligned(copy: Copy, width: int) -> int:
 
 
 def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
-    """Blocks: tiles of columns and rows along x and y, the more of them along x, and all else along z."""
+    """Binds tiles of columns and rows to blocks along x and y, the larger number along x, and all other
+    loops along z.
+    """
     extra = ""
     for loop in grid:
         extra = s.fuse(extra, loop) if extra else loop

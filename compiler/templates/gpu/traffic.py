@@ -14,7 +14,7 @@ LATENCY_CYCLES = 800
 BLOCK_CYCLES = 1000
 """Cycles before a block's first load and after its last store, which other blocks hide in part. An estimate."""
 LARGEST_BLOCK = 1024
-"""Threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Most threads of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 
 def moved_bytes(program: Program) -> int:

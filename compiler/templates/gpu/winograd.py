@@ -31,7 +31,7 @@ class Knobs:
 
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
-    """Knobs where this method is expected to be faster than others (`winograd_cost.choose`); None elsewhere."""
+    """Knobs if this method is expected to be faster than the others (`winograd_cost.choose`); else None."""
     chosen = choose(target, convolution, others) if fits(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
@@ -44,7 +44,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     for loop in ("input.i", "input.j", "output.i", "output.j", "y"):
         s.unroll(loop)
     whole = isinstance(find_loop(program, "x").extent, Const)
-    # A tile's row of outputs is one vector where all tiles are whole.
+    # A tile's row of outputs is one vector if all tiles are whole.
     s.annotate("x", "vectorize" if whole else "unroll")
     for loops in (("input.c", "input.p"), ("output.f", "output.p")):
         bind_nest(s, [(loop, extent_of(s, loop)) for loop in loops], THREADS)
@@ -52,14 +52,14 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def problem_of(program: Program) -> Problem:
-    """The products of matrices."""
+    """The sizes of the matrix products."""
     return gemm.problem_of(program)
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of the products of a `te.ops.winograd`, whose tiles have their size; costs are seconds.
+    """The space of the products of a `te.ops.winograd` with given tiles; costs are seconds.
 
-    The estimate is that of the products: the transforms take as long at every point.
+    The estimate is that of the products alone, since the transforms take equally long at every point.
     """
     return replace(gemm_space.space_of(target, problem_of(program)), template="winograd_cuda")
 
@@ -67,7 +67,7 @@ def space(target: GpuTarget, program: Program) -> Space:
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point of `space`."""
     problem = problem_of(program)
-    # A product for every element of a tile of inputs.
+    # One product for each element of a tile of inputs.
     return Knobs(m=isqrt(problem.batch) + 1 - TAPS, tile=gemm_space.tile_at(problem, values))
 
 

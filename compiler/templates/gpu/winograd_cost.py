@@ -28,11 +28,15 @@ OTHER_INSTRUCTIONS = 60
 ALONE = 3
 """Cycles between two instructions of a warp, which mostly depend on each other. An estimate."""
 UNHIDDEN = 2.4
-"""Ratio of a transform's seconds to the greater of moving and issuing, without a block's fixed cost. Fitted."""
+"""Ratio of a transform's seconds to the greater of its moving and issuing times, without a block's fixed
+cost. Fitted.
+"""
 GAIN = 0.95
-"""Largest ratio to another method's time for a choice: a margin for the model's error, and transforms need memory."""
+"""Largest ratio to another method's time for a choice: a margin for the model's error, and for the
+transforms' memory.
+"""
 MOST_BYTES = 1 << 29
-"""Most bytes of tensors between the kernels: 512 MiB, so that one layer leaves memory for a network's tensors."""
+"""Most bytes of tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's tensors."""
 
 
 def products_of(shape: Convolution, m: int) -> Problem:
@@ -47,7 +51,7 @@ def products_of(shape: Convolution, m: int) -> Problem:
 
 
 def gathered(shape: Convolution) -> Problem:
-    """The product that `conv2d` makes of a convolution."""
+    """The matrix product of a convolution by `conv2d`."""
     return gathered_problem(
         filters=shape.filters,
         positions=shape.batch * prod(shape.outputs),
@@ -57,7 +61,7 @@ def gathered(shape: Convolution) -> Problem:
 
 
 def kept_bytes(products: Problem) -> int:
-    """Bytes of transformed inputs and of products."""
+    """Bytes of the transformed inputs and of the products."""
     return 4 * products.batch * (products.depth + products.rows) * products.columns
 
 
@@ -73,7 +77,7 @@ def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> fl
     n, problem = m + TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
-    # Rows of a transform have two zeros or more; each is applied to all columns, then to all rows.
+    # Rows of a transform matrix have at least two zeros; each is applied to all columns, then to all rows.
     applied = ((n * n + n * n) * (n - 2), (m * n + m * m) * (n - 1))
     seconds = 0.0
     kept = kept_bytes(problem) <= target.cache_bytes

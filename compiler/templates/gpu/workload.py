@@ -1,7 +1,7 @@
 """Workloads on GPUs: kernels' programs described completely, as data, so that another process can build them again.
 
-Schedules are tuned and recorded for a workload. It is the whole program of a node, with all fused operators: the
-program that the template schedules.
+Schedules are tuned and recorded for a workload. A workload is the whole program of a node, with all fused operators:
+the program that the template schedules.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
         raise WorkloadError(f"there is no template {template!r} with knobs on GPUs")
     rows = values.get("rows")
     operator = None if rows is None else row_operator_from_dict(rows)
-    # Nested ones are read by those that know them.
+    # Nested fields are read by their own functions.
     workload: CudaWorkload = read_fields(
         CudaWorkload, f"{template}", {**values, "rows": None} if "rows" in values else values
     )

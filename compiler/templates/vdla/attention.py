@@ -25,7 +25,9 @@ from .tile_space import balanced_sizes
 from .workload import Workload
 
 STORE_GAP = 6
-"""Cycles from the end of a store to the first read of the next one that waits for it, registers set between."""
+"""Cycles from the end of a store to the first read of the next store that waits for it, including register settings
+between.
+"""
 ENTRIES = 3
 """Parameter entries of a kernel: of scores, shares and context."""
 
@@ -68,7 +70,7 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
         "the accumulators": 2 * (keys + width) * tile <= config.acc_depth,
         "the chain memory": 2 * keys * tile <= config.chain_depth,
         "the input scratchpad": 2 * depth * tile <= config.inp_depth,
-        # And the unit matrix.
+        # Plus the unit matrix.
         "the weight scratchpad": one * (tiles + 1) <= config.whole_tiles,
         "the entries of rows": tile <= config.row_depth,
         "the parameter table": one * ENTRIES <= config.par_depth,
@@ -98,10 +100,10 @@ class Turn:
         """The turn for tiles of `tile` queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
-        # Parts of weight tiles are not counted here. The estimate of three separate kernels is too low: with parts
-        # counted, no attention would be fused, although one kernel takes fewer cycles on machines that fold as well.
+        # Parts of weight tiles are not counted here. The estimate for three separate kernels is too low: if parts were
+        # counted, no attention would be fused, although one kernel takes fewer cycles also on machines that fold.
         scored = tile * keys * depth
-        # Where both tiles' sums share a bank, the store unit reads only in cycles in which the array overwrites.
+        # If both tiles' sums share a bank, the store unit reads only in cycles in which the array overwrites.
         apart = tiles_apart(config, keys, width, tile)
         waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
         beats = config.out_bytes / config.memory.bus_bytes

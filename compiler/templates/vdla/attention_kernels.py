@@ -34,9 +34,10 @@ Places = Sequence[tuple[int, int, int]]
 
 
 def fuse_attention(config: Config, graph: Graph) -> Graph:
-    """The graph with products, softmax and products as one Attention node, where the kernel fits the machine and its
-    cost model expects fewer cycles. For machines with the extension `rows`, a chain memory and square tiles of one
-    image."""
+    """The graph with each chain of products, softmax and products as one Attention node, if the kernel fits the machine
+    and its cost model expects fewer cycles. For machines with the extension `rows`, a chain memory and square tiles of
+    one image.
+    """
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
     gone: set[str] = set()
@@ -58,7 +59,7 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
 
 
 def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | None:
-    """The nodes (scores, softmax, context) that end in `last`; None where `last` ends no such chain."""
+    """The nodes (scores, softmax, context) that end in `last`; None if `last` ends no such chain."""
     if not isinstance(last.operator, Products):
         return None
     shares = makers.get(last.inputs[0])
@@ -71,7 +72,7 @@ def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | 
 
 
 def _attention(config: Config, graph: Graph, first: Node, between: Node, last: Node) -> Attention | None:
-    """The three nodes as one operator; None where the scores' matrices are not the context's factors, or no gain."""
+    """The three nodes as one operator; None if the scores' matrices are not the context's factors, or without gain."""
     scores, shares, context = first.operator, between.operator, last.operator
     assert isinstance(scores, Products) and isinstance(shares, Rows) and isinstance(context, Products)
     if context.table is not None or any(item.post.combination is not None for item in (scores, context)):
@@ -98,8 +99,9 @@ def _attention(config: Config, graph: Graph, first: Node, between: Node, last: N
 
 
 def _pays(config: Config, workload: Workload) -> bool:
-    """Whether the cost model expects fewer cycles of one kernel than of two series of products and a softmax. It may
-    not: the store unit's instructions for a tile wait for each other."""
+    """Whether the cost model expects fewer cycles of one kernel than of two series of products and a softmax. One
+    kernel may be slower, because the store unit's instructions for a tile wait for each other.
+    """
     one = Window(kernel=(1, 1))
     count, depth, rows, keys = workload.sizes
     scores, context = (
@@ -121,7 +123,7 @@ TEMPLATES = table_of(ATTENTION, CONV2D, ROWS)
 
 
 def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attention) -> Kernel:
-    """The kernel of a node that `fuse_attention` made."""
+    """The kernel of a node made by `fuse_attention`."""
     shape = _shape(config, graph, node.inputs, node.output, operator)
     if shape is None:
         raise ValueError(f"{node.name}: matrices that lie in no order were joined")
@@ -182,7 +184,7 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """Sizes of the attention and places of its matrices; None where no three loops reach all matrices."""
+    """Sizes of the attention and places of its matrices; None if three loops cannot reach all matrices."""
     scores, context = operator.scores, operator.context
 
     def places(groups: Sequence[Group], side: str) -> Places:
@@ -231,7 +233,9 @@ def _pair(values: np.ndarray) -> Pair:
 
 
 def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) -> tuple[Pair, np.ndarray]:
-    """A tensor's size in (blocks of channels, positions), and where its matrices begin in it, int64 (matrices, 2)."""
+    """A tensor's size in (blocks of channels, positions), and the start of each of its matrices, int64
+    (matrices, 2).
+    """
     images, channels, height, width = shape
     count = ceil_div(channels, config.block_out)
     at = [(image * count + channel // config.block_out, position) for image, channel, position in places]
@@ -240,7 +244,8 @@ def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) ->
 
 def _loops(places: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
     """At most three loops, outermost first, as (extent, steps), that lead from the first row of int64 `places` to all
-    rows in order; None where three loops are too few."""
+    rows in order; None if three loops do not suffice.
+    """
     found: list[tuple[int, np.ndarray]] = []
     while len(places) > 1:
         if len(found) == 3:

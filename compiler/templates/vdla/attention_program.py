@@ -1,9 +1,9 @@
 """Attention as one program: scores, softmax and context of one tile of queries after the other, no partial in DRAM.
 
-A tile's scores are summed in the accumulators, requantized into the chain memory, and come back from there as
-accumulators, times the unit matrix: row statistics must read the stored int8 values, not the sums. The softmax's shares
-go to the chain memory, where the context's product reads them. Array and store unit work on two tiles at a time: while
-the array sums the scores of one, the store unit computes the softmax of the other.
+A tile's scores are summed in the accumulators, requantized into the chain memory, and multiplied from there by the unit
+matrix into accumulators: row statistics must read the stored int8 values, not the sums. The softmax's shares are
+written to the chain memory, where the context's product reads them. Array and store unit work on two tiles at a time:
+while the array sums the scores of one, the store unit computes the softmax of the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...te.post import Post
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Begins of a stack's matrices in a tensor of `size` (blocks of channels of all images, positions).
+    """Starts of a stack's matrices in a tensor of `size` (blocks of channels of all images, positions).
 
     `first` is the (block, position) of the first matrix, `steps` the distance of neighbours along each loop.
     """
@@ -37,7 +37,7 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """Block and position at which the matrix begins whose loop indices are `digits`."""
+        """(block, position) at which the matrix with loop indices `digits` begins."""
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -128,7 +128,7 @@ class _Attention:
         self.key_tiles = held("keys", "wgt", 2, self._depth, self._keys, of=tiles)
         self.value_tiles = held("values", "wgt", 2, self._keys, self._width, of=tiles)
         self.unit = held("unit", "wgt", 1, of=tiles)
-        # The two tiles' sums are in different banks, where there is room: one is read while the array fills the other.
+        # The two tiles' sums are in different banks, if there is room: one is read while the array fills the other.
         room = tiles_apart(config, self._keys, self._width, tile)
         self._steps = tuple(
             [apart_by(config, blocks, tile) if room else blocks for blocks in (self._keys, self._width)]
@@ -138,8 +138,9 @@ class _Attention:
         self.entries = held("entries", "par", 3, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """All tiles in a pipeline of three turns: scores in turn t, context in t + 1, its store in t + 2. So the loop
-        takes two turns more than there are tiles."""
+        """All tiles in a pipeline of three turns: scores in turn t, context in t + 1, store of the context in t + 2.
+        The loop therefore takes two turns more than there are tiles.
+        """
         count = prod(self._shape.loops) * self._tiles
         t = Var("t")
         here = minimum(t, count - 1)

@@ -1,4 +1,4 @@
-"""How buffers on the chip are filled: elements, beats, instructions and exposed cycles, of many points at once."""
+"""Fills of on-chip buffers: elements, beats, instructions and exposed cycles, of many points at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Side:
 
     @staticmethod
     def of(most: np.ndarray, size: int, *, boxes: np.ndarray | int = 1) -> Side:
-        """A dimension without pads of `size`, cut into `boxes` parts, all but the last of which have `most`."""
+        """A dimension of `size` without pads, cut into `boxes` parts, all of which except the last have `most`."""
         last = size - (boxes - 1) * most
         return Side(
             most=most,
@@ -49,7 +49,7 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
     """
     count: np.ndarray = np.asarray(1.0)
     full: np.ndarray = np.asarray(1.0)
-    # The group of merged neighbours that a side belongs to: none has begun, the first, the second, or a later one.
+    # For a side, its group of merged neighbours: none yet, the first, the second, or a later one.
     none, one, two = np.asarray(True), np.asarray(False), np.asarray(False)
     joined: np.ndarray = np.asarray(False)
     bare: np.ndarray = np.asarray(False)

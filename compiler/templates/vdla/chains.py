@@ -2,7 +2,7 @@
 
 The store unit writes a chained tensor with the pads of its readers, and the array reads it there: no bus traffic, no
 load that waits for a store. A tensor can be chained if one kernel makes it, only products read it, with equal pads, and
-it fits beside the other tensors alive at the time. Tensors that save most traffic are placed first.
+it fits beside the other live tensors. Tensors that save most traffic are placed first.
 """
 
 from __future__ import annotations

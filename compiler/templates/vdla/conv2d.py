@@ -130,7 +130,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """The weight fill where each image has weights of its own; slots rotate: one fills while another is read."""
+    """The weight fill if each image has its own weights; slots rotate: one is filled while another is read."""
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(
@@ -163,7 +163,7 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
     moved = 1.0 * _weight_tiles(shape) * again
     beats = moved * config.whole_tile_bytes / config.memory.bus_bytes
-    # All weights of a filter are one run in DRAM; in a part of them each block, or each row of the kernel, is a run.
+    # All weights of a filter are one run in DRAM; in a part of them, each block or each row of the kernel is a run.
     apart = np.where(
         taps[1] == shape.kernel[1], np.where(taps[0] == shape.kernel[0], 1, blocks), blocks * taps[0]
     )
@@ -194,7 +194,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (icc, khc, kwc)
     spatial = ("conv.n", "conv.y", "conv.x", "conv.o")
-    # Where the number of columns depends on the input block, the loop over blocks goes outside, an instruction each.
+    # If the number of columns depends on the input block, the loop over blocks goes outside, an instruction for each.
     nest = (*spatial, ic, kh, kw) if workload.last_vectors is None else (ic, *spatial, kh, kw)
     s.reorder(*chunk, *nest, "conv.b", "conv.j", "conv.k")
     if not workload.resident:
@@ -217,7 +217,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression."""
+    """The tensor expression of `te.ops.conv2d`."""
     return conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,

@@ -70,7 +70,7 @@ def _form(
         and workload.kernel == (workload.height, workload.width) != (1, 1)
         and not any(workload.pads)
     ):
-        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
+        # For a window that covers its input, positions become channels, and the reduction can be cut anywhere.
         blocks = Blocks.of(config)
         vectors = ceil_div(workload.channels, blocks.block) * blocks.inputs * workload.height * workload.width
         sizes = (workload.batch, vectors * config.block_in, 1, 1)
@@ -80,11 +80,11 @@ def _form(
 
 
 def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) -> tuple[Workload, Constant]:
-    """Workload and packed weights of a convolution on blocks of channels: depthwise where it fits, else conv2d."""
+    """Workload and packed weights of a convolution on blocks of channels: depthwise if it fits, else conv2d."""
     blocks = Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and has_depthwise(config):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
-        # A depthwise layer that does not fit may fit as a dense one with many zeros: its weights need no row index.
+        # A depthwise layer that does not fit may fit as a dense layer with many zeros, whose weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
             own = operator.weight[:, 0]
             if taps_of(config, alone.window) is None:

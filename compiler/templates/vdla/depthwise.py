@@ -34,12 +34,12 @@ def has_depthwise(config: Config) -> bool:
 
 
 def taps_of(config: Config, window: Window) -> TapGroups | None:
-    """The groups of window columns that one operation multiplies; None where each column is an operation."""
+    """The groups of window columns that one operation multiplies; None if each column is a separate operation."""
     return TapGroups.of(window) if config.has("taps") else None
 
 
 def widened(config: Config, workload: Workload) -> Workload:
-    """The workload with the window that the array reads: groups of columns are dense and may be wider than the kernel.
+    """The workload with the window as the array reads it: groups of columns are dense and may be wider than the kernel.
 
     Additional columns count as pads on the right.
     """
@@ -53,7 +53,8 @@ def widened(config: Config, workload: Workload) -> Workload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
     """The array's view of a layer: its `shape` with the `widened` window, the kernel's own `columns`, the groups of
-    columns (`taps`) and the `sweep` over rows; None where the machine has no such operation."""
+    columns (`taps`) and the `sweep` over rows, each None if the machine has no such operation.
+    """
 
     shape: LayerShape
     columns: int
@@ -71,7 +72,7 @@ class _Array:
     def pads(self, rows: int) -> dict[str, int]:
         """Rows of pads `above` and `below`, and all `rows` read, if one sweep covers a tile of `rows` output rows.
 
-        Empty where there is no such sweep: kernels cut into several groups of rows, tiles that are not full height.
+        Empty if there is no such sweep: kernels cut into several groups of rows, tiles that are not full height.
         """
         shape = self.shape
         if self.sweep is None or self.sweep.groups > 1:
@@ -89,7 +90,7 @@ class _Array:
 
     @property
     def single(self) -> bool:
-        """Whether each column of the window is an operation of its own: then the window can be cut anywhere."""
+        """Whether each column of the window is a separate operation, so that the window can be cut anywhere."""
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
@@ -249,7 +250,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression."""
+    """The tensor expression of `te.ops.depthwise_conv2d`."""
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,

@@ -148,7 +148,7 @@ class TiledWork:
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
         """The estimate."""
-        # A copy of the sums is filled, read and given back.
+        # A copy of the sums is filled, read and released.
         turns = self.compute + self.storing + self.tiles.count * self.store_latency
         units = self.compute, self.loading, self.storing, self.traffic, turns / self.sums_copies
         busy = together(fitted.sharpness, *units)
@@ -180,7 +180,7 @@ class TiledWork:
 def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
     """Cycles of concurrent units: the norm with exponent `sharpness` of the cycles of each unit alone.
 
-    It exceeds the maximum where several units are almost equally busy: these wait for one another now and then.
+    It exceeds the maximum if several units are almost equally busy, because they sometimes wait for one another.
     """
     busiest = reduce(np.maximum, units, np.asarray(1.0))
     total = reduce(np.add, [(unit / busiest) ** sharpness for unit in units])
@@ -248,7 +248,7 @@ def store_latency(config: Config, shape: LayerShape) -> float:
 def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
     """Latency of a stored vector in cycles: pipeline, FIFO, request and response of its burst.
 
-    A vector stored in the chain memory passes neither FIFO nor bus.
+    A vector stored in the chain memory passes through neither FIFO nor bus.
     """
     kept = 0 if shape.kept else FIFO_LATENCY + WRITE_DELAY + config.memory.write_latency
     return post_latency(config) + kept
@@ -259,7 +259,7 @@ def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Layer
 
     A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
     memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
-    bus, so that outputs wait for as many `loaded` beats as they have themselves, if there are so many.
+    bus, so outputs wait for as many of the `loaded` beats as they have beats themselves.
     """
     fills = tiles.parameter_fills(config.par_depth)
     turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))

@@ -30,7 +30,7 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
         of_inputs, of_lanes = ceil_div(channels, inputs), ceil_div(filters, lanes)
         most = min(of_inputs, groups) * min(of_lanes, config.tile_parts // groups)
         found.append((of_inputs * of_lanes, most))
-    # The first shape of least parts, as in emission (`FoldedWeights`).
+    # The first shape with the fewest parts, as in emission (`FoldedWeights`).
     total, most = min(found, key=lambda item: item[0])
     return total / tiles, most
 

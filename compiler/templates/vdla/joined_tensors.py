@@ -30,7 +30,7 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
     if not graph.nodes or graph.tensors[graph.nodes[0].output].nchw[0] > config.batch:
         return {}
     kept = {item.tensor for item in (*graph.inputs, *graph.outputs)} | graph.constants.keys()
-    # An input of Swap is read as weight tiles, which are at multiples of their size.
+    # An input of Swap is read as weight tiles, which start at multiples of their size.
     kept |= {node.inputs[0] for node in graph.nodes if isinstance(node.operator, Swap)}
     found: dict[str, Inside] = {}
     for node in graph.nodes:
@@ -44,7 +44,7 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
-    """Parts, by name, of which every channel occurs once, in order, in separate blocks; with their first block."""
+    """(name, first block) of the parts whose channels all occur once, in order, in separate blocks."""
     places: dict[int, list[tuple[int, int]]] = {}
     for place, (part, channel) in enumerate(operator.sources):
         places.setdefault(part, []).append((place, channel))

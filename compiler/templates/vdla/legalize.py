@@ -1,6 +1,6 @@
 """A fused graph made legal for the accelerator: memory layouts of tensors, pools fused into convolutions or split.
 
-Templates decide by one question: does the smallest tile fit this machine? No tile is chosen here.
+The criterion of templates is whether the smallest tile fits the machine; no tile is chosen here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Legalized:
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """For each tensor inside another: (the other's name, the byte at which it begins there)."""
+        """For each tensor inside another: (the other's name, the byte offset there)."""
         return {name: (item.tensor, item.offset) for name, item in self.inside.items()}
 
 
@@ -67,7 +67,7 @@ class Machine:
 
     @property
     def transposes(self) -> bool:
-        """Whether the array can exchange weights and activations, as for products of two activations."""
+        """Whether the array can exchange weights and activations, which products of two activations need."""
         return Abilities.of(self.config).products
 
 
@@ -215,9 +215,10 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether a convolution's store may combine with one value for each plane: 1x1, whole blocks of channels.
+    """Whether a convolution's store may combine with one value for each plane: the kernel is 1x1 with whole blocks of
+    channels.
 
-    Not if its output fits in the chain memory: there it may get pads, which an operand does not have.
+    Not if its output fits in the chain memory, where it may get pads, which an operand does not have.
     """
     operator = node.operator
     return (
@@ -231,7 +232,7 @@ def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
-    """Whether a graph's input stays in the host's layout: every reader gathers patches from it."""
+    """Whether a graph's input stays in the host's layout: every reader must gather patches from it."""
     readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")
@@ -268,9 +269,9 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
 
 
 def network_key(legalized: Legalized, workloads: Mapping[str, Workload]) -> str:
-    """16 hexadecimal digits, equal for networks with equal nodes, workloads and connections, whatever their constants.
+    """16 hexadecimal digits, equal for networks with equal nodes, workloads and connections; constants do not matter.
 
-    Knobs measured for a node inside one network are valid for the same node of the other.
+    Knobs measured for a node inside one network are valid for the same node of another network with this key.
     """
     text = repr([(n.name, n.kind, n.inputs, n.output, workloads.get(n.name)) for n in legalized.graph.nodes])
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -66,7 +66,7 @@ def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
 
 
 def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel, ...]:
-    """The kernels that compute a node, in order. The code of an operator is imported where the operator occurs."""
+    """The kernels that compute a node, in order. The code of an operator is imported when the operator occurs."""
     graph = legalized.graph
     match node.operator:
         case Int8Convolution(phases=None, spaced=None, taken=None, groups=1) as operator:
@@ -175,7 +175,9 @@ def choose_points(
 
     @cache
     def in_series(workload: Workload, series: Workload) -> Values:
-        """The default knobs of a series if they are legal for one of its kernels alone, else the kernel's default."""
+        """The default knobs of a series if they are legal for one of its kernels alone, else the kernel's
+        own default.
+        """
         values = default(series)
         account = template_of(workload).space(config, workload).account(one_point(values))
         return values if all(kept.all() for kept in account.limits.values()) else default(workload)

@@ -41,7 +41,9 @@ NORMALIZATION = "normalization of a tile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedExpression(Expression):
-    """A normed product at one tile size, with the arguments from which `schedule` builds others; `post`: product's."""
+    """A normed product at one tile size, with the arguments from which `schedule` builds others; `post`: the product's
+    post-processing.
+    """
 
     shape: NormedShape
     shares: Shares
@@ -80,7 +82,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
     return {
         "the accumulators": 2 * (tiles_step(config, outputs, rows) + outputs) * rows <= config.acc_depth,
         "the input scratchpad": (copies * chunk + 2 * outputs) * rows <= config.inp_depth,
-        # And the unit matrix.
+        # Plus the unit matrix.
         "the weight scratchpad": one * (inputs * outputs + 1) <= config.whole_tiles,
         "the entries of rows": rows <= config.row_depth,
         "the elements of a row": one * outputs * config.block_out <= MOST_ELEMENTS,
@@ -109,10 +111,10 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     normed = vectors * passes + np.maximum(vectors * passes, beats) + 2 * alone + parameters
     each, _ = parts_of_tiles(config, workload.channels, workload.filters)
     summed, read = vectors * inputs * each, rows * inputs * in_beats
-    widened = vectors * config.tile_parts  # by the unit matrix
+    widened = vectors * config.tile_parts  # products with the unit matrix
     moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
-    # The previous turn's results are loaded after the inputs of most chunks and before the rest: the array waits where
-    # it sums those first chunks, or the buffered ones, in less time.
+    # The previous turn's results are loaded after the inputs of most chunks and before the rest: the array waits if it
+    # sums those first chunks, or the buffered ones, in less time.
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
     buffered = values["copies"] * chunk * vectors * each
     waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors * each)

@@ -28,14 +28,15 @@ from .workload import Workload, windowed
 FEWEST_TILES = 5
 """Least number of tiles of a fused product: with fewer, the exposed first tile and last normalization cost the gain."""
 GAIN = 0.99
-"""Ratio of estimated cycles, fused over separate kernels, at which both are equally fast."""
+"""Ratio of estimated cycles (fused over separate kernels) at which both are equally fast."""
 SINGLE = Window(kernel=(1, 1))
 
 
 def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
-    """The graph with normalizations fused into the convolution before them, where both fit the machine and the cost
-    model expects a gain. Convolutions that read interleaved `inputs` stay. For machines with the extension `rows` and
-    square tiles of one image."""
+    """The graph with normalizations fused into the convolution before them, if both fit the machine and the cost model
+    expects a gain. Convolutions that read interleaved `inputs` stay separate. For machines with the extension `rows`
+    and square tiles of one image.
+    """
     makers = graph.producers()
     joined: dict[str, Node] = {}
     gone: set[str] = set()
@@ -80,7 +81,7 @@ def _joins(
     out, data = graph.tensors[node.output], graph.tensors[node.inputs[0]]
     if any(graph.tensors[name].nchw != out.nchw for name in node.inputs[1:]):
         return False
-    # A small input is better chained: a separate kernel reads it in the chain memory.
+    # A small input is better chained: a separate kernel can read it in the chain memory.
     if data.size <= config.chain_buffer_bytes:
         return False
     workload = _workload(graph, node, operator)
@@ -121,7 +122,7 @@ TEMPLATES = table_of(NORMED, CONV2D, ROWS)
 
 
 def normed_kernel(config: Config, graph: Graph, node: Node, operator: Normed) -> Kernel:
-    """The kernel of a node that `fuse_norms` made."""
+    """The kernel of a node made by `fuse_norms`."""
     convolution, rows, (made,) = operator.convolution, operator.rows, node.more_outputs
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     filters, lanes = len(convolution.weight), config.block_out

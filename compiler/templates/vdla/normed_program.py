@@ -1,10 +1,10 @@
 """A product and the normalization of its result as one program: while the array sums a tile of positions, the store
 unit normalizes an earlier one.
 
-A tile's sums become int8 in DRAM, where other nodes read them as well. A turn later they come back to the input
-scratchpad and, times the unit matrix, into accumulators: row statistics must read the stored int8 values. In the third
-turn they are normalized, so that no unit waits for another one within a turn. Weights are loaded once: before all
-tiles, or chunk by chunk with the first tile.
+A tile's sums are stored as int8 in DRAM, where other nodes also read them. One turn later they are loaded into the
+input scratchpad and multiplied by the unit matrix into accumulators: row statistics must read the stored int8 values.
+In the third turn they are normalized, so that no unit waits for another one within a turn. Weights are loaded once:
+before all tiles, or chunk by chunk with the first tile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from .attention_program import apart_by, element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedShape:
-    """`images` of `positions`, `channels` in, `filters` out; normalized outputs have planes of `plane` positions."""
+    """Sizes: `images` of `positions`, `channels` in, `filters` out; normalized outputs have planes of `plane`
+    positions.
+    """
 
     images: int
     positions: int
@@ -66,7 +68,7 @@ def normed_program(
 
 
 def parameter_groups(config: Config, blocks: int) -> int:
-    """The least number of equal groups of `blocks` of filters with which a group's parameters fit the table."""
+    """The least number of equal groups of `blocks` of filters such that a group's parameters fit the table."""
     return next(
         groups
         for groups in range(1, blocks + 1)
@@ -87,7 +89,8 @@ def chunks_in_front(chunks: Any) -> Any:
 
 def tiles_step(config: Config, blocks: int, rows: Any) -> Any:
     """Distance, in blocks of `rows` accumulators, of two tiles of `blocks`: in separate banks if both fit in half of
-    the accumulators, else adjacent."""
+    the accumulators, else adjacent.
+    """
     apart = apart_by(config, blocks, rows)
     return np.where((apart + blocks) * rows <= config.acc_depth // 2, apart, blocks)
 
@@ -136,7 +139,7 @@ class _Normed:
         self.made = held("made", "inp", 2, self._outputs, rows, of=vectors)
         self.weights = held("weights", "wgt", 1, self._chunks, self._outputs, chunk, of=matrix)
         self.unit = held("unit", "wgt", 1, of=matrix)
-        # Two tiles of sums and two of widened results, each in separate banks where there is room.
+        # Two tiles of sums and two of widened results, each in separate banks if there is room.
         self._apart = int(tiles_step(config, self._outputs, rows))
         blocks = self._apart + self._outputs
         self.sums = held("sums", "acc", blocks, rows, of=vectors, dtype=wide)
@@ -144,8 +147,9 @@ class _Normed:
         self.entries = held("entries", "par", self._group, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """All tiles in a pipeline of three turns: summed in turn t, loaded back in t + 1, normalized in t + 2. So the
-        loop takes two turns more than there are tiles."""
+        """All tiles in a pipeline of three turns: summed in turn t, loaded back in t + 1, normalized in t + 2. The loop
+        therefore takes two turns more than there are tiles.
+        """
         count = self._shape.images * self._count
         t = Var("t")
         here = minimum(t, count - 1)

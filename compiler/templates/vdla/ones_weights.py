@@ -1,4 +1,4 @@
-"""Weights of a kernel that is measured by itself, on machines that fold: the tile parts that exist."""
+"""Weights of a kernel that is measured alone, on machines that fold: the tile parts that exist."""
 
 from __future__ import annotations
 

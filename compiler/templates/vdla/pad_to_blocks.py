@@ -1,5 +1,6 @@
-"""Padding to blocks: whole blocks of positions where these become weights or channels, and neutral lanes where a sum
-runs over a partial block of channels."""
+"""Padding to blocks: whole blocks of positions for tensors whose positions become weights or channels, and neutral
+lanes for sums over a partial block of channels.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +84,8 @@ def pad_to_blocks(graph: Graph, config: Config) -> Graph:
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
     """The name of a copy of a tensor's channels `taken`, each plane padded with positions to a whole block.
 
-    The added values have no effect: they become unused columns of products, or channels of a sum at which the other
-    factor is its zero point.
+    The added values have no effect: they become unused columns of products, or channels of a sum for which the other
+    factor equals its zero point.
     """
     tensor = rewrite.tensors[source]
     batch, channels, height, width = tensor.nchw
@@ -117,7 +118,9 @@ def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -
 
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
-    """The product with a factor whose spare lanes hold its zero point: as it is, or with a copy of the first factor."""
+    """The product with a factor whose spare lanes hold its zero point: unchanged, or with a copy of the
+    first factor.
+    """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
     alone = [set(end) == {rewrite.tensors[name].nchw[1]} for end, name in zip(ends, factors, strict=True)]

@@ -97,7 +97,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         least_fills=positions * layout.vectors / config.inp_depth
         + shape.output_blocks * shape.vectors * layout.products / config.whole_tiles,
         overwriting=layout.products > 1,
-        # There are no chunks: the data's innermost level is that of the innermost loop.
+        # Without chunks, the data's innermost level is that of the innermost loop.
         innermost=INNERMOST,
     )
     return array_cost(config, layer, values, fitted)
@@ -165,7 +165,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression."""
+    """The tensor expression of `te.ops.patch_conv2d`."""
     return patch_conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,

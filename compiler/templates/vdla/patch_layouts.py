@@ -1,7 +1,8 @@
-"""Choice of patches for a first convolution: the layout with fewest cycles of load unit and array side by side.
+"""Choice of patches for a first convolution: the layout with the fewest cycles of load unit and array running
+concurrently.
 
-The load unit writes one row of one patch a cycle, or less of a row that spans several vectors; the array multiplies
-one vector a cycle. Patches that several outputs share are loaded once for all of them, but leave lanes unused.
+The load unit writes one row of one patch a cycle, or less of a row that spans several vectors; the array multiplies one
+vector a cycle. A patch shared by several outputs is loaded once for all of them, but leaves lanes unused.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from .workload import LayerShape, Workload
 PATCH_LIMIT = 255
 """Largest run, step, pitch and left padding of a patch (8-bit fields of register PATCH)."""
 BUS_BYTES = 16
-"""Assumed bytes of weights loaded in a cycle: kernels, and so layouts, must not depend on the memory's bus."""
+"""Assumed bytes of weights loaded in a cycle, because kernels, and so layouts, must not depend on the memory's bus."""
 PAD_LIMIT = 15
 """Most rows of a patch above or below the image (4-bit fields of LOAD)."""
 WORTH = 0.98
-"""Shared patches are chosen only below this share of the cycles of whole windows: their estimate is less certain."""
+"""Ratio of cycles to those of whole windows below which shared patches are chosen: their estimate is less certain."""
 ROWS_AHEAD = 4
 """Most rows of patches in a ring beyond those that a row of outputs reads: loaded while the row is computed."""
 
@@ -52,7 +53,7 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
     """Average number of times that a patch is gathered, for square tiles in two copies.
 
-    None where such tiles would have more rows shared with neighbours than own rows.
+    None if such tiles would share more rows with neighbours than they have on their own.
     """
     if not layout.reach:
         return 1.0
@@ -88,7 +89,7 @@ def rolling_layout(
 
 
 def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
-    """The layout of least cycles if it is below WORTH of unshared windows' cycles, else unshared windows."""
+    """The layout of least cycles if it is below WORTH of the cycles of unshared windows; else unshared windows."""
     best = min(cycles, key=lambda layout: cycles[layout])
     whole = next(layout for layout in cycles if not layout.shared)
     return best if cycles[best] < WORTH * cycles[whole] else whole
@@ -112,8 +113,8 @@ def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np
 def _cycles(
     config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout, again: float
 ) -> float:
-    """Cycles of array and load unit side by side if each patch is gathered `again` times, after the loads of all
-    weights: no layer before a first one hides these.
+    """Cycles of array and load unit running concurrently if each patch is gathered `again` times, after the loads of
+    all weights, which no earlier layer hides.
     """
     busy = together(
         FITTED.sharpness,

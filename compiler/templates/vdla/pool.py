@@ -1,4 +1,6 @@
-"""Pools and element-wise operators on the accelerator: widened into the accumulators, finished by the store unit."""
+"""Pools and element-wise operators on the accelerator: inputs are widened into the accumulators, the store unit
+computes the results.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         buffers={"data": data},
         compute=_busiest(config, shape),
         traffic=data.beats + stored,
-        # One load ends before the next one begins.
+        # One load ends before the next begins.
         loading=data.loading + data.loads * (config.memory.read_latency + LOAD_LATENCY),
         storing=store_cycles(
             config, tiles, stores, tiles.count * store_reads(config, sums * shape.taps), shape

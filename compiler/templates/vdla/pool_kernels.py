@@ -132,7 +132,7 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
     """Whether loading one vector of each block takes longer than products with the unit matrix.
 
-    Such vectors are not adjacent: each is a burst, with `outstanding_reads` of them in flight. The array reads whole
+    These vectors are not adjacent: each is a burst, with `outstanding_reads` of them in flight. The array reads whole
     blocks, and a unit matrix for each position of the window.
     """
     blocks, memory = Blocks.of(config), config.memory

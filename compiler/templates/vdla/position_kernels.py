@@ -39,7 +39,7 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
             "make batch 1",
         )
     _, channels, rows, columns = graph.tensors[node.output].nchw
-    # Each image of each input: (input name, number of the image, positions of its plane).
+    # For each image of each input: (input name, number of the image, positions of its plane).
     images = [
         (name, image, height * width)
         for name in node.inputs
@@ -102,11 +102,11 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """A box as one copy, or as one for each row if its steps fit no rows and columns of a plane."""
+    """A box as one copy, or as one for each row if its steps do not correspond to rows and columns of a plane."""
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
-    # Loads can read rows and columns of a plane only, without a pitch.
+    # Loads can read only rows and columns of a plane, without a pitch.
     if there is not None and here is not None and not here.pitch:
         output = _Side(start=box.output.start, spread=there)
         yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))

@@ -1,4 +1,6 @@
-"""A first convolution with its max-pool on the accelerator: one row of the pool after the other, rows in a ring."""
+"""A first convolution with its max-pool on the accelerator: rows of the pool one after the other, with rows of sums in
+a ring.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +72,10 @@ class RollingShape:
         return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors * self.parts
 
     def cycles(self, pool: Window) -> float:
-        """Estimated cycles with loads, products and pooling side by side.
+        """Estimated cycles with loads, products and pooling running concurrently.
 
-        While the store unit reads a row of the pool, array and load unit can run ahead by the rows that the ring has
-        beyond a window.
+        While the store unit reads a row of the pool, array and load unit can run ahead by the rows of the ring beyond a
+        window.
         """
         rolled = self.images * self.groups * self.pooled
         row = together(FITTED.sharpness, self.products, self.steps) / rolled / pool.strides[0]

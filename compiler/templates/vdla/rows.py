@@ -1,4 +1,6 @@
-"""Softmax and normalization over channels on the accelerator: tiles of positions in the accumulators, rows whole."""
+"""Softmax and normalization over channels on the accelerator: tiles of positions in the accumulators, with
+whole rows.
+"""
 
 from __future__ import annotations
 

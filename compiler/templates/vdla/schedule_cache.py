@@ -1,4 +1,6 @@
-"""Cache of lowered kernels, for equal layers of a network and for machines that differ in fields no kernel reads."""
+"""Cache of lowered kernels, for equal layers of a network and for machines that differ only in fields that kernels do
+not read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Splits a convolution whose readers use parts of its channels, some through a table: the part's store looks it up.
+"""Splits a convolution whose readers use parts of its channels, some through a table: the store of such a part then
+applies the table.
 
 Queries, keys and values of attention often are one product, with one or two of them scaled. Separate look-up nodes
 would read and write all of them again.
@@ -20,10 +21,10 @@ from ...te.blocks import Pair, ceil_div
 
 
 def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
-    """The graph with such convolutions split at multiples of `block` channels; channels without readers are dropped.
+    """The graph with these convolutions split at multiples of `block` channels; channels without readers are dropped.
 
-    If the machine `turns` products, a part that a Swap reads is split off as well, if its positions are whole blocks or
-    can be padded to whole blocks.
+    If `turns` (the machine can transpose products), a part that a Swap reads is split off as well, if its positions are
+    whole blocks or can be padded to whole blocks.
     """
     readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}

@@ -55,7 +55,7 @@ def spaced_kernel(config: Config, graph: Graph, node: Node, operator: Int8Convol
     taken = height * width if operator.taken is None else operator.taken
     columns, pitch = (taken, taken) if operator.spaced is None else operator.spaced
     rows = taken // columns
-    # A 1x1 convolution may view positions as any rows. With `taken`, the rest may not be whole rows: one row of all.
+    # A 1x1 convolution may view positions as any rows. With `taken`, the rest may not be whole rows: use a single row.
     sizes = (rows, columns) if operator.taken is None else (1, height * width)
     lines = with_tensors(graph, replace(source, shape=(batch, channels, *sizes)))
     spread = Spread(plane=(1, rows * pitch), steps=(0, 1), pitch=pitch)
@@ -74,7 +74,7 @@ def phase_kernels(
             if rows is None or columns is None:
                 continue
             first = (y * phases.factors[1] + x) * phases.stride
-            # The window's leading taps that this phase lacks are zeros: skip them.
+            # Leading taps of the window that this phase lacks are zeros: skip them.
             taps = max(1, phases.taps(0)[y]), max(1, phases.taps(1)[x])
             skipped = [size - own for size, own in zip(operator.window.kernel, taps, strict=True)]
             top, left, bottom, right = operator.window.pads
@@ -95,8 +95,9 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """First row (or column) of a phase inside the output, one past the last, and the first's place in the output; None
-    if the phase has no output there."""
+    """First row (or column) of a phase inside the output, one past its last, and the position of the first in the
+    output; None if the phase has no output there.
+    """
     outputs = [place for place, own in enumerate(phases.remainders(axis)) if own == phase]
     if not outputs:
         return None

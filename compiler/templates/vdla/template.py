@@ -28,12 +28,12 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """Properties of a node that are not in its workload, since they change no cycle.
+    """Properties of a node that are not in its workload, because they change no cycle.
 
     `post`: post-processing (None: a plain one of the workload's kind). `pad_value`: int8 value of pads. `area`: the
     part of the output that is computed (None: all). `apart`: vectors from one position to the next (pools). `planes`:
     the operand has one vector for each plane. `spread`: strides of an area in the output (None: dense). `taken`: steps
-    between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`: of products of
+    between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`: for products of
     two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
     """
 
@@ -107,12 +107,12 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A computation, with the graph's tensors and the constants that its program's parameters are bound to.
+    """A computation, with the graph's tensors and the constants bound to its program's parameters.
 
     Knobs depend on `workload` alone. `source`: the tensor expression, or the arguments to build it when needed.
-    `recorded`: tuning records of the workload apply. `offsets`: bytes from the begin of a parameter's tensor to the
-    parameter, which is a part of the tensor. `series`: the workload of a run of equal kernels as one, with as many
-    images; kernels of a run overlap, so their knobs are the series'.
+    `recorded`: tuning records of the workload apply. `offsets`: bytes from the start of a tensor to the part of it that
+    is bound to a parameter. `series`: the workload of a run of equal kernels as one kernel with as many images; kernels
+    of a run overlap, so they use the knobs of the series.
     """
 
     workload: Workload
@@ -133,7 +133,9 @@ def bound_tensors(node: Node) -> dict[str, str]:
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
-    """The parameters of stage A: int32 biases, and float32 scales or one for all. They are small, so packed eagerly."""
+    """The parameters of stage A: int32 biases, and float32 scales or one for all. They are small, so they are packed at
+    once.
+    """
     return Constant(form=unpacked, arrays=(pack_parameters(config, bias, scale),))
 
 

@@ -29,7 +29,7 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Limits on a tile's use of memories: monotonic, least for one element, innermost fills and one copy of each buffer."""
+"""Monotonic limits on a tile's use of memories: least for one element, innermost fills and one copy of each buffer."""
 
 
 def tile_space(
@@ -160,7 +160,7 @@ class Knobs:
 
     `order` (one of TILE_ORDERS): order of the loops over tiles. `data_level`, `weights_level`: level at which inputs
     and weights are loaded, from CHUNK (for each chunk) to OUTERMOST (in the outermost loop over tiles). `window`: rows
-    and columns of the kernel in a chunk (None: all), for windows of which one block's inputs or weights do not fit. A
+    and columns of the kernel in a chunk (None: all), for windows too large for one block's inputs or weights to fit. A
     template ignores knobs that its operator does not use.
     """
 
@@ -188,13 +188,15 @@ class TileLoops:
         return self.names[-1]
 
     def at(self, level: int, chunk: str | None = None) -> str:
-        """The loop of a level from CHUNK (the loop over chunks, where there is one) to OUTERMOST."""
+        """The loop of a level from CHUNK (the loop over chunks, if any) to OUTERMOST."""
         if level == CHUNK:
             return self.innermost if chunk is None else chunk
         return self.names[OUTERMOST - level]
 
     def parameters(self, output_blocks: int, depth: int) -> str:
-        """The loop in which parameters are loaded into a table of `depth` entries: the outermost where they fit."""
+        """The loop in which parameters are loaded into a table of `depth` entries: the outermost one in
+        which they fit.
+        """
         if output_blocks <= depth:
             return self.names[0]
         return self.output

@@ -1,6 +1,7 @@
-"""Loops over tiles at many points of a space at once: their trips, contents of a buffer at each level, instructions.
+"""Loops over tiles at many points of a space at once: their trips, the contents of a buffer at each level,
+instructions.
 
-Every array has one entry for each point, or one for all points; `tile_space.cut_tiles` makes these loops.
+Every array has one entry for each point, or a single entry for all points; `tile_space.cut_tiles` makes these loops.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 """Levels at which a buffer is filled: with every chunk of the reduction, or every iteration of a loop over tiles."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""Limits on the instructions of a program that is tried: absolute, for each least fill of a scratchpad, for each least
-store; the largest of the three counts (`most_instructions`)."""
+"""Limits on the instructions of a candidate program: absolute, for each least fill of a scratchpad, and for each least
+store; the largest of the three applies (`most_instructions`).
+"""
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
 
@@ -27,7 +29,7 @@ LETTERS = "oyx"
 _ORDERS = np.array([[LETTERS.index(letter) for letter in text] for text in TILE_ORDERS])
 """The loops of each order, outermost first, as indices of LETTERS."""
 _PLACES = np.argsort(_ORDERS, axis=1)
-"""Place of each letter of LETTERS in each order, int[orders, letters]; 0 is outermost."""
+"""Position of each letter of LETTERS in each order, int[orders, letters]; 0 is outermost."""
 
 
 def divide(extent: int, size: np.ndarray) -> np.ndarray:
@@ -38,7 +40,7 @@ def divide(extent: int, size: np.ndarray) -> np.ndarray:
 def _once_outermost_table(images: bool) -> np.ndarray:
     """int[order, set of loops that run once, as bits]: index of the order with these loops moved outermost.
 
-    With several `images`, whose loop is inside of a first loop over output blocks, other loops stay inside of both.
+    With several `images`, whose loop is inside of a first loop over output blocks, the other loops stay inside both.
     """
 
     def arranged(text: str, once: int) -> str:
@@ -124,9 +126,9 @@ class Tiles:
     def stores(self, *, windows: bool = False) -> np.ndarray:
         """Number of STORE.POST instructions of all tiles: an instruction stores blocks as rows, positions as columns.
 
-        Rows of a tile narrower than the output, or of a pool with `windows`, are not contiguous: then each row or each
-        block, whichever are fewer, takes an instruction. If a position has several vectors, these are the columns and
-        positions the rows.
+        Rows of a tile narrower than the output, or of a pool with `windows`, are not contiguous: then there is an
+        instruction for each row or for each block, whichever are fewer. If a position has several vectors, these are
+        the columns and positions the rows.
         """
         whole, (o, y, x) = self.trips["x"] == 1, (self.extents[letter] for letter in LETTERS)
         by_block = self.images * o * self.trips["y"] * self.trips["x"]

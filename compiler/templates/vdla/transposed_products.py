@@ -2,8 +2,8 @@
 weights and activations.
 
 A block of n channels at n positions has the memory layout of a weight tile: each position is a row. The constant
-filters are laid out as the positions of an activation. So the array computes, for each filter, the values of a block of
-positions as a vector: the layout of weight tiles for later products.
+filters are laid out as the positions of an activation. For each filter the array then computes the values of a block of
+positions as one vector, which is the layout of weight tiles for later products.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Workload:
     pool_kernel: Pair = (1, 1)
     pool_strides: Pair = (1, 1)
     pool_pads: Pads = (0, 0, 0, 0)
-    # Not in the repr, of which `network_key` is a hash: records are older than these fields.
+    # Not in the repr, because `network_key` hashes it and existing records are older than these fields.
     resident: bool = field(default=False, repr=False)
     margins: Pads | None = field(default=None, repr=False)
     last_vectors: int | None = field(default=None, repr=False)
@@ -54,7 +54,7 @@ class Workload:
 
     @property
     def pool(self) -> Window:
-        """Kernel, strides and pads of the pool behind a convolution."""
+        """Kernel, strides and pads of the pool after a convolution."""
         return Window(kernel=self.pool_kernel, strides=self.pool_strides, pads=self.pool_pads)
 
     @property
@@ -126,7 +126,7 @@ def filled_up(config: Config, filters: int) -> int:
 
 
 def computed_filters(config: Config, workload: Workload) -> int:
-    """Number of filters that the array computes: rounded up to whole blocks where the operand is read faster so.
+    """Number of filters that the array computes: rounded up to whole blocks if the operand is then read faster.
 
     Reading a part of each position of the operand takes a burst for each position, which waits for memory; whole
     positions are one burst.
@@ -192,9 +192,9 @@ def vector_loops(shape: LayerShape) -> tuple[str, ...]:
 
 
 UNRECORDED = ("own_weights", "turned")
-"""The fields that no tuning record has: a series of kernels, and transposed products."""
+"""Fields that tuning records do not have, since only kernels of series and transposed products set them."""
 CHAINED = ("resident", "margins", "last_vectors")
-"""The fields at their default in most workloads: use of the chain memory, and partial reads of blocks."""
+"""Fields that most workloads leave at their default: use of the chain memory, and partial reads of blocks."""
 WIDENED = ("max_pool", "average_pool", "elementwise")
 """Templates without weights: their inputs are in the accumulators, in vectors of the output's size."""
 

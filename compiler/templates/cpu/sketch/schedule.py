@@ -39,7 +39,7 @@ Values = Mapping[str, int]
 def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     """The program scheduled with the `values` of a point of `sketch_space`.
 
-    Raises LegalityError if a primitive refuses: the point is a failed trial, which is rare.
+    Raises LegalityError if a primitive refuses, which is rare; the point then counts as a failed trial.
     """
     values = effective_values(given, values)
     s = with_consumers(given.program)
@@ -273,9 +273,8 @@ def _copy_panels(
     own: Sequence[str],
     around: Sequence[str],
 ) -> None:
-    """Copies the elements of a buffer that a tile reads, in the innermost loop of `around` that is in `own`: the loops
-    on which the elements depend.
-    The dimension that is read in vectors becomes the innermost one.
+    """Copies the elements of a buffer that a tile reads, in the innermost loop of `around` that is also in `own`, the
+    loops on which the elements depend. The dimension that is read in vectors becomes the innermost one.
     """
     at = max((k for k, loop in enumerate(around) if loop in own), default=None)
     copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")
@@ -293,7 +292,9 @@ def _copy_panels(
 
 
 def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None:
-    """Schedules a nest of no sum: its vectorized loop is cut into vectors and moved inside, the next loop unrolled."""
+    """Schedules a nest that is no sum: its vectorized loop is cut into vectors and moved inside, the next loop is
+    unrolled.
+    """
     unroll = values.get("nest.unroll", 1)
     if not nest.vectors:
         return
@@ -342,7 +343,7 @@ def _write_out(s: Schedule, loop: str, steps: int) -> None:
 
 
 def _share(s: Schedule, loops: Sequence[str]) -> None:
-    """Makes the first of `loops` parallel for which that is legal."""
+    """Makes the first loop of `loops` parallel for which it is legal."""
     for loop in loops:
         try:
             s.parallel(loop)

@@ -58,11 +58,13 @@ class Sketches:
         return structural_hash(self.program, alpha=True)
 
     def number(self, read: Read) -> int:
-        """Index of the parameter that is read: knobs use it, since names are no part of a workload."""
+        """Index of the parameter that is read; knobs use the index, because names are not part of a workload."""
         return [p.name for p in self.program.parameters].index(read.buffer)
 
     def lanes(self, bits: int) -> int:
-        """Elements of `bits` bits in one vector register; less than 32 bits count as 32, as arithmetic widens them."""
+        """Elements of `bits` bits in one vector register; types below 32 bits count as 32, because arithmetic widens
+        them.
+        """
         return max(1, self.target.vector_bits // max(32, bits))
 
 
@@ -120,7 +122,9 @@ def sketches(
 
 
 def with_consumers(program: Program) -> Schedule:
-    """A schedule of the program in which each sum into a parameter, where legal, goes to a new buffer, then copied."""
+    """A schedule of the program in which each sum into a parameter goes, if legal, to a new buffer that is copied
+    afterwards.
+    """
     s = Schedule(program)
     parameters = {p.name for p in program.parameters}
     for node in walk(program):

@@ -67,8 +67,8 @@ class Read:
 class Sum:
     """The Reduce `name` into `buffer`; its consumer has the loops `axles`, outermost first, and `others`.
 
-    `terms`: reduction loops of the sum. `beside`: its other loops that belong to no axle. `reads`: its loads.
-    `producers`: statements that are the only writers of allocations it reads, and may be computed in its loops.
+    `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
+    `producers`: statements that alone write allocations read by the sum, and may be computed in its loops.
     """
 
     name: str
