@@ -40,7 +40,7 @@ class ObjectCode:
 def emit_object(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str] | None = None
 ) -> ObjectCode:
-    """The modules that `lower` made for `target`, each with a `function` of its own, as one freestanding object.
+    """The modules, made by `lower` for `target`, each with a unique `function`, as one freestanding object.
 
     `exported`: functions that callers may use and the header declares (None: all); the rest are internal (see
     `sequence`). The object needs no C library and no runtime; parallel loops call a function that the caller passes.
@@ -92,7 +92,9 @@ def object_bytes(
 
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
-    """Writes `name`.o and `name`.h, each whole, into a folder that exists; their paths. ProgramError if it cannot."""
+    """Writes `name`.o and `name`.h, each whole, into an existing folder; returns their paths. ProgramError if writing
+    fails.
+    """
     paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
     write_whole(paths[0], code.data)
     write_whole(paths[1], code.header.encode())
@@ -100,7 +102,7 @@ def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
 
 
 def write_shared_library(code: ObjectCode, library: Path) -> None:
-    """Links the object to `library` with this machine's C compiler; the file is there whole or not at all.
+    """Links the object to `library` with this machine's C compiler; the file is written whole or not at all.
 
     TargetError if there is no compiler, or the object is for another kind of machine; ProgramError if the file cannot
     be written.

@@ -30,7 +30,7 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """See `CpuTarget`."""
+    """The vector unit of a processor; the fields are those of `CpuTarget`."""
 
     bits: int
     registers: int
@@ -51,7 +51,7 @@ ARCHITECTURES = (
     Architecture(
         name="riscv64",
         cpu="generic-rv64",
-        # What Linux distributions for RISC-V are built for (RV64GC).
+        # The baseline of Linux distributions for RISC-V (RV64GC).
         features="+m,+a,+f,+d,+c",
         floats="+f",
         queries=("+d", *_RISCV_LENGTHS),

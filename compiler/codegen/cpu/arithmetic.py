@@ -13,7 +13,7 @@ def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool =
         sign = "u" if x.dtype.is_unsigned else "s"
         condition = block.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
         return block.select(condition, y, x)
-    # y if y beats x, else x: one instruction on x86, which gives x where x is not a number.
+    # y if y is beyond x, else x: one instruction on x86, which returns x if x is not a number.
     condition = block.binary(f"fcmp {'olt' if op == 'min' else 'ogt'}", y, x, DType.BOOL)
     result = block.select(condition, y, x)
     if second_is_number:
@@ -41,7 +41,9 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
 
 
 def convert(block: Block, value: Value, dtype: DType) -> Value:
-    """A value converted as `Cast` says; floats beyond int64 (of uint64: beyond that) saturate there first, NaN is 0."""
+    """A value converted with the semantics of `Cast`; floats beyond the range of int64 (or uint64) saturate first, NaN
+    is 0.
+    """
     source = value.dtype
     if source is dtype:
         return value

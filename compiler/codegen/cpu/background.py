@@ -1,7 +1,7 @@
 """Code generation on background threads, while the next kernels are still being lowered.
 
-Lowering is Python, code generation is LLVM's, so two cores do them at the same time. With more cores, or when lowering
-has finished, more threads generate code.
+Lowering runs in Python, code generation in LLVM, so two cores do them at the same time. With more cores, or when
+lowering has finished, more threads generate code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_THREADS = 4
 
 
 class LibraryInProgress:
-    """A static library that grows by modules; use it in a `with` statement, which ends its thread.
+    """A static library to which modules are added; use it in a `with` statement, which ends its threads.
 
     The split of modules into objects depends on their texts alone, so equal modules give equal bytes on every machine.
     """
@@ -67,16 +67,16 @@ class LibraryInProgress:
             self._begin()
 
     def finish(self) -> ObjectCode:
-        """The library, all code generated.
+        """The library, after all code is generated.
 
-        ValueError for names that C does not take, and without modules; TargetError where the processor lacks
-        instructions for what a kernel computes, and CodeGenerationError where LLVM refuses one or does not end, both by
-        the kernel's name.
+        ValueError for names that C does not allow, and without modules; TargetError if the processor lacks instructions
+        that a kernel needs; CodeGenerationError if LLVM refuses a kernel or does not end. The latter two name the
+        kernel.
         """
         checked_functions(self._modules, self._name)
         if self._waiting:
             self._begin()
-        # The core that has lowered is free.
+        # The core used for lowering is free now.
         self._worker.widen(self._cores)
         objects: list[tuple[bytes, list[str]]] = []
         for made, functions in self._objects:
@@ -102,7 +102,7 @@ class LibraryInProgress:
 
 
 def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -> ObjectCode:
-    """The modules that `lower` made for `target`, each with a `function` of its own, as a static library.
+    """The modules, made by `lower` for `target`, each with a unique `function`, as a static library.
 
     Errors are those of `LibraryInProgress.finish`.
     """

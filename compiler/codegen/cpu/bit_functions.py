@@ -11,7 +11,7 @@ _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round_even": "roundeven", "trun
 
 
 def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value | None:
-    """The value of `name(arguments)`, lane by lane; None for functions that this file does not have."""
+    """The value of `name(arguments)`, lane by lane; None for functions that are not in this file."""
     if name == "bitcast":
         return _bitcast(block, arguments[0], dtype)
     if name in _ROUNDINGS and dtype.is_float:
@@ -25,12 +25,12 @@ def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> 
     if name in _MASKS:
         return block.binary(_MASKS[name], x, y)
     if name in ("shift_left", "shift_right"):
-        # LLVM has no result for shifts by all bits or more.
+        # LLVM defines no result for shifts by all bits or more.
         word = "shl" if name == "shift_left" else "lshr" if dtype.is_unsigned else "ashr"
         inside = block.binary("icmp ult", y, constant(dtype.bits, dtype, lanes), DType.BOOL)
         most = constant(dtype.bits - 1, dtype, lanes)
         moved = block.binary(word, x, block.select(inside, y, most))
-        # An arithmetic shift by all bits leaves the sign in every bit.
+        # An arithmetic shift by all bits leaves copies of the sign.
         return moved if word == "ashr" else block.select(inside, moved, constant(0, dtype, lanes))
     if name in ("quotient", "remainder"):
         return _divided(block, name, x, y)
@@ -46,7 +46,7 @@ def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
     if dtype.is_unsigned:
         result = block.binary("udiv" if name == "quotient" else "urem", x, safe)
         return block.select(nothing, zero, result)
-    # The least number by -1 would stop the process too.
+    # The least number divided by -1 would also stop the process.
     negated = block.binary("icmp eq", y, constant(-1, dtype, lanes), DType.BOOL)
     safe = block.select(negated, one, safe)
     if name == "remainder":
@@ -66,7 +66,7 @@ def _rounded(block: Block, name: str, x: Value) -> Value:
 
 
 def _bitcast(block: Block, x: Value, dtype: DType) -> Value:
-    """The same bits as another type of that size; 16-bit floats are held as their bits."""
+    """The same bits as another type of equal size; 16-bit floats are represented by their bits."""
     to = type_text(dtype, x.lanes)
     if x.type == to:
         return Value(x.text, dtype, x.lanes)

@@ -22,7 +22,7 @@ _C_TYPES = {
     DType.UINT64: "uint64_t",
     DType.FLOAT32: "float",
     DType.FLOAT64: "double",
-    # C before C23 has no names for them: their bits.
+    # C before C23 has no names for these types: they are passed as bits.
     DType.FLOAT16: "uint16_t",
     DType.BFLOAT16: "uint16_t",
     DType.BOOL: "uint8_t",
@@ -85,7 +85,9 @@ def header_text(name: str, modules: Sequence[Module], target: CpuTarget) -> str:
 
 
 def _kernel(module: Module) -> list[str]:
-    """The header's lines for one kernel: sizes, the object's function, a wrapper with an argument for each array."""
+    """The header's lines for one kernel: sizes, the object's function, and a wrapper with an argument for
+    each array.
+    """
     name, upper = module.function, module.function.upper()
     places = _places(module)
     kinds = ["output" if p.name in module.outputs else "input" for p in module.parameters]
@@ -120,7 +122,7 @@ def _kernel(module: Module) -> list[str]:
 
 
 def _places(module: Module) -> list[str]:
-    """Names of the parameters in C, different in capitals too."""
+    """Names of the parameters in C, unique even in upper case."""
     taken = {"BUFFERS", *_OWN_PARAMETERS}
     names: list[str] = []
     for i, p in enumerate(module.parameters):

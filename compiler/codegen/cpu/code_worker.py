@@ -1,4 +1,4 @@
-"""Threads that generate code while another one lowers."""
+"""Threads that generate code while the calling thread lowers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _T = TypeVar("_T")
 
 
 class CodeWorker:
-    """Threads, at first one, that take pieces of work in the order in which they are submitted.
+    """Threads, at first one, that process work in the order in which it is submitted.
 
-    Daemons, as nothing can end a call into LLVM: a command that gave it up must be able to end itself.
+    They are daemons, because a call into LLVM cannot be interrupted: a command that abandons one must be able to exit.
     """
 
     def __init__(self) -> None:
@@ -55,5 +55,5 @@ class CodeWorker:
                 continue
             try:
                 future.set_result(work())
-            except BaseException as error:  # It is raised where the result is asked for.
+            except BaseException as error:  # The error is raised when the result is requested.
                 future.set_exception(error)

@@ -27,8 +27,8 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
     ->  for c.0.before in range(<rows above A>): for c.0.before.1 in vectorize(16): T[…] = 0
         for c.0 in range(<rows inside A>):       for c.1 in vectorize(16): T[…] = A[…]
         for c.0.after in range(<rows below A>):  for c.0.after.1 in vectorize(16): T[…] = 0
-    Each padded dimension becomes up to three loops, so that none tests anything; the innermost one moves whole
-    vectors. Asynchronous copies happen at once.
+    Each padded dimension becomes up to three loops without conditions; the innermost loop moves whole vectors.
+    Asynchronous copies are executed at once.
     """
 
     loops = [node.name for node in walk(program.body) if isinstance(node, For)]
@@ -47,7 +47,7 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
                     raise LoweringError(
                         f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first"
                     )
-                # `split_copy` calls its loop as the expansion would.
+                # `split_copy` uses the loop name of this expansion.
                 stem = statement.name
                 while any(name.startswith(f"{stem}.") for name in loops):
                     stem += "'"
@@ -65,13 +65,13 @@ class _Expansion:
         self.ranges = ranges
         self.lanes = target.lanes(copy.destination.buffer.dtype)
         to, of = copy.destination.extents, copy.source.extents
-        # Dimensions of the copy: extent, and index in the destination (None: none there) and in the source.
+        # Dimensions of the copy: extent, index in the destination and in the source (None: no such dimension).
         alike = len(to) == len(of) and all((a == _ONE) == (b == _ONE) for a, b in zip(to, of, strict=True))
         self.extents: list[Expr] = list(to) if alike else wide(to)
         self.to: list[int | None] = [d for d, e in enumerate(to) if alike or e != _ONE]
         self.of: list[int] = [d for d, e in enumerate(of) if alike or e != _ONE]
         if not alike:
-            # A single row of the source may be padding too; these dimensions have no counterpart in the destination.
+            # A single row of the source may also be padding; such dimensions have no counterpart in the destination.
             single = [d for d, e in enumerate(of) if e == _ONE]
             self.extents = [*(_ONE for _ in single), *self.extents]
             self.to = [*(None for _ in single), *self.to]

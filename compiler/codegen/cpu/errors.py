@@ -1,4 +1,4 @@
-"""Errors of the way from a scheduled program to a call of its kernel."""
+"""Errors between a scheduled program and a call of its kernel."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class LoweringError(CodeError):
 
 
 class TargetError(UserError):
-    """A CPU that does not exist or is not this machine's, named by the user."""
+    """A CPU, named by the user, that does not exist or is not this machine's."""
 
 
 class UnknownNameError(TargetError):
-    """A processor or feature that LLVM does not know: its `kind` ("cpu", "feature") and `name`, beside the message."""
+    """A processor or feature that LLVM does not know; fields `kind` ("cpu", "feature") and `name`."""
 
     def __init__(self, kind: str, name: str, message: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class UnknownNameError(TargetError):
 
 
 class CodeGenerationError(UserError):
-    """A kernel that LLVM refuses, or of which it makes no code in a long time; the message names it."""
+    """A kernel that LLVM refuses, or for which it generates no code within the timeout; the message names it."""
 
 
 class MachineMemoryError(UserError):

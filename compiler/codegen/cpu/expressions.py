@@ -105,7 +105,7 @@ class ExpressionEmitter:
                 return self.variable(name)
             case Binary(op="and" | "or" as op, a=a, b=b):
                 if _loads(b):
-                    # The right side may rely on the left one, so it is evaluated like a side of a Select.
+                    # The right side may rely on the left side, so it is evaluated like a side of a Select.
                     side = (
                         Select(a, b, Const(False, DType.BOOL))
                         if op == "and"
@@ -124,7 +124,7 @@ class ExpressionEmitter:
             case Call(
                 function="erf", arguments=(Call(function="divide", arguments=(a, Const(value=by))),)
             ) if by:
-                # A division takes as long as the rest of GELU, and a reciprocal's rounding is within erf's error.
+                # Division takes as long as the rest of GELU, and the rounding of a reciprocal is within erf's error.
                 return call_function(self.block, "erf", [self.expr(a * Const(1 / by, dtype))], dtype)
             case Call(function=function, arguments=arguments):
                 values = [self.expr(a) for a in arguments]
@@ -245,7 +245,9 @@ class ExpressionEmitter:
         return floor_divide(self.block, op, self.expr(a), divisor)
 
     def select(self, expr: Select) -> Value:
-        """A decision; a side that loads is evaluated only where it is chosen, unless the condition loads the same."""
+        """A Select; a side with loads is evaluated only if it is chosen, unless the condition performs the
+        same loads.
+        """
         chosen = self.known(expr.condition)
         if chosen is not None:
             return self.expr(expr.then if chosen else expr.otherwise)
@@ -257,7 +259,7 @@ class ExpressionEmitter:
             then = self.under(condition, expr.then)
             negated = self.block.binary("xor", condition, constant(True, DType.BOOL))
             return self.block.select(condition, then, self.under(negated, expr.otherwise))
-        # Under a condition on lanes, loads are in vectors even where all lanes read the same.
+        # Under a condition on lanes, loads are vectors even if all lanes read the same element.
         varies = self.guarded or self.varies(expr.then) or self.varies(expr.otherwise)
         lanes = self.vector.lanes if self.vector is not None and varies else 1
         labels = [self.block.name("L") for _ in range(3)]
@@ -369,7 +371,7 @@ class ExpressionEmitter:
 
     def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
         """The place of an access, with all known variables folded."""
-        # Unrolled bodies repeat an access many times. Forms are cached by the id of indices, which the cache holds.
+        # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
         if form is None:

@@ -1,6 +1,6 @@
-"""Scalar functions (`Call`) as vector code of our own: no mathematical library is called.
+"""Scalar functions (`Call`) as generated vector code; no mathematical library is called.
 
-Polynomials were fitted to float64 values for least relative error; `tests/compiler/codegen/cpu/test_functions.py` holds
+Polynomials are fitted to float64 values for least relative error; `tests/compiler/codegen/cpu/test_functions.py` checks
 each function to a few units in the last place over its whole range, infinities and NaN included.
 """
 
@@ -132,7 +132,8 @@ class _Math:
         r = self.multiply_add(n, -LN2_HIGH, x)
         r = self.multiply_add(n, -LN2_LOW, r)
         value = self.polynomial(EXP_TERMS, r)
-        # Two factors reach where one would leave the range of exponents: results that are subnormal or infinite.
+        # Two factors are needed where a single one would exceed the exponent range: results that are subnormal or
+        # infinite.
         half = self.integer("ashr", exponent, 1)
         rest = self.block.binary("sub", exponent, half)
         return self.multiply(self.multiply(value, self.power_of_two(half)), self.power_of_two(rest))
@@ -167,7 +168,7 @@ class _Math:
         """e * ln 2 + log m with m from sqrt(1/2) to sqrt(2)."""
         subnormal = self.compare("olt", x, 1.1754943508222875e-38)
         scaled = self.block.select(subnormal, self.multiply(x, 8388608.0), x)
-        # Counted from sqrt(1/2), whole powers of two are the exponent and the rest the mantissa.
+        # Relative to sqrt(1/2), the exponent gives whole powers of two, and the mantissa the rest.
         shifted = self.integer("sub", self.bits(scaled), 0x3F3504F3)
         exponent = self.integer("ashr", shifted, 23)
         mantissa = self.integer("add", self.integer("and", shifted, 0x007FFFFF), 0x3F3504F3)

@@ -1,8 +1,8 @@
-"""float16 and bfloat16 in generated code: their bits in registers of 16 bits, computed with as float32.
+"""float16 and bfloat16 in generated code: stored as bits in registers of 16 bits, computed in float32.
 
-Conversions are integer operations, so that every processor has them, with or without instructions of its own for these
-types. Adding, subtracting or multiplying in float32 and rounding the result again gives what the operation in 16 bits
-gives: 24 bits are enough (2 * 11 + 2; Figueroa, "When is double rounding innocuous?", 1995).
+Conversions are integer operations, so that every processor supports them, with or without instructions for these types.
+Adding, subtracting or multiplying in float32 and rounding the result gives the same as the operation in 16 bits: 24
+bits suffice (2 * 11 + 2; Figueroa, "When is double rounding innocuous?", 1995).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REBIAS = (127 - 15) << 23
 
 
 def widen(block: Block, value: Value) -> Value:
-    """A 16-bit float as float32, exactly; other values as they are."""
+    """A 16-bit float converted to float32, exactly; other values unchanged."""
     if value.dtype not in HALF_FLOATS:
         return value
     m = _Bits(block, value.lanes)

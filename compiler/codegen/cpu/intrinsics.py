@@ -45,7 +45,7 @@ def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name, as `schedule.replay` takes them."""
+    """All instructions of this target by name, an argument of `schedule.replay`."""
     declarations = [dot_u8s8(lanes) for lanes in range(1, DOT_LANES + 1)]
     return {d.name: d for d in declarations}
 
@@ -78,7 +78,7 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
     if lanes == width:
         weights = block.assign(f"load {octets}, ptr {pointers[2]}, align 1")
     else:
-        # In units of a sum, which all processors with masks have.
+        # In units of a sum's elements, for which all processors with masks have masked accesses.
         mask = first_lanes(lanes, width)
         part = block.call(
             vector,
@@ -111,7 +111,7 @@ def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:
-    """The address of an operand whose elements are contiguous, in the order of the formal's."""
+    """The address of an operand whose elements are contiguous, in the order of the formal operand."""
     region, formal = use.operands[position], use.declaration.parameters[position]
     storage = values.storages[region.buffer.name]
     expected = 1

@@ -127,10 +127,9 @@ def build(
     *,
     blocks: bool = True,
 ) -> Kernel:
-    """A scheduled program as a kernel for this machine (`target`: a lower level of it); `blocks` as of
-    `module.lower`.
+    """A scheduled program as a kernel for this machine (`target`: a lower level of it); `blocks` as of `module.lower`.
 
-    With a `worker` its code is generated there, while the caller goes on.
+    With a `worker`, the worker generates its code while the caller continues.
 
     TargetError for a target that this machine cannot run.
     """

@@ -24,8 +24,9 @@ def initialise() -> None:
 def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, str]]) -> list[bool]:
     """For each of `others`, a (processor, features): whether a processor with `features` has all of its features.
 
-    llvmlite has no such function, but LLVM's inliner decides it: it inlines a function only if the caller's processor
-    has every feature of the callee's. So each of `others` gets a function; functions that remain were refused.
+    llvmlite has no function for this query, but LLVM's inliner answers it: it inlines a function only if the caller's
+    processor has every feature of the callee's. So each of `others` gets a function; functions that remain were
+    refused.
     """
     initialise()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
@@ -51,7 +52,7 @@ def joined(*features: str) -> str:
 
 
 def main(triple: str, cpu: str, features: str, *queries: str) -> None:
-    """The command in the module's docstring."""
+    """Runs the command described in the module's docstring."""
     others = [(cpu, joined(features, query)) for query in queries]
     print(json.dumps(includes(triple, cpu, features, others)))
 

@@ -54,7 +54,7 @@ class CpuTarget:
     def digest(self) -> str:
         """SHA-256 of all fields, in hexadecimal: equal digests mean equal kernels, equally tiled.
 
-        Features that no kernel uses are left out, so that records of a processor hold in its virtual machines.
+        Features that no kernel uses are left out, so that records of a processor are valid in its virtual machines.
         """
         unused = set(_NEVER_USED.split())
         kept = [name for name in self.features.split(",") if name.lstrip("+-") not in unused]
@@ -69,10 +69,10 @@ class CpuTarget:
 
 @lru_cache(maxsize=1)
 def host_target() -> CpuTarget:
-    """This machine, with the features that its processor reports and the caches that the system knows of.
+    """This machine, with the features that its processor reports and the cache sizes known to the system.
 
-    LLVM is asked once: llvmlite lets one thread at a time into it, so that whoever asked for each kernel would wait
-    until the code of the one before is generated.
+    LLVM is queried once: llvmlite admits one thread at a time, so a query for each kernel would wait until the previous
+    kernel's code is generated.
     """
     features = dict(llvm.get_host_cpu_features())
     text = ",".join(f"{'+' if features[name] else '-'}{name}" for name in sorted(features))

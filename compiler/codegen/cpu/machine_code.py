@@ -32,13 +32,13 @@ class MachineCode:
 
 
 def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
-    """LLVM's generator for a target; RuntimeError from llvmlite if LLVM does not know the triple."""
+    """LLVM's code generator for a target; RuntimeError from llvmlite if LLVM does not know the triple."""
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
         features=target.features,
         opt=3,
-        # A WebAssembly module is linked whole; its position-independent code is for dynamic linking.
+        # A WebAssembly module is linked whole; position-independent code is for dynamic linking only.
         reloc="static" if target.triple.startswith("wasm") else "pic",
         codemodel="jitdefault" if jit else "default",
         jit=jit,
@@ -47,7 +47,7 @@ def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
 
 
 def assembly_of(module: Module, target: CpuTarget) -> str:
-    """The assembly of a module, as LLVM writes it for a target."""
+    """The assembly of a module, as text from LLVM for a target."""
     machine = target_machine(target, jit=False)
     return machine.emit_assembly(optimise([module], machine, context=llvm.create_context()))
 
@@ -60,9 +60,9 @@ def optimise(
 ) -> llvm.ModuleRef:
     """Modules as one, its stack slots in registers and its branches simplified.
 
-    LLVM's own pipelines take ten times as long for code that runs no faster: schedules decide on loops, and the emitter
-    writes nothing twice. Functions that are not `exported` (None: all are) can be called from within only. The result
-    belongs to `context` (None: the one that all threads share).
+    LLVM's own pipelines take ten times as long for code that runs no faster: schedules determine the loops, and the
+    emitter repeats no computation. Functions that are not `exported` (None: all are) are internal. The result belongs
+    to `context` (None: the one that all threads share).
     """
     parsed = _parse(modules[0], machine, context)
     for module in modules[1:]:
@@ -81,7 +81,7 @@ def optimise(
 
 def _parse(module: Module, machine: llvm.TargetMachine, context: llvm.ContextRef | None) -> llvm.ModuleRef:
     parsed = llvm.parse_assembly(module.text, context)
-    # Sizes of pointers and alignments, which passes would otherwise take for those of a 64-bit machine.
+    # Sizes of pointers and alignments; without them, passes would assume those of a 64-bit machine.
     parsed.data_layout = str(machine.target_data)
     parsed.verify()
     return parsed
@@ -90,7 +90,7 @@ def _parse(module: Module, machine: llvm.TargetMachine, context: llvm.ContextRef
 def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str]) -> bytes:
     """Modules as one object, whose functions are `exported`; several threads may generate code at once.
 
-    RuntimeError where LLVM refuses them.
+    RuntimeError if LLVM refuses the modules.
     """
     optimised = optimise(modules, machine, exported, llvm.create_context())
     with ffi.OutputString() as reason:

@@ -1,8 +1,8 @@
-"""Memory of kernels' arrays: alignment of their begins, and size of their pages.
+"""Memory of kernels' arrays: alignment of their starts, and size of their pages.
 
-A kernel's time depends on both: cache conflicts depend on the arrays' begins within a page, and with pages of 4 KiB a
-product that reads some megabytes of weights needs a thousand address translations. So large arrays begin at pages,
-huge ones if the system has them: then equal kernels have equal alignment in every network and process.
+A kernel's time depends on both: cache conflicts depend on the arrays' starts within a page, and with pages of 4 KiB a
+product that reads several megabytes of weights needs a thousand address translations. Large arrays therefore begin at
+pages, huge ones if the system has them: equal kernels then have equal alignment in every network and process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Constants:
     def _empty(self, size: int) -> np.ndarray:
         start = -(-self._used // _alignment(size)) * _alignment(size)
         if start + size > self._block.size:
-            # As much again as there is: few blocks, and no network takes more than twice what it needs.
+            # At least as much as all earlier blocks: few blocks, and no network takes more than twice what it needs.
             ahead = min(max(self._taken, HUGE_PAGE), MOST_AHEAD)
             self._block, start = _huge_pages(max(size, ahead)), 0
             self._taken += self._block.size
@@ -80,12 +80,12 @@ def _huge_pages(size: int) -> np.ndarray:
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return _on(PAGE, size)
     try:
-        # Private: a process that is forked may not write into it. The boundary lies somewhere in the first huge page.
+        # Private, so that a forked process cannot write into it. The boundary is somewhere in the first huge page.
         mapped = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"the system has no {size:,} bytes of memory: {error}") from None
     raw = np.frombuffer(mapped, np.uint8)
     start = -raw.ctypes.data % HUGE_PAGE
-    with contextlib.suppress(OSError):  # Kernels without huge pages refuse the advice.
+    with contextlib.suppress(OSError):  # Linux kernels without huge pages refuse the advice.
         mapped.madvise(mmap.MADV_HUGEPAGE, start, size)
     return raw[start : start + size]

@@ -1,4 +1,6 @@
-"""A whole program as an LLVM module: one function of an array of buffer pointers, workspaces and a launch function."""
+"""A whole program as an LLVM module: one function with an array of buffer pointers, workspaces and a launch function as
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,12 @@ def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks:
     """The module of a scheduled program.
 
     The function, called `function`, takes `(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses
-    of the parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each
-    worker, `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk,
-    i64 worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and
-    returns when they are done (null: one after the other, here). Long sums are added up in `blocks`
-    (`passes.sum_in_blocks`), without that in the program's order. VerifyError where the program breaks a rule of the
-    IR, so that no access can leave its buffer; LoweringError where this target has no code for it.
+    of the parameters in their order (a written one overlaps no other); `workspace_bytes` and, for each worker,
+    `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
+    worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and returns
+    when they are done (null: one after the other, here). Long sums are added up in `blocks` (`passes.sum_in_blocks`),
+    otherwise in the program's order. VerifyError if the program breaks a rule of the IR, so that no access can leave
+    its buffer; LoweringError if this target has no code for it.
     """
     program = expand_copies(program, target)
     if blocks:

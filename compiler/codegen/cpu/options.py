@@ -1,4 +1,4 @@
-"""Targets as users write them: "llvm", or "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+dotprod"."""
+"""Targets in the user's notation: "llvm", or "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+dotprod"."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FEATURES = re.compile(r"[+-][a-z0-9][A-Za-z0-9_.-]*(,[+-][a-z0-9][A-Za-z0-9_.-]
 
 @lru_cache(maxsize=64)
 def parse_target(text: str) -> CpuTarget:
-    """The processor that `text` names: "llvm", then any of -mtriple=, -mcpu=, -mattr= (LLVM's names for them).
+    """The processor described by `text`: "llvm", then any of -mtriple=, -mcpu=, -mattr= (LLVM's names for them).
 
     "llvm" alone is this machine; without -mtriple the triple is this machine's, without -mcpu the processor is the
-    least one of the architecture. -mattr adds ("+sve") or takes away ("-neon") features. TargetError names the option
-    that is wrong and what it may be.
+    least capable one of the architecture. -mattr adds ("+sve") or removes ("-neon") features. TargetError names the
+    wrong option and its legal values.
     """
     words = text.split()
     if not words or words[0] != "llvm":
@@ -38,7 +38,7 @@ def parse_target(text: str) -> CpuTarget:
     triple = given.get("-mtriple", llvm.get_process_triple())
     architecture = _architecture(triple)
     cpu = given.get("-mcpu", architecture.cpu)
-    # Features of the least processor are not those of one that is named.
+    # Features of the least capable processor do not apply to a named one.
     features = joined("" if "-mcpu" in given else architecture.features, given.get("-mattr", ""))
     has = _query(triple, cpu, features, architecture)
     if architecture.floats and not has[architecture.floats]:
@@ -73,7 +73,7 @@ def _architecture(triple: str) -> Architecture:
         name = llvm.Target.from_triple(triple).name
     except RuntimeError:
         name = ""
-    # LLVM takes Thumb, the same processors' other encoding, for a target of its own.
+    # LLVM treats Thumb, another encoding of the same processors, as a separate target.
     name = "arm" if name == "thumb" else name
     for architecture in ARCHITECTURES:
         if architecture.name == name:
@@ -101,7 +101,7 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
         option = "-mcpu" if kind == "processor" else "-mattr"
         known = _known(triple, architecture.cpu)[0 if kind == "processor" else 1]
         name = name.lstrip("+-")
-        # All of them fill a screen.
+        # The complete list would fill a screen.
         close = difflib.get_close_matches(name, known, n=8, cutoff=0.5)
         there_are = f"close to it are {', '.join(close)}" if close else f"there are {', '.join(known)}"
         raise UnknownNameError(
@@ -118,7 +118,9 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
 
 
 def check_known(target: CpuTarget) -> None:
-    """TargetError unless LLVM knows all names of a target: of an unknown processor it would assume the least."""
+    """TargetError unless LLVM knows all names of a target, because for an unknown processor it would assume the least
+    capable one.
+    """
     if target == host_target():
         return
     if not target.cpu:

@@ -1,8 +1,8 @@
 """Threads for parallel loops: a pool that spins, then sleeps, and hands out chunks by one atomic counter.
 
-The pool is LLVM IR like the kernels, so nothing but LLVM is needed to build it. Its threads are Python threads that
-call into it and stay there, without the interpreter's lock, until the pool is closed. A loop is over when its chunks
-are done: a helper that the system gave no time meanwhile is not waited for.
+The pool is LLVM IR like the kernels, so building it needs only LLVM. Its threads are Python threads that call into it
+and stay there, without the interpreter's lock, until the pool is closed. A loop ends when its chunks are done; it does
+not wait for helpers that got no processor time meanwhile.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from .machine_code import compile_module
 from .module import Module
 
 IDLE_SPINS = 100_000
-"""Looks at the counter before a helper sleeps: a millisecond or a few. To wake it takes up to hundreds of microseconds
-on a virtual machine, so it must not fall asleep while the caller does what cannot be shared."""
+"""Number of checks of the counter before a helper sleeps: one to several milliseconds. Waking takes up to hundreds of
+microseconds on a virtual machine, so a helper must not sleep while the caller runs serial parts.
+"""
 YIELD_SPINS = 4000
-"""Looks at the counter before the caller, waiting for the last chunks, lets others have its core: some tens of
-microseconds."""
+"""Number of checks of the counter before the caller, waiting for the last chunks, yields its core: tens of
+microseconds.
+"""
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-"""Number of Linux's futex call; with 128 + 0 it waits while a word holds a value, with 128 + 1 it wakes waiters."""
+"""Number of Linux's futex call by architecture; operation 128 + 0 waits while a word has a value, 128 + 1 wakes
+waiters.
+"""
 _WORDS = 16
 """64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 chunks done, 6 helpers asleep, 8
 (in a cache line of its own) chunks left to take, with the epoch in the upper half."""
@@ -65,7 +69,7 @@ class Pool:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Within, no other thread of this program uses the pool."""
+        """A context in which no other thread of this program uses the pool."""
         if os.getpid() != self._process:
             raise TargetError(
                 "this pool's threads did not come along into the forked process; make a new pool there"
@@ -76,7 +80,7 @@ class Pool:
             yield
 
     def close(self) -> None:
-        """Ends the threads. Nothing happens the second time."""
+        """Ends the threads. A second call has no effect."""
         with self._lock:
             if self._helpers and os.getpid() == self._process:
                 stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code.engine.get_function_address("stop"))

@@ -30,7 +30,7 @@ def call_quantized(
 ) -> Value | None:
     """The value of a function of `vdla.compiler.te.functions` on quantized values; None for other functions.
 
-    LoweringError where a zero point, limit or `unsigned` is not constant.
+    LoweringError if a zero point, limit or `unsigned` is not constant.
     """
     q = _Quantized(block, target, name, arguments, known)
     functions: dict[str, Callable[[], Value]] = {
@@ -66,17 +66,17 @@ class _Quantized:
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
-        """(sum, scale, zero point, low, high)."""
+        """The function requantize(sum, scale, zero point, low, high)."""
         total, scale = self.arguments[:2]
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def rescale(self) -> Value:
-        """(value, its zero point, ratio, zero point, low, high)."""
+        """The function rescale(value, its zero point, ratio, zero point, low, high)."""
         difference = self.less(self.arguments[0], self.whole(1))
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 
     def combine_add(self) -> Value:
-        """(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """The function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
         a, b, ratio_a, ratio_b, offset = self.arguments[:5]
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = self.fused_multiply_add(self.less(b, -shift), ratio_b, offset)
@@ -84,7 +84,9 @@ class _Quantized:
         return self.saturate(total, -shift, self.whole(6), self.whole(7))
 
     def combine_multiply(self) -> Value:
-        """(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low, high)."""
+        """The function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
+        high).
+        """
         a, b = self.less(self.arguments[0], self.whole(2)), self.less(self.arguments[1], self.whole(3))
         shift = UNSIGNED_OFFSET if self.whole(6) else 0
         product = self.to_float(self.block.binary("mul", a, b))
@@ -94,7 +96,7 @@ class _Quantized:
         return self.saturate(total, -shift, self.whole(7), self.whole(8))
 
     def quantize(self) -> Value:
-        """(real value, scale, zero point); anything for NaN."""
+        """The function quantize(real value, scale, zero point); any result for NaN."""
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
@@ -134,9 +136,10 @@ class _Quantized:
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """The fused operation without the instruction: an exact product and a sum rounded to odd, in float64.
+        """The fused operation on processors without the instruction: an exact product and a sum rounded to odd, in
+        float64.
 
-        As `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
+        The method is that of `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
         """
         lanes, block = whole.lanes, self.block
         double, long = ("double", "i64") if lanes == 1 else (f"<{lanes} x double>", f"<{lanes} x i64>")
@@ -175,7 +178,7 @@ class _Quantized:
         )
 
     def bools(self, lanes: int) -> str:
-        """The type of conditions."""
+        """LLVM type of a vector of `lanes` conditions (i1)."""
         return type_text(DType.BOOL, lanes)
 
     def cast(self, word: str, value: Value, dtype: DType) -> Value:
@@ -185,7 +188,7 @@ class _Quantized:
         )
 
     def whole(self, position: int) -> int:
-        """A constant argument."""
+        """The value of a constant argument."""
         value = self.known[position]
         if value is None:
             raise LoweringError(f"argument {position} of {self.name} must be a constant on this target")

@@ -28,8 +28,8 @@ class _Slot:
 class Slots:
     """The slots of one function, by their pointers, from the beginning of a block to its end.
 
-    A value put into a slot becomes a store at the end of the block at the latest (`save`), unless the slot is dead
-    before (`forget`). Places begin at multiples of their lanes, so two places of equal lanes are equal or disjoint;
+    A value put into a slot is stored at the end of the block at the latest (`save`), unless the slot is dead before
+    that (`forget`). Places begin at multiples of their lanes, so two places of equal lanes are equal or disjoint;
     before accesses of other lanes, pending values are stored.
     """
 
@@ -63,7 +63,9 @@ class Slots:
             slot.unsaved.clear()
 
     def forget(self, pointer: str | None = None) -> None:
-        """Drops the values of a slot (None: of all slots): memory was written otherwise, or will not be read again."""
+        """Drops the values of a slot (None: of all slots), because its memory was written by another access or will not
+        be read again.
+        """
         if pointer is None:
             self._slots.clear()
         else:

@@ -214,7 +214,7 @@ class StatementEmitter:
             block.jump(body)
         before, scope = block.label, block.scope()
         block.begin(body, scope)
-        # The phi needs the last block of the body, which is known only behind it.
+        # The phi needs the last block of the body, which is known only after the body.
         place = len(block.lines)
         block.lines.append("")
         variable = Value(f"%{block.name('i')}", DType.INT64)

@@ -1,4 +1,4 @@
-"""Static libraries: several relocatable objects in one file, with an index of their functions, as `ar` writes them.
+"""Static libraries: several relocatable objects in one file, with an index of their functions, in the format of `ar`.
 
 Format: the common archive format with System V's index, which linkers for ELF and WebAssembly read (`man 5 ar`;
 binutils, bfd/archive.c).
@@ -30,7 +30,7 @@ def static_library(objects: Sequence[tuple[bytes, Sequence[str]]]) -> bytes:
 
 
 def library_objects(library: bytes) -> list[bytes]:
-    """The objects of a library that `static_library` made; ValueError for other bytes."""
+    """The objects of a library made by `static_library`; ValueError for other bytes."""
     if library[: len(_MAGIC)] != _MAGIC:
         raise ValueError("no static library")
     objects: list[bytes] = []
@@ -51,7 +51,7 @@ def library_objects(library: bytes) -> list[bytes]:
 
 
 def _member(name: str, data: bytes) -> bytes:
-    # Nobody's, from 1970, so that nothing depends on who writes it and when.
+    # No owner and the date 1970, so that the bytes do not depend on who writes them and when.
     header = _HEADER.pack(
         name.encode().ljust(16),
         b"0".ljust(12),

@@ -51,7 +51,7 @@ def stack_layout(buffer: Buffer, lanes: int) -> tuple[tuple[int, ...], int]:
     """
     if not buffer.shape:
         return (), 2 * lanes
-    # Dimensions of size 1 behind the vectorized one do not set its elements apart.
+    # Dimensions of size 1 after the vectorized one do not separate its elements.
     row = max((d for d, size in enumerate(buffer.shape) if size > 1), default=len(buffer.shape) - 1)
     padded = list(buffer.shape)
     padded[row] = -(-padded[row] // lanes) * lanes

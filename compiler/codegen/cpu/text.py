@@ -1,7 +1,4 @@
-"""LLVM IR as text: values, blocks, and the few shapes of instruction that code generation needs.
-
-Text is deterministic and quick to make; LLVM parses and verifies it before anything runs.
-"""
+"""LLVM IR as text: values, blocks, and the few forms of instructions that code generation needs."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ class Value:
 
     @property
     def typed(self) -> str:
-        """Type and text, as operands are written."""
+        """Type and text, in the form of an operand."""
         return f"{_types(self.dtype, self.lanes)[0]} {self.text}"
 
 
@@ -104,16 +101,16 @@ def first_lanes(count: int, lanes: int) -> Value:
 Scope = dict[Hashable, str]
 """Names of results, by the text of their instructions or by another key that determines them."""
 _IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
-"""How instructions begin whose result is not a function of their text."""
+"""Prefixes of instructions whose result is not a function of their text."""
 
 
 class Block:
-    """A function body under construction: numbered values and labels, and where we stand.
+    """A function body under construction: numbered values and labels, and the present block.
 
-    An instruction that was written before, where its result still holds, is not written again: unrolled bodies compute
-    the same addresses many times, and LLVM would spend most of its time on finding that out. So are loads, as long as
-    nothing that may change the memory of their `origin` has been written. What `slots` hold becomes memory where a
-    block ends. `declarations` are those of the functions called, for the whole module.
+    An instruction is not written again while its earlier result is valid: unrolled bodies compute the same addresses
+    many times, and LLVM would spend most of its time on finding that out. The same holds for loads, as long as no store
+    may have changed the memory of their `origin`. Values held by `slots` are stored at the end of a block.
+    `declarations` are those of the functions called, for the whole module.
     """
 
     def __init__(self, declarations: set[str] | None = None) -> None:
@@ -160,7 +157,7 @@ class Block:
         return self._known.get(key)
 
     def note(self, key: Hashable, name: str) -> None:
-        """Notes that the result determined by the tuple `key` has the name `name`."""
+        """Records that the result determined by the tuple `key` has the name `name`."""
         self._known[key] = name
 
     def load(self, origin: str, key: Hashable, emit: Callable[[], str]) -> str:
@@ -198,7 +195,7 @@ class Block:
         return dict(self._known)
 
     def do(self, instruction: str) -> None:
-        """An instruction without a result."""
+        """Emits an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
     def begin(self, label: str, scope: Scope) -> None:

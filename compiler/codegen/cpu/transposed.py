@@ -34,8 +34,8 @@ def transposed_move(values: ExpressionEmitter, outer: For, rows: int) -> bool:
     """Emits an unrolled loop of `rows` iterations around a vectorized one, if together they transpose; else False.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
-    stores along c, where one after the other would be four gathers. Loads come first, so source and destination must
-    be different buffers. Columns for which a condition decides against the source get the other, constant side.
+    stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers.
+    Columns for which a condition is false get the constant other side.
     """
     inner = outer.body
     if values.vector is not None or values.mask is not None or not 1 < rows <= MOST_SIDE:
@@ -114,7 +114,7 @@ def _columns_read(
 def _access(
     values: ExpressionEmitter, outer: For, inner: For, rows: int, name: str, indices: tuple[Expr, ...]
 ) -> _Access | None:
-    """An access as a sum in which both loops have a coefficient of their own; None where it is none."""
+    """An access as a sum in which each of the two loops has a separate coefficient; None if it is no such sum."""
     storage = values.storages[name]
     ranges = {loop.name: loop_range(loop.extent) for loop in (outer, inner)}
     weighted: dict[Expr, int] = {}

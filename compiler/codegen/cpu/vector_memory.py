@@ -1,6 +1,6 @@
-"""Memory accesses of a vectorized loop: whole, masked, strided and scattered, one element a lane.
+"""Memory accesses of a vectorized loop: whole, masked, strided and scattered, one element for each lane.
 
-A mask says which lanes count (None: all); memory is touched only there, and other lanes of a load are zero.
+A mask says which lanes are active (None: all); only their elements are accessed, and inactive lanes of a load are zero.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .text import Block, Value, constant, memory_type
 
 
 def from_memory(block: Block, value: Value) -> Value:
-    """A loaded value in register form: of bools, any byte except 0 is true."""
+    """A loaded value in register form; for bools, any byte except 0 is true."""
     if value.dtype is not DType.BOOL:
         return value
     zero = "0" if value.lanes == 1 else "zeroinitializer"
@@ -81,7 +81,7 @@ def strided_load(
         at = block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
         spread = None
         if mask is not None:
-            # Lane i of the piece is element start + i, in use where that is an element of a lane that counts.
+            # Lane i of the piece is element start + i, used if it is the element of an active lane.
             sources = [divmod(start + i, stride) for i in range(lanes)]
             order = ", ".join(f"i32 {lanes if rest else lane}" for lane, rest in sources)
             spread = block.define(
@@ -101,8 +101,8 @@ def strided_load(
 def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
     """All lanes to every `stride`th element: one store of the whole range, masked to their elements.
 
-    Many times faster than a scatter where stores have masks, and no slower elsewhere as long as the stride is a power
-    of two, so that LLVM cuts it into whole registers.
+    Many times faster than a scatter on processors with masked stores, and no slower on others if the stride is a power
+    of two, so that LLVM splits the range into whole registers.
     """
     lanes, dtype = value.lanes, value.dtype
     span = lanes * stride

@@ -1,6 +1,7 @@
-"""Arithmetic on int64 that 32-bit processors have no instructions for and LLVM calls functions for, by their names.
+"""Arithmetic on int64 for which 32-bit processors have no instructions and LLVM calls library functions; the functions'
+names are fixed.
 
-They become part of an object that needs them, so that it needs no library. Names and meaning are those of the GCC
+An object that needs the functions contains them, so that it needs no library. Names and meaning are those of the GCC
 low-level runtime library ("Routines for integer arithmetic", "Routines for floating point emulation").
 """
 
@@ -149,7 +150,7 @@ FUNCTIONS = frozenset(_TEXTS)
 
 
 def wide_integers(names: Iterable[str]) -> Module:
-    """A module with those of FUNCTIONS that `names` lists, which nothing outside its object sees."""
+    """A module with the functions of FUNCTIONS in `names`, which are internal to its object."""
     chosen = sorted(names)
     parts = list(dict.fromkeys([part for name in chosen for part in _TEXTS[name]]))
     kept = ", ".join([f"ptr @{name}" for name in chosen])
@@ -159,7 +160,7 @@ def wide_integers(names: Iterable[str]) -> Module:
     lines = [line for line in text.splitlines() if not line.startswith("declare")]
     lines += [
         *declarations,
-        # Calls to them appear only when LLVM writes machine code.
+        # Calls of these functions appear only when LLVM generates machine code.
         f'@llvm.compiler.used = appending global [{len(chosen)} x ptr] [{kept}], section "llvm.metadata"',
         'attributes #0 = { nounwind noinline "no-builtins" }',
     ]

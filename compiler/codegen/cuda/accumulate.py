@@ -1,4 +1,4 @@
-"""accumulate: a thread's sums in memory are held in registers during their loops."""
+"""accumulate: moves a thread's sums from memory into registers for the duration of their loops."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def accumulate(
             Y[i] += X[k] first k == 0                ->   s[0] = 0
                                                           for k in range(64): s[0] += X[k]
                                                           Y[i] = s[0]
-    For Reduces to device or shared memory whose element no loop in `loop` changes, that nothing else in it touches,
-    and that certainly run. `fresh` makes a name of a buffer from another. The same object where there are none.
+    Applied to Reduces to device or shared memory whose element is the same in all loops in `loop`, is touched by no
+    other statement in it, and is certainly updated. `fresh` makes a buffer's name from another name. Returns the same
+    object if there are no such Reduces.
     """
     for path, reduce in _sums(loop, ()):
         storage = storages.get(reduce.buffer.name)

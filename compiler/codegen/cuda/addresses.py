@@ -38,8 +38,8 @@ def touched(
     """The elements of an access while the loops of `values` have these values; all others around it run.
 
     The owner of an element is the number of a point of `axes` (extents by name: of loops over blocks, or "thread.x" and
-    so on for a block's threads), the first axis fastest. `collective`: along thread.x all threads together, as the
-    first. LoweringError if there are too many to list.
+    so on for a block's threads), the first axis fastest. `collective`: all threads along thread.x count as the first
+    one. LoweringError if there are too many elements to list.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}
@@ -73,7 +73,7 @@ def touched(
             index = index + offset
             if not isinstance(extent, Const):
                 mask = mask & (offset < evaluate(extent, environment))
-        # Outside lies what a padded copy does not read.
+        # A padded copy does not read elements outside.
         mask = mask & (index >= 0) & (index < size)
         flat = flat * size + index
     owner: Any = np.int64(0)
@@ -115,7 +115,9 @@ def _axis(d: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
-    """An index expression where variables are integers or arrays of them; LoweringError for one read from memory."""
+    """The value of an index expression with variables that are integers or arrays; LoweringError for indices read from
+    memory.
+    """
     match expr:
         case Const(value=value):
             return int(value)

@@ -33,14 +33,17 @@ Capability = Literal[
     "bulk copies",
     "overlapping kernels",
 ]
-"""A capability that only some GPUs have: products of matrices by a warp ("mma") or by four ("wgmma"), sums of four
-products of int8, copies into shared memory that one thread ("asynchronous") or a whole block ("bulk") waits for later,
-and kernels that start early and wait themselves for the preceding kernel."""
+"""A capability that only some GPUs have: matrix products by a warp ("mma") or by four warps ("wgmma"), sums of four
+products of int8, copies into shared memory for which one thread ("asynchronous") or a whole block ("bulk") waits later,
+and kernels that start early and wait for the preceding kernel ("overlapping").
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card: its multiprocessors, boost clock in Hz, memory bandwidth in bytes/s, second level cache in bytes."""
+    """A card: number of multiprocessors, boost clock in Hz, memory bandwidth in bytes/s, second-level
+    cache in bytes.
+    """
 
     name: str
     multiprocessors: int
@@ -54,7 +57,7 @@ class Architecture:
     """One `-arch` of NVRTC, and the limits of a multiprocessor.
 
     `float32_lanes` are multiply-adds of float32 a clock; `tensor_rates` those of dense matrices on tensor cores for
-    inputs of tf32, 16-bit floats (sums in float32) and int8. `exact` says that code runs on this capability alone.
+    inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on this compute capability only.
     """
 
     name: str
@@ -83,7 +86,7 @@ class Architecture:
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether a device of a compute capability runs cubins of this architecture.
 
-        Those of its own major version with at least its minor one do (CUDA C++ Programming Guide, "Binary
+        It does if the major versions are equal and its minor version is not lower (CUDA C++ Programming Guide, "Binary
         Compatibility").
         """
         if self.exact:
@@ -183,5 +186,4 @@ ARCHITECTURES = (
         card=_RTX_5090,
     ),
 )
-"""All architectures, older ones first; what a newer device lacks here it runs in the form of the newest of its
-major."""
+"""All architectures, older ones first. A newer device runs code of the newest one of its major version."""

@@ -1,8 +1,8 @@
 """The execution of a block from begin to end: phases in order, split at barriers, and asynchronous copies in flight.
 
-The loops that all threads go through together are run here, with their real numbers of iterations; nothing is computed.
-Groups of asynchronous copies are counted as the hardware does (PTX ISA, "cp.async.wait_group"): a copy belongs to the
-group of the next commit, and a wait leaves at most so many of the newest groups under way.
+Loops that all threads execute together are run here with their real numbers of iterations, without computing values.
+Groups of asynchronous copies are counted as in hardware (PTX ISA, "cp.async.wait_group"): a copy belongs to the group
+of the next commit, and a wait leaves at most a given number of the newest groups in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .addresses import evaluate
 from .errors import LoweringError
 
 MOST_STEPS = 200_000
-"""Phases that a block may go through."""
+"""Most phases that a block may execute."""
 
 
 class RaceError(LoweringError):
@@ -28,9 +28,9 @@ class RaceError(LoweringError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """A phase, or a copy of a whole block: its accesses to buffers of interest.
+    """A phase, or a copy of a whole block, with its accesses to the checked buffers.
 
-    `uniform` are expressions of the loops around it on which the elements depend that it touches.
+    `uniform`: expressions of the loops around it that determine the elements it touches.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A task at some iteration of the loops around it; equal to those that touch the same elements."""
+    """A task at one iteration of the loops around it; equal to other runs that touch the same elements."""
 
     task: Task
     uniform: tuple[int, ...]
@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """Asynchronous copies of a run under way: issued before step `start`; `end`: the step that it was waited for."""
+    """Asynchronous copies of a run in flight: issued before step `start`, waited for at step `end`."""
 
     run: Run
     start: int | None
@@ -59,14 +59,14 @@ class Flight:
 
 @dataclass(slots=True)
 class Span:
-    """The execution between two barriers: runs in order, and the copies in flight, with the steps they last."""
+    """The execution between two barriers: runs in order, and the copies in flight with their first and last steps."""
 
     runs: list[Run] = field(default_factory=list)
     flights: list[Flight] = field(default_factory=list)
 
     @property
     def key(self) -> object:
-        """Equal for spans with equal runs and copies in flight."""
+        """A key that is equal for spans with equal runs and equal copies in flight."""
         return tuple(self.runs), tuple([(f.run, f.start, f.end) for f in self.flights])
 
 
@@ -106,7 +106,7 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """Expressions of the variables `names` only that determine `expr`, together with all other variables."""
+    """Expressions over the variables `names` only that, together with all other variables, determine `expr`."""
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []
     for atom, coefficient in linear_form(expr).terms.items():

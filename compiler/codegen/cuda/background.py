@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Most threads: enough for NVRTC to keep up with the passes in Python; each compilation takes some 100 MB."""
+"""Most threads: enough for NVRTC to keep up with the passes in Python; each compilation takes about 100 MB."""
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""Bulk tensor copies (sm_90 and later): boxes of arrays that the hardware brings to shared memory for a whole block.
+"""Bulk tensor copies (sm_90 and later): the hardware copies boxes of arrays to shared memory for a whole block.
 
-An asynchronous copy in no loop over threads is one (PTX ISA, "cp.async.bulk.tensor"): one thread issues it. It finds
-the array by a *tensor map*, a description that the host makes and a launch hands over; what lies outside of the array
-is filled with zeros. Copies say on an mbarrier in shared memory when they have come: a group of them has an mbarrier of
-its own until all threads have waited for it, then it serves another group.
+An asynchronous copy in no loop over threads is a bulk copy (PTX ISA, "cp.async.bulk.tensor"): one thread issues it. It
+finds the array by a *tensor map*, a description made by the host and passed to the launch; elements outside of the
+array are filled with zeros. Completed copies are signalled on an mbarrier in shared memory: a group of copies has its
+own mbarrier until all threads have waited for it, after which the mbarrier serves another group.
 
-Where products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these are swizzled: pieces of 16
-bytes trade places within their row, by rules that copy and product share. Nothing else can find them then. If they are
-float32, the copy rounds them to tf32, which is what such products multiply: ties to even, as an H100 showed (NVIDIA
-does not say), where `te.scalars.round_tf32` has them away from zero.
+If products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these rows are swizzled: pieces of 16
+bytes are permuted within their row, by rules that copy and product share. No other access can use such a buffer. If its
+elements are float32, the copy rounds them to tf32, the type that these products multiply: ties to even, as observed on
+an H100 (NVIDIA does not document it), while `te.scalars.round_tf32` rounds ties away from zero.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_DIMENSIONS = 5
 MOST_BOX = 256
 """Dimensions of a tensor map, and elements of its box along each (CUDA Driver API, "cuTensorMapEncodeTiled")."""
 STEP = 16
-"""Bytes of which rows of a box, and strides of an array, are multiples ("cuTensorMapEncodeTiled")."""
+"""Rows of a box, and strides of an array, are multiples of this many bytes ("cuTensorMapEncodeTiled")."""
 CAPABILITY = (9, 0)
 """Compute capability of the first devices with bulk tensor copies."""
 _MOST_STEPS = 200_000
@@ -85,7 +85,7 @@ template <int MOST, int PENDING> __device__ __forceinline__ void wait_bulk(Group
 }
 """
 FUNCTIONS = {"TensorMap": _STRUCT, "Groups": _GROUPS}
-"""Definitions by name; those of the copies themselves are written as they are used (`_definition`)."""
+"""Definitions by name; those of the copies themselves are generated on use (`_definition`)."""
 NAMES = frozenset(
     {
         *FUNCTIONS,
@@ -95,7 +95,7 @@ NAMES = frozenset(
         *(f"copy_bulk_{d}d" for d in range(1, MOST_DIMENSIONS + 1)),
     }
 )
-"""Names that the definitions define."""
+"""Names defined by these definitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class TensorMap:
 
 
 def bulk_copies(body: Stmt) -> Iterator[Copy]:
-    """The asynchronous copies that the block as a whole issues."""
+    """The asynchronous copies issued by the block as a whole."""
     if isinstance(body, Copy) and body.asynchronous:
         yield body
     if not (isinstance(body, For) and is_thread_loop(body)):
@@ -123,13 +123,15 @@ def bulk_copies(body: Stmt) -> Iterator[Copy]:
 
 
 def has_thread_copies(body: Stmt) -> bool:
-    """Whether threads by themselves copy asynchronously."""
+    """Whether single threads copy asynchronously."""
     late = sum(isinstance(n, Copy) and n.asynchronous for n in walk(body))
     return late > len(list(bulk_copies(body)))
 
 
 def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
-    """LoweringError for bulk copies where there are none, and for uses of swizzled buffers that find nothing."""
+    """LoweringError for bulk copies that the target lacks, and for accesses to swizzled buffers other than
+    by products.
+    """
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):
         raise LoweringError(
@@ -199,8 +201,8 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
 def groups_needed(kernel: Kernel) -> int:
     """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
-    One serves a group until all threads have waited for it and met at a barrier behind that, which is when later groups
-    may have it. LoweringError for loops around waits whose iterations depend on the block.
+    An mbarrier serves a group until all threads have waited for it and met at a later barrier; then another group may
+    use it. LoweringError for loops around waits whose number of iterations depends on the block.
     """
     if not any(True for _ in bulk_copies(kernel.body)):
         return 0
@@ -210,7 +212,7 @@ def groups_needed(kernel: Kernel) -> int:
 
 
 class _Groups:
-    """A block's commits, waits and barriers, gone through as they happen."""
+    """Counts groups while a block's commits, waits and barriers are visited in order."""
 
     def __init__(self) -> None:
         self.needed = 1
@@ -252,7 +254,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Counts the groups that are not free to be used again."""
+        """Records the number of groups whose mbarriers are not free yet."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(f"a block copies more than {_MOST_STEPS} times")
@@ -260,7 +262,7 @@ class _Groups:
 
 
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
-    """The tensor map of a copy; LoweringError where it has none."""
+    """The tensor map of a copy; LoweringError if it has none."""
     of, to = copy.source.buffer, copy.destination.buffer
     where = f"`{summarize(copy)}` stands in no loop over threads, and no tensor map says what it reads: "
     size = of.dtype.bits // 8

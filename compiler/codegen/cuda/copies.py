@@ -110,7 +110,7 @@ class _Move:
                 continue
             loops.append((f"{self.copy.name}.{d}", extent, step, dimension))
             count = count * int(extent.value) if count is not None and isinstance(extent, Const) else None
-        # Only what has a constant index can be a register.
+        # Only buffers with constant indices can be in registers.
         registers = "register" in (self.to.space, self.of.space)
         unrolled = count is not None and (registers or count <= _UNROLLED)
         with self.kernel.scope():
@@ -141,7 +141,7 @@ class _Move:
             self.nest(loops, depth + 1, unrolled, offsets, lanes)
 
     def contiguous(self, run: _Dimension) -> bool:
-        """Whether neighbours along a dimension lie side by side in both buffers, as elements of one type."""
+        """Whether neighbours along a dimension are adjacent in both buffers, as elements of one type."""
         same = self.copy.source.buffer.dtype is self.copy.destination.buffer.dtype
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
@@ -160,7 +160,7 @@ class _Move:
         return most
 
     def whole(self, run: _Dimension, lanes: int) -> bool:
-        """Whether moves of that many elements are each inside the source or outside, or can be cut."""
+        """Whether each move of `lanes` elements is entirely inside or outside the source, or can be cut."""
         if self.copy.pad is None:
             return True
         region = self.copy.source
@@ -171,17 +171,17 @@ class _Move:
         divides = size % lanes == 0 and gcd(start.constant, *start.terms.values()) % lanes == 0
         if divides:
             return True
-        # Of an asynchronous copy the last bytes may be zeros, not the first ones.
+        # An asynchronous copy can fill its last bytes with zeros, but not its first ones.
         low = form_interval(start, self.values.ranges).low
         return self.moves_asynchronously(lanes) and low is not None and low >= 0
 
     def within(self, start: LinearForm, extent: int, size: int) -> bool:
-        """Whether some indices from `start` on provably are inside a dimension."""
+        """Whether `extent` indices from `start` on are provably inside a dimension."""
         held = form_interval(start, self.values.ranges)
         return held.low is not None and held.low >= 0 and held.high is not None and held.high + extent <= size
 
     def moves_asynchronously(self, lanes: int) -> bool:
-        """Whether the hardware has an asynchronous copy of that many elements."""
+        """Whether the hardware has an asynchronous copy of `lanes` elements."""
         return self.asynchronous and lanes * self.element_bytes in ASYNCHRONOUS_BYTES
 
     def move(self, offsets: dict[int, Expr], lanes: int) -> None:
@@ -236,7 +236,7 @@ class _Move:
         if left is not None:
             rest = operation("*", PRODUCT, left, integer(values.dialect, self.element_bytes))
             count = call("min", integer(values.dialect, size), rest)
-            # Nothing is left of a move that begins behind the end.
+            # A move that begins after the end copies nothing.
             count = call("max", integer(values.dialect, 0), count)
         count = _guarded(inside, count, integer(values.dialect, 0))
         name = f"copy_async_{size}"
@@ -246,7 +246,9 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """The conditions for a move to be inside the source, and the elements left in its row if it may be cut."""
+        """The conditions for a move to be inside the source, and the number of elements left in its row if it may be
+        cut.
+        """
         conditions: list[Text] = []
         left: Text | None = None
         if self.copy.pad is None:
@@ -272,7 +274,7 @@ class _Move:
 
 
 def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Text:
-    """The value where all conditions hold."""
+    """The value if all conditions hold, else `otherwise`."""
     if not conditions or otherwise is None:
         return value
     test = " && ".join(c.within(AND) for c in conditions)
@@ -280,5 +282,5 @@ def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Tex
 
 
 def _positions(region: Region) -> list[int]:
-    """The dimensions of a region that are not single."""
+    """The dimensions of a region with extents other than 1."""
     return [d for d, extent in enumerate(region.extents) if extent != _ONE]

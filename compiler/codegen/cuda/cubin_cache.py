@@ -1,7 +1,7 @@
-"""Cubins, kept for this user by what decides their bytes: source, architecture, options and NVRTC's version.
+"""The user's cache of cubins; key: source, architecture, options and NVRTC's version.
 
-So an entry is never out of date, only unused; the least recently used go when all take more than `MOST_BYTES`.
-Entries are written whole by one process at a time, and one that was changed since is made again.
+The key determines the bytes, so an entry is never out of date; the least recently used entries are deleted when all
+take more than `MOST_BYTES`. Entries are written whole by one process at a time, and a damaged entry is made again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_BYTES = 2**28
 
 
 def cached_cubin(source: str, arch: str) -> bytes:
-    """`nvrtc.compile_cubin`, now or earlier; raises what that does."""
+    """The result of `nvrtc.compile_cubin`, from the cache if possible; raises the same errors."""
     decides = json.dumps([source, arch, OPTIONS, nvrtc_version()], sort_keys=True)
     name = f"{hashlib.sha256(decides.encode()).hexdigest()}.cubin"
     built = False

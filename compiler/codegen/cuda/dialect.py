@@ -1,7 +1,7 @@
-"""Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernels' heads.
+"""Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernel declarations.
 
 The printers of loops and expressions (`statements`, `expressions`, `module`, ...) are shared by all dialects.
-`functions.CUDA` is CUDA C++; a target names its own (`GpuTarget.dialect`).
+`functions.CUDA` is CUDA C++; a target gives its own (`GpuTarget.dialect`).
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ class Dialect:
     unsigned and as int. `math` names the scalar functions of the IR, and `fused` a fused multiply-add.
 
     `spaces` and `restrict` qualify pointers. `aligned` declares 16 bytes of alignment, `thread` and `block` a
-    coordinate along an {axis} ("x") with its {number}. `kernel` begins a kernel's head: {function}, {threads} and
-    those along each axis, {x}, {y} and {z}. `barrier` makes all threads of a block wait for each other.
+    coordinate along an {axis} ("x") with its {number}. `kernel` begins a kernel's declaration, with {function},
+    {threads} and the threads along each axis, {x}, {y} and {z}. `barrier` makes all threads of a block wait for each
+    other.
 
-    `vector` is the type of {count} neighbours of a {type}, which has the array `at`; `vector_definition` is its
-    definition, or "" where `functions` has one for all, called "Vector". A value is `compound` and braces, which are
-    `zeros` for zeros.
+    `vector` is the type of {count} neighbours of a {type}, with the array `at` as member; `vector_definition` is its
+    definition, or "" if `functions` has one for all, called "Vector". A value is written as `compound` and braces;
+    `zeros` stands in the braces for zeros.
 
-    Shared memory of {bytes} bytes is `shared_block`, or `shared_dynamic` where launches give the size; a single buffer
-    of it `shared_array` ({type}, {name}, {elements}).
+    Shared memory of {bytes} bytes is declared by `shared_block`, or by `shared_dynamic` if launches give the size; a
+    single buffer by `shared_array` ({type}, {name}, {elements}).
 
-    `functions` are definitions by name, of what printers may call; `names` what must not be the name of anything else.
-    `prelude` stands before all other text.
+    `functions` are definitions by name, which printers may call; `names` are reserved identifiers. `prelude` is the
+    beginning of every source.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Dialect:
     prelude: str = ""
 
     def type_of(self, dtype: DType) -> str:
-        """The type of elements; LoweringError where the language has none."""
+        """The type of elements; LoweringError if the language has none."""
         if dtype not in self.types:
             raise LoweringError(f"{self.name} has no code for {dtype}; compute in float32")
         return self.types[dtype]

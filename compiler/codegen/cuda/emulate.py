@@ -1,15 +1,16 @@
-"""emulate: kernels as an ordinary program for processors, in which wrong kernels compute wrong numbers as well.
+"""emulate: kernels as an ordinary program for processors, in which wrong kernels also compute wrong numbers.
 
-Loops over blocks become parallel ones. What threads do between two barriers is run thread by thread, out of order: if a
-barrier is missing, threads find what others have not written yet, or no longer. Memory of blocks and threads is filled
-with NaN (integers: a pattern) where it is allocated. What an asynchronous copy fills is NaN from its issue on; its data
-lies in a shadow, with the number of its group and thread, until a wait moves it over.
+Loops over blocks become parallel loops. The work between two barriers runs thread by thread, out of order: if a barrier
+is missing, a thread finds elements that others have not written yet, or have already overwritten. Memory of blocks and
+threads is filled with NaN (integers: a pattern) at its allocation. The destination of an asynchronous copy is NaN from
+its issue on; the copied data is in a shadow, with the number of its group and thread, until a wait moves it to the
+destination.
 
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
-so that what comes around from one iteration to the next is between the same barriers as on a GPU. Only a loop with such
-loops inside it, and two of them in a row, are taken as if a barrier were there too.
+so that work carried from one iteration to the next is between the same barriers as on a GPU. Only a loop that contains
+such loops, and two such loops in sequence, are treated as if a barrier separated their iterations.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def emulate(program: Program) -> Program:
-    """A program in kernel form, its barriers in place (`prepare`), as one that `target.cpu.kernel.build` takes.
+    """A program in kernel form with its barriers (from `prepare`), as a program for `target.cpu.kernel.build`.
 
-    Threads come in the order of `turns.in_turn`; where the verifier cannot follow that to what guards of ragged pieces
-    say, in that of `turns.last_first`, which is affine.
+    Threads run in the order of `turns.in_turn`; if the verifier cannot follow this order in the guards of ragged
+    pieces, in the order of `turns.last_first`, which is affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, in_turn)
@@ -70,7 +71,7 @@ def _in_order(program: Program, order: Order) -> Program:
                 return Alloc(buffer=buffer, body=seq(fill(buffer, names), visit(node.body, host)))
         return map_children(node, lambda child: visit(child, host))
 
-    # Of boxes that are ragged, what bounds them is provable where starts and extents have the same form.
+    # Bounds of ragged boxes are provable only if starts and extents have the same form.
     return _simplify_boxes(replace(program, body=visit(program.body, ())))
 
 
@@ -112,17 +113,17 @@ class _Block:
             result = replace(loop, body=result, kind="parallel")
         return result
 
-    # Allocations go to the block's beginning
+    # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body without allocations at block level, and phases that make threads' own memory undefined."""
+        """The body without allocations at block level, and with phases that make threads' own memory undefined."""
         match node:
             case For() if is_thread_loop(node):
                 return node
             case For():
                 return replace(node, body=self.hoist(node.body, (*around, node)))
             case Alloc(buffer=buffer):
-                # A slot on the stack has gaps, and there may be many threads.
+                # A stack slot has gaps, and there may be many threads.
                 self.allocated.append(buffer)
                 body = self.hoist(node.body, around)
                 if shared_between_threads(buffer):
@@ -155,7 +156,7 @@ class _Block:
             body = replace(loop, body=body)
         return body
 
-    # What each piece becomes
+    # Translation of each kind of piece
 
     def piece(self, piece: Piece) -> Stmt:
         match piece:
@@ -236,7 +237,7 @@ class _Block:
         return kept, waits
 
     def alone(self, node: Stmt) -> Stmt:
-        """A phase that is alone between its barriers: its own loops, in reverse order."""
+        """A phase that is alone between its barriers: its loops over threads, in reverse order."""
         assert isinstance(node, For)
         phase = phase_at(node)
         values: dict[str, Expr] = {}
@@ -280,7 +281,7 @@ class _Block:
                     self.inside(substitute(phase.body, values), {**places, **_kinds(phase.threads, values)}),
                 )
             case Copy():
-                # Issued once, for the whole block.
+                # Issued once for the whole block.
                 around = [(self.names.var(axis), maximum(0, 1 - places[axis])) for axis in self.axes]
                 return nest(around, self.shadows.issue(node, {}, whole=True))
             case Commit():

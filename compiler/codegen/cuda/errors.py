@@ -1,4 +1,4 @@
-"""Errors of the way from a scheduled program to a cubin."""
+"""Errors between a scheduled program and its cubin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class LoweringError(CodeError):
 
 
 class CudaTargetError(UserError):
-    """A target that was asked for by name does not exist; the message says which there are."""
+    """A target name that does not exist; the message lists the existing names."""
 
 
 class MissingCudaError(UserError):
@@ -18,4 +18,4 @@ class MissingCudaError(UserError):
 
 
 class CompileError(Exception):
-    """NVRTC refused generated code, which is a defect of code generation; the message holds its log."""
+    """NVRTC refused generated code, which is a defect of code generation; the message contains NVRTC's log."""

@@ -1,6 +1,6 @@
 """Values of IR expressions as expressions of C.
 
-Arithmetic keeps the IR's rounding: nothing is contracted but what a Reduce adds (`fmaf`), and 16-bit floats round
+Arithmetic keeps the IR's rounding: only the addition of a Reduce is contracted (`fmaf`), and 16-bit floats are rounded
 after every operation.
 """
 
@@ -49,10 +49,10 @@ _UNSIGNED = "unsigned"
 class ExpressionEmitter:
     """Emits expressions; the emitter of statements sets the context.
 
-    `ranges` are those of the loops around, outermost first; `variables` their C identifiers, "0" where a loop runs once
-    at most; `storages` where buffers lie; `used` collects the device functions that a text calls, `defined` texts of
-    those that instructions bring along, by name. `divisions` counts the quotients and remainders in what is emitted;
-    those in `named` have a variable.
+    `ranges`: ranges of the loops around, outermost first; `variables`: their C identifiers, "0" for a loop that runs at
+    most once; `storages`: memory of the buffers; `used`: collects the called device functions; `defined`: texts of
+    functions defined by instructions, by name. `divisions` counts the emitted quotients and remainders; those in
+    `named` have a variable.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -68,11 +68,11 @@ class ExpressionEmitter:
     # Values
 
     def value(self, expr: Expr) -> Text:
-        """An expression under the loops around it."""
+        """The text of an expression, simplified under the loops around it."""
         return self.emit(simplify(expr, self.ranges))
 
     def emit(self, expr: Expr) -> Text:
-        """An expression that is simplified already."""
+        """The text of an expression that is already simplified."""
         dtype = dtype_of(expr)
         match expr:
             case Const(value=value) if dtype in (DType.FLOAT16, DType.BFLOAT16):
@@ -109,14 +109,14 @@ class ExpressionEmitter:
         raise LoweringError(f"no code for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
-        """A comparison, false where one side is NaN (`!=`: true)."""
+        """A comparison, false if one side is NaN (`!=`: true)."""
         own = _PRECEDENCE[op]
         if dtype_of(a) is DType.INT64:
             return comparison(self, op, own, linear_form(a), linear_form(b))
         return operation(op, own, self.as_float(a), self.as_float(b))
 
     def arithmetic(self, expr: Binary, dtype: DType) -> Text:
-        """A binary operator on numbers that are no indices."""
+        """A binary operator on numbers other than indices."""
         op = expr.op
         a, b = self.as_float(expr.a), self.as_float(expr.b)
         if dtype.is_float:
@@ -129,7 +129,7 @@ class ExpressionEmitter:
             return self.narrowed(operation(op, _PRECEDENCE[op], a, b), dtype)
         narrow = dtype is not DType.INT32
         if op in ("min", "max"):
-            # Arguments of one type, for overloads.
+            # Arguments have one type, for overloads.
             x, y = (conversion("int", t) if narrow else t for t in (a, b))
             result = call(op, x, y)
         elif op in ("//", "%"):
@@ -137,7 +137,7 @@ class ExpressionEmitter:
         elif narrow or _fits(interval(expr, self.ranges)):
             result = operation(op, _PRECEDENCE[op], a, b)
         else:
-            # Sums wrap; in C only those of unsigned numbers do.
+            # Sums wrap; in C only unsigned sums do.
             x, y = conversion(_UNSIGNED, a), conversion(_UNSIGNED, b)
             result = conversion("int", operation(op, _PRECEDENCE[op], x, y))
         return conversion(self.type_of(dtype), result) if narrow else result
@@ -192,11 +192,11 @@ class ExpressionEmitter:
     # Types
 
     def type_of(self, dtype: DType) -> str:
-        """The type of elements; LoweringError where the language has none."""
+        """The type of elements; LoweringError if the language has none."""
         return self.dialect.type_of(dtype)
 
     def vector(self, dtype: DType, count: int) -> str:
-        """The type of neighbours that one access takes."""
+        """The type of `count` neighbours for a single access."""
         given = {"type": self.type_of(dtype), "count": count}
         name = self.dialect.vector.format(**given)
         if self.dialect.vector_definition:
@@ -221,7 +221,7 @@ class ExpressionEmitter:
         for at, stride in zip(indices, storage.strides, strict=True):
             if stride:
                 total = total.plus(linear_form(at), stride)
-        # What has been counted in rows may lie in memory in one piece.
+        # Elements indexed by rows may be contiguous in memory.
         return simplify_form(_sum(total), self.ranges)
 
     def offset_text(self, form: LinearForm) -> str:
@@ -237,7 +237,7 @@ class ExpressionEmitter:
 
 
 def _sum(form: LinearForm) -> Expr:
-    """A linear form as an expression, in any order."""
+    """A linear form as an expression, its terms in any order."""
     result: Expr = Const(form.constant)
     for atom, coefficient in form.terms.items():
         result = Binary("+", result, Binary("*", atom, Const(coefficient)))

@@ -1,9 +1,8 @@
-"""Device functions that generated code calls, as text. A source has those that it uses, and nothing else before its
-kernels.
+"""Device functions called by generated code, as text. A source begins with the functions that it uses.
 
-No header is included: NVRTC's package has none. Functions of the CUDA math library are built into NVRTC; their errors
-are those of the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions" (expf,
-tanhf 1, logf 1, erff 2 units in the last place, division and square root correctly rounded).
+No header is included, since NVRTC's package has none. Functions of the CUDA math library are built into NVRTC; their
+errors are those of the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions"
+(expf, tanhf 1, logf 1, erff 2 units in the last place, division and square root correctly rounded).
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ FUNCTIONS = {
     "float16": _FLOAT16,
     "bfloat16": _BFLOAT16,
     "Vector": _VECTOR,
-    # PTX ISA, "cp.async": only 16 bytes may pass by the first level cache.
+    # PTX ISA, "cp.async": only copies of 16 bytes may bypass the first-level cache.
     "copy_async_4": _COPY_ASYNC.format(size=4, cache="ca"),
     "copy_async_8": _COPY_ASYNC.format(size=8, cache="ca"),
     "copy_async_16": _COPY_ASYNC.format(size=16, cache="cg"),
@@ -116,12 +115,12 @@ FUNCTIONS = {
     **wgmma_emit.FUNCTIONS,
     **bulk_copies.FUNCTIONS,
 }
-"""Definitions by name, in the order in which they are written; `float16` and `bfloat16` with their conversions."""
+"""Definitions by name, in the order of their output; `float16` and `bfloat16` include their conversions."""
 
 _NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
-"""Names that the definitions define."""
+"""Names defined by these definitions."""
 _MATH = {
     **{name: f"{name}f" for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
     "round_even": "rintf",
@@ -162,7 +161,7 @@ CUDA = Dialect(
     compound="{}",
     zeros="{}",
     shared_array="__shared__ alignas({alignment}) {type} {name}[{elements}];",
-    # Of an extern array NVRTC takes no alignas at this place.
+    # NVRTC accepts no alignas at this place of an extern array.
     shared_block="__shared__ __align__({alignment}) unsigned char shared[{bytes}];",
     shared_dynamic="extern __shared__ __align__({alignment}) unsigned char shared[];",
     functions=FUNCTIONS,
@@ -172,7 +171,7 @@ CUDA = Dialect(
 
 
 def definitions(dialect: Dialect, names: Iterable[str]) -> str:
-    """The text of the functions of these names; KeyError for an unknown name."""
+    """The text of the functions `names`; KeyError for an unknown name."""
     wanted = set(names)
     if unknown := wanted - dialect.functions.keys():
         raise KeyError(sorted(unknown)[0])

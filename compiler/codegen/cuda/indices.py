@@ -1,6 +1,6 @@
 """Index arithmetic as C++: in 32 bits wherever every partial sum provably fits, otherwise in 64.
 
-// and % floor in the IR and truncate in C++; where the operand provably is not negative both are the same.
+// and % floor in the IR and truncate in C++; for operands that are provably not negative both are equal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Index:
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     """The text of a simplified linear form."""
-    # A variable of a loop that runs once at most stands for 0, whatever it helps to prove.
+    # The variable of a loop that runs at most once is replaced by 0, even if its range would help a proof.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
     sizes = {atom: _most(values, atom) for atom in form.terms}
     parts = [None if s is None else abs(form.terms[a]) * s for a, s in sizes.items()]
@@ -62,16 +62,16 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     if form.terms and not alone and (total is None or total >= _LIMIT_64):
         return Index(_wrapping(values, form), True)
     result: Text | None = None
-    # Terms that are added come first, of these the ones that change least.
+    # Positive terms first, and among them the least variable ones.
     order = sorted(form.terms.items(), key=lambda term: (term[1] < 0, _depth(values, term[0])))
     constant = form.constant
     if order and order[0][1] < 0 and constant > 0:
-        # Rather a constant in front than a factor of -1.
+        # A leading constant is better than a factor of -1.
         result, constant = integer(values.dialect, constant, wide=wide), 0
     for atom, coefficient in order:
         held = _atom(values, atom)
         most, size = sizes[atom], abs(coefficient)
-        # The first term makes all further sums wide; a product that leaves 32 bits must be wide itself.
+        # If the first term is wide, all further sums are; a product beyond 32 bits must itself be wide.
         narrow = most is not None and size * most < _LIMIT
         text = held.text if narrow and not (wide and result is None) else held.as_wide(values.dialect)
         if result is None:
@@ -91,7 +91,7 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """A sum of numbers from memory, which wraps as unsigned ones do in C."""
+    """A sum of numbers from memory, computed unsigned so that it wraps."""
     result: Text | None = None
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))
@@ -112,7 +112,7 @@ def _unsigned(values: ExpressionEmitter, held: Index) -> Text:
 
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
-    """`a op b`, with every term on the side where it is added."""
+    """`a op b`, with every term moved to the side on which it is positive."""
     left, right = index(values, a), index(values, b)
     return operation(op, precedence, left.text, right.text)
 
@@ -126,7 +126,7 @@ def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
 
 
 def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
-    """The conditions, all of which must hold, for a form to be above 0; none where it provably is."""
+    """Conditions that together mean that a form is above 0; empty if that is provable."""
     low = form_interval(gap, values.ranges).low
     if low is not None and low > 0:
         return []
@@ -134,7 +134,7 @@ def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
         rest = gap.without(atom)
         match atom:
             case Binary(op="min" | "max" as op, a=a, b=b) if (op == "min") == (coefficient > 0):
-                # The lesser one of two sums.
+                # The lesser of two sums.
                 sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
                 return [*sides[0], *sides[1]]
             case Binary(op="//", a=a, b=Const(value=int(d))) if coefficient == 1 and d > 0:
@@ -148,7 +148,7 @@ def _is_zero(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
-    """One term's variable or opaque part."""
+    """The text of one term's variable or opaque part."""
     match atom:
         case Var(name=name):
             return Index(Text(values.variables[name]), _leaves_32_bits(values, atom))
@@ -196,7 +196,7 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
     wide = x.wide or y.wide
     divisor = int(b.value) if isinstance(b, Const) else 0
     if divisor > 0 and divisor & (divisor - 1) == 0:
-        # An arithmetic shift, and a mask, round down whatever the sign.
+        # An arithmetic shift and a mask round down for either sign.
         if op == "//":
             shift = divisor.bit_length() - 1
             return Index(Text(f"{x.text.within(UNARY)} >> {shift}", SHIFT), x.wide)
@@ -212,7 +212,7 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
 
 
 def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
-    """The greatest size of an atom, if it has a bound."""
+    """The greatest magnitude of an atom, if it is bounded."""
     held = interval(atom, values.ranges)
     return None if held.low is None or held.high is None else max(abs(held.low), abs(held.high))
 
@@ -223,6 +223,6 @@ def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:
-    """How deep the innermost loop of an atom is."""
+    """Nesting depth of the innermost loop in an atom."""
     order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}
     return max((order.get(name, -1) for name in free_vars(atom)), default=-1)

@@ -1,8 +1,7 @@
 """Instructions for tensorization: the computation and the emission of each.
 
-An instruction of one thread stands in a phase as any other statement does. One of a warp, or of a
-warpgroup of four, stands in a loop over thread.y with no loop over thread.x around it: the threads along x execute it
-together.
+An instruction of one thread is in a phase like any other statement. An instruction of a warp, or of a warpgroup of four
+warps, is in a loop over thread.y without a loop over thread.x around it: the threads along x execute it together.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name, as `schedule.replay` takes them."""
+    """All instructions of this target by name, an argument of `schedule.replay`."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
     declarations += [*mma.declarations(), *wgmma.declarations()]
     return {d.name: d for d in declarations}
@@ -86,7 +85,7 @@ def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _operand(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
-    """The address of an instruction's operand, as text; LoweringError where it is not aligned to `align` bytes."""
+    """The address of an instruction's operand, as text; LoweringError if it is not aligned to `align` bytes."""
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8

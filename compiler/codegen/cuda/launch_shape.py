@@ -34,7 +34,9 @@ class Shape:
 
 
 def shape_of(kernel: Kernel) -> Shape:
-    """The shape of a kernel; LoweringError where an extent has no bound, or an instruction gets the wrong threads."""
+    """The shape of a kernel; LoweringError if an extent has no bound, or the number of threads does not suit an
+    instruction.
+    """
     ranges: Ranges = loop_ranges(kernel.host)
     grid: dict[str, int] = dict.fromkeys(BLOCK_AXES, 1)
     for loop in kernel.blocks:
@@ -65,6 +67,6 @@ def lanes_in(kernel: Kernel) -> set[int]:
 
 
 def missing_axes(phase: For) -> list[str]:
-    """The axes that a phase has no loop over."""
+    """The axes for which a phase has no loop."""
     own = {s.kind for s in walk(phase) if isinstance(s, For) and is_thread_loop(s)}
     return [axis[-1] for axis in THREAD_AXES if axis not in own]

@@ -1,4 +1,4 @@
-"""Leaf statements (assignments and sums), as one thread executes them."""
+"""Leaf statements (assignments and sums) of one thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
     repeated = _repeated_divisions(values)
     if not repeated:
         return
-    # Once more, now that it is known what recurs.
+    # Emit the statement again, now that the repeated divisions are known.
     source.lines[max(0, lines - 1) :] = before
     kernel.names = names
     for division in repeated:
@@ -51,7 +51,7 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
 def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
     """The quotients and remainders that were emitted several times and are longer than a name, inner ones first.
 
-    Only those that are known in front of the statement, and touch no memory.
+    Only those that can be computed before the statement and read no memory.
     """
     counts = dict(values.divisions)
     chosen: list[Binary] = []
@@ -62,7 +62,7 @@ def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
         if len(index(values, linear_form(division)).text.text) <= SHORT:
             continue
         chosen.append(division)
-        # What is inside of it is written once now.
+        # Divisions inside it are now written once.
         for inner in walk_expr(division):
             if isinstance(inner, Binary) and inner in counts and inner != division:
                 counts[inner] -= counts[division] - 1
@@ -70,7 +70,7 @@ def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
 
 
 def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
-    """A statement as it is."""
+    """Emits a statement unchanged."""
     match statement:
         case Assign(buffer=buffer, indices=indices, value=value):
             target = kernel.values.element(buffer, indices).text
@@ -84,7 +84,7 @@ def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
 
 
 def _assign(kernel: KernelEmitter, buffer: Buffer, target: str, value: Text) -> None:
-    """An element's new value; a scalar declared on the line before begins with it."""
+    """Assigns an element's new value; a scalar declared on the previous line is initialized with it."""
     lines = kernel.source.lines
     if lines and lines[-1].strip() == f"{kernel.values.type_of(buffer.dtype)} {target};":
         lines[-1] = f"{lines[-1].removesuffix(';')} = {value.text};"
@@ -103,7 +103,7 @@ def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
         return
     held = Text(target)
     if first is not None and not isinstance(first, Const):
-        # Where a sum begins there is nothing to read yet.
+        # At the beginning of a sum there is no value to read.
         start = values.emit(neutral(reduce.op, reduce.buffer.dtype))
         begins = values.emit(first).within(CONDITIONAL + 1)
         held = Text(f"{begins} ? {start.text} : {target}", CONDITIONAL)
@@ -118,7 +118,7 @@ def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr
             case Binary(op="*", a=a, b=b):
                 return call(values.dialect.fused, values.emit(a), values.emit(b), held)
         return operation("+", SUM, held, values.emit(value))
-    # A variable stands for what is held.
+    # A variable replaces the accumulator's element.
     total = Var("total'", dtype)
     values.variables[total.name] = held.within(UNARY)
     result = values.emit(Binary("+" if reduce.op == "add" else "max", total, value))

@@ -1,4 +1,4 @@
-"""Loops as C++, of one thread or of all threads alike: counters, unrolled ones, and guards."""
+"""Loops as C++, of one thread or of all threads together: counters, unrolled loops, and guards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Most iterations of an unrolled loop: of one that is marked so, and of one whose variable indexes an array of
-registers, which would otherwise be in local memory."""
+"""Most iterations of an unrolled loop: of a loop annotated "unroll", and of a loop whose variable indexes an array of
+registers, which would otherwise be in local memory.
+"""
 Inside = Callable[[Stmt], None]
 """An emitter of a loop's body, at block level or of one thread."""
 _UNROLLED = ("unroll", "vectorize", "virtual_thread")
@@ -69,7 +70,7 @@ def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None,
 
 
 def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, inside: Inside) -> None:
-    """The body where all conditions hold."""
+    """Emits the body under the condition that all `conditions` hold."""
     if not conditions:
         inside(body)
         return

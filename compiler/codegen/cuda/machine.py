@@ -22,9 +22,9 @@ _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 class GpuTarget:
     """A GPU.
 
-    `arch` is NVRTC's name of the architecture, of which limits follow that a multiprocessor (threads, blocks, bytes
-    of shared memory, 32-bit registers) and a block have. `tensor_float`: products of float32 may be computed on
-    tensor cores, their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and
+    `arch` is NVRTC's name of the architecture, which determines the limits of a multiprocessor (threads, blocks, bytes
+    of shared memory, 32-bit registers) and of a block. `tensor_float`: products of float32 may be computed on tensor
+    cores, their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and
     `cache_bytes` of the second level are for estimates and reports.
     """
 
@@ -43,7 +43,7 @@ class GpuTarget:
 
     @property
     def architecture(self) -> Architecture:
-        """The row of `architectures` that `arch` names."""
+        """The entry of `architectures` for `arch`."""
         return architecture(self.arch)
 
     @property
@@ -63,7 +63,7 @@ class GpuTarget:
     @property
     def dialect(self) -> Dialect:
         """The language of its kernels."""
-        # Its functions include those of instructions, which know targets.
+        # The dialect's functions include those of instructions, whose module imports this one.
         from .functions import CUDA
 
         return CUDA
@@ -81,7 +81,7 @@ class GpuTarget:
 
     @property
     def threads_per_block(self) -> int:
-        """The most threads of a block."""
+        """Most threads of a block."""
         return THREADS_PER_BLOCK
 
     @property
@@ -106,8 +106,8 @@ class GpuTarget:
     def described(self) -> dict[str, str]:
         """The GPU's name and properties in tuning records.
 
-        Those of one compute capability are a family: what is best on one card is worth trying on another, and a target
-        of an architecture alone is that of a typical card.
+        GPUs of one compute capability form a family: the best knobs on one card are worth trying on another. A target
+        given by an architecture alone is a typical card.
         """
         return {
             "kind": "cuda",
@@ -121,7 +121,7 @@ class GpuTarget:
 def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> GpuTarget:
     """A typical card of an architecture (H100 for sm_90); CudaTargetError for names that are not known.
 
-    The values of a real device are put in its place with `dataclasses.replace`.
+    Use `dataclasses.replace` to set the values of a real device.
     """
     row = architecture(arch)
     return GpuTarget(

@@ -1,8 +1,8 @@
 """Operations of a warp's tensor cores and moves of fragments: the computation of each, for `tensorize`.
 
-All work on fragments (see `mma_fragments`), whole warps at a time: a use stands in loops over warps (thread.y,
-thread.z) and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the
-hardware's.
+All operations work on fragments (see `mma_fragments`), by whole warps: a use is inside loops over warps (thread.y,
+thread.z), but in no loop over lanes. Products of the factors are exact; the hardware determines the order in which sums
+are rounded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
     """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], `depth_of` a deep.
 
     The sum is float32 or int32 (which wraps). It always adds: clear it first (decompose_reduction, `zero`). tf32
-    factors are held as float32 that `load` has rounded. ValueError for types that no such operation multiplies.
+    factors are stored as float32 rounded by `load`. ValueError for types that no such operation multiplies.
     """
     if (a, b) not in FACTORS:
         raise ValueError(f"no mma multiplies {a} by {b}")
@@ -91,8 +91,8 @@ def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> In
 def _load(
     dtype: DType, order: Order, matrix: bool, scope: str, shape: tuple[int, int]
 ) -> IntrinsicDeclaration:
-    # The depth is what neighbours in a register of A or B differ in; ldmatrix hands out such pairs of a stored row, or,
-    # transposing, of a stored column.
+    # Neighbours in a register of A or B differ in depth; ldmatrix returns such pairs of a stored row or, transposing,
+    # of a stored column.
     along_depth = order == ("rows" if scope == MATRIX_A else "columns")
     if matrix and not along_depth and dtype.bits != 16:
         raise ValueError(f"ldmatrix cannot transpose {dtype}")

@@ -1,4 +1,4 @@
-"""Operations on fragments as C++: registers of their operands in the lanes, and calls of `mma_functions`."""
+"""Operations on fragments as C++: registers of their operands in each lane, and calls of `mma_functions`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 LANE = Var("lane'")
-"""A lane of the warp, or of the warpgroup, in addresses; no loop has such a name."""
+"""Variable of a lane of the warp, or of the warpgroup, in addresses; no loop has this name."""
 FEW_REGISTERS = 8
-"""Most registers that are cleared by a line of code each; more are cleared in a loop."""
+"""Most registers that are cleared with one line of code each; more are cleared in a loop."""
 ROW_BYTES = 16
 """Bytes of a row of `ldmatrix`, and the alignment of its address (PTX ISA, "ldmatrix")."""
 
 
 def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:
-    """A lane's registers of a buffer in a fragment scope: an index counts registers, matrices have no dimensions left.
+    """A lane's registers of a buffer in a fragment scope: indices count registers; the dimensions of the matrix are
+    dropped.
 
-    LoweringError for matrices that no operation takes, and where one is distributed over threads.
+    LoweringError for matrices that no operation accepts, and for a matrix that is distributed over threads.
     """
     fragment = Fragment.of(buffer)
     if any(distribution[-2:]):
@@ -77,7 +78,7 @@ def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """ldmatrix.x4: each lane names the row of 16 bytes whose number it is."""
+    """ldmatrix.x4: each lane gives the address of the row of 16 bytes with its number."""
     to, source = use.operands
     order = use.declaration.name.rpartition("_")[2]
     is_a = to.buffer.scope == MATRIX_A
@@ -104,7 +105,7 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Plain loads: every lane reads its elements and packs them into registers, the first one lowest."""
+    """Plain loads: every lane reads its elements and packs them into registers, the first element lowest."""
     to, source = use.operands
     fragment = Fragment.of(to.buffer)
     columns = use.declaration.name.endswith("_columns")
@@ -134,7 +135,7 @@ def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
 
 
 def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Stores of the two neighbours in a row that a lane holds, as often as it has such."""
+    """Stores of the pairs of neighbours in a row that a lane holds."""
     target, sums = use.operands
     fragment = Fragment.of(sums.buffer)
     with _lanes(kernel, fragment.lanes) as lane:
@@ -153,7 +154,7 @@ def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """In it, `LANE` is the thread's coordinate along x, one of `lanes`."""
+    """A context in which `LANE` is the thread's coordinate along x, below `lanes`."""
 
     def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:
         self.lanes = lanes

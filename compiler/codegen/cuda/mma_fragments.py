@@ -1,8 +1,9 @@
-"""Fragments: matrices in the registers of a warp's lanes together, for `mma.sync`, or of a warpgroup's, for `wgmma`.
+"""Fragments: matrices distributed over the registers of a warp's lanes (`mma.sync`) or of a warpgroup's lanes
+(`wgmma`).
 
-In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; any
-before them number matrices, or warps (distributed, see `ir.grid`). Only hardware operations touch it. How its elements
-lie in the lanes' registers is a matter of emission alone and is written down here, once, from the figures of "Matrix
+In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; earlier
+dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access it. The placement of
+its elements in the lanes' registers matters for emission only and is defined here, after the figures of "Matrix
 Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"):
 they are one figure if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four
 warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
@@ -37,7 +38,7 @@ def depth_of(dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """One matrix in a warp's registers: each lane holds `registers` of them, of `packed` elements of `dtype` each."""
+    """One matrix in a warp's registers: each lane has `registers` registers, with `packed` elements of `dtype` each."""
 
     scope: str
     dtype: DType
@@ -66,7 +67,7 @@ class Fragment:
 
     @property
     def lanes(self) -> int:
-        """The number of lanes that hold the fragment together."""
+        """The number of lanes that share the fragment."""
         return WARPGROUP if self.scope == MATRIX_D else WARP
 
     @property

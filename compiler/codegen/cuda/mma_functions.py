@@ -1,8 +1,8 @@
-"""Device functions of tensor cores, as text: each one hardware instruction by inline PTX, on a lane's registers.
+"""Device functions of tensor cores, as text: each is one hardware instruction as inline PTX, on a lane's registers.
 
-Registers of a fragment are an array, those of factors as bits. An `mma` depends on its operands alone; what touches
-shared memory is volatile, so that it stays between its barriers. Instructions are those of the PTX ISA, sections
-"Multiply-and-Accumulate Instruction: mma" and "Warp-level matrix load instruction: ldmatrix".
+Registers of a fragment are an array; those of factors are bits. An `mma` depends on its operands alone; instructions
+that access shared memory are volatile, so that they stay between their barriers. Instructions are those of the PTX ISA,
+sections "Multiply-and-Accumulate Instruction: mma" and "Warp-level matrix load instruction: ldmatrix".
 """
 
 from __future__ import annotations
@@ -60,4 +60,4 @@ FUNCTIONS = {
     "load_transposed": _LDMATRIX.format(name="load_transposed", trans=".trans"),
     "round_registers": _ROUND_REGISTERS,
 }
-"""Definitions by name: those of `mma` are called as their declarations."""
+"""Definitions by name; those of `mma` have the names of their declarations."""

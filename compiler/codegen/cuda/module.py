@@ -1,4 +1,4 @@
-"""A whole program as text and the launches that run it, which are plain data."""
+"""A whole program as source text, and its launches as plain data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class WorkspaceArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerArgument:
-    """A 32-bit integer: the iteration of a loop of the host."""
+    """A 32-bit integer: the value of a loop variable of the host."""
 
     value: int
     kind: Literal["integer"] = "integer"
@@ -62,9 +62,10 @@ class TensorMapArgument:
 Argument: TypeAlias = ParameterArgument | WorkspaceArgument | IntegerArgument | TensorMapArgument
 
 OVERLAPPED_BLOCKS = 4
-"""Most blocks per multiprocessor of a kernel that is launched early and waits itself for the preceding kernel. With
+"""Most blocks per multiprocessor of a kernel that is launched early and itself waits for the preceding kernel. With
 more blocks, waiting takes longer than a launch. On an H100: 0.26 us faster with 132 small blocks, 0.17 us slower with
-1056; kernels of 392 blocks, as of depthwise convolutions, are 0.2 to 0.3 us faster."""
+1056; kernels of 392 blocks, such as depthwise convolutions, are 0.2 to 0.3 us faster.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class KernelLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaModule:
-    """One program: the text of its kernels in their target's dialect, and their launches in order, one after the other.
+    """One program: the text of its kernels in their target's dialect, and their launches in sequence.
 
     `parameters`: arrays of the program, `outputs`: names of written ones. `workspace_bytes`: memory of intermediates
     between kernels. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes; written arrays overlap no
@@ -100,7 +101,7 @@ class CudaModule:
 
 
 def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaModule:
-    """The module of a program in kernel form, as `prepare` leaves it.
+    """The module of a program in kernel form, the result of `prepare`.
 
     Kernels are called `name`, numbered if there are several. LoweringError if the program is not in kernel form, or
     uses something that the target's language lacks.
@@ -122,7 +123,7 @@ class _Outline:
     """The walk over a program at host level."""
 
     def __init__(self, target: GpuTarget, name: str, program: Program) -> None:
-        # Made legal, and numbered if there are several.
+        # Converted to a legal identifier, and numbered if there are several.
         self.target, self.dialect = target, target.dialect
         self.name = Names(self.dialect.names).make(name)
         self.parameters = {p.name for p in program.parameters}
@@ -134,7 +135,7 @@ class _Outline:
         self.workspace_bytes = 0
         self._free = 0
         self._workspace: dict[str, int] = {}
-        # A loop's kernels are written in its first iteration, and launched in all.
+        # The kernels of a host loop are written in its first iteration, and launched in all.
         self._written: dict[int, _Written] = {}
 
     def source(self) -> str:
@@ -194,9 +195,10 @@ class _Outline:
     def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> str:
         """The declaration of a pointer to an array.
 
-        What is only read may go through a cache that is not coherent, if it is declared to be restricted. But an array
-        must not change while such a kernel runs (PTX ISA, "ld.global.nc"), and one that overlaps runs while the one
-        before it still writes. That nothing changed lies in it, is said by what is changed.
+        An array that is only read may go through a cache that is not coherent, if its pointer is declared restricted.
+        But such an array must not change while the kernel runs (PTX ISA, "ld.global.nc"), and an overlapping kernel
+        runs while the preceding one still writes, so its read-only pointers are not restricted. The restricted pointers
+        of `changed` arrays still tell the compiler that these overlap no other array.
         """
         restrict = f"{self.dialect.restrict} " if changed or not self.overlaps(shape) else ""
         pointer = self.dialect.pointer(self.dialect.type_of(buffer.dtype), "global", const=not changed)
@@ -280,7 +282,7 @@ class _Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """The text of a kernel, and the names of its launches' arguments."""
+    """The text of a kernel, and the names of its launch arguments."""
 
     function: str
     shape: Shape
@@ -291,6 +293,6 @@ class _Written:
 
 
 def _by_address(kernel: Kernel) -> set[str]:
-    """The buffers that a kernel does not only reach through tensor maps."""
+    """The buffers that a kernel accesses other than through tensor maps."""
     copies = {copy.name for copy in bulk_copies(kernel.body)}
     return {a.buffer.name for a in accesses(kernel.body, ()) if a.write or a.statement not in copies}

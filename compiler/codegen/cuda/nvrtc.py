@@ -1,6 +1,6 @@
-"""NVRTC: CUDA C++ to machine code or PTX, on any machine, with the packages of the extra `cuda`.
+"""NVRTC: compiles CUDA C++ to machine code or PTX on any machine, with the packages of the extra `cuda`.
 
-Called through cuda.bindings, as cuda.core asks for a driver as soon as PTX is wanted.
+It is called through cuda.bindings, because cuda.core requires a driver to produce PTX.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .errors import CompileError, CudaTargetError, MissingCudaError
 from .machine import architecture
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-"""Options beside the architecture: sums are contracted where the text says so (`fmaf`), as on other targets."""
+"""Options besides the architecture: sums are contracted only where the text says so (`fmaf`), as on other targets."""
 
 
 def compile_cubin(source: str, arch: str) -> bytes:
     """The cubin of a source's kernels for an architecture ("sm_90").
 
-    Raises MissingCudaError without the extra `cuda`; CudaTargetError for an architecture that we or the installed
-    NVRTC do not know; CompileError, with NVRTC's log, for a source that it refuses.
+    Raises MissingCudaError without the extra `cuda`; CudaTargetError for an architecture unknown to us or to the
+    installed NVRTC; CompileError, with NVRTC's log, for a source that it refuses.
     """
     nvrtc = _load()
     with _Compilation(nvrtc, source) as compilation:
@@ -29,7 +29,7 @@ def compile_cubin(source: str, arch: str) -> bytes:
 
 
 def compile_ptx(source: str, arch: str) -> str:
-    """The PTX of a source's kernels, to be read; raises as `compile_cubin` does."""
+    """The PTX of a source's kernels, for reading; raises the errors of `compile_cubin`."""
     nvrtc = _load()
     with _Compilation(nvrtc, source) as compilation:
         # PTX is made for a virtual architecture, machine code for a real one.
@@ -45,7 +45,7 @@ def nvrtc_version() -> str:
 
 
 class _Compilation:
-    """One source on its way; a context manager, as NVRTC wants its programs destroyed."""
+    """The compilation of one source; a context manager, because NVRTC's program objects must be destroyed."""
 
     def __init__(self, nvrtc: Any, source: str) -> None:
         self._nvrtc = nvrtc
@@ -58,7 +58,7 @@ class _Compilation:
         self._nvrtc.nvrtcDestroyProgram(self._program)
 
     def run(self, arch: str) -> None:
-        """Compiles for an architecture, real or virtual."""
+        """Compiles for a real or virtual architecture."""
         nvrtc = self._nvrtc
         options = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS)]
         (status,) = nvrtc.nvrtcCompileProgram(self._program, len(options), options)
@@ -72,7 +72,7 @@ class _Compilation:
         raise CompileError(f"NVRTC {nvrtc_version()} refuses generated code for {arch}:\n{log}")
 
     def result(self, size: Any, get: Any) -> bytes:
-        """Something that a compilation gives, by the two functions that tell its size and write it."""
+        """A result of a compilation, from the two functions of NVRTC that return its size and its bytes."""
         data = b" " * self._checked(*size(self._program))
         self._checked(*get(self._program, data))
         return data
@@ -85,11 +85,13 @@ class _Compilation:
 
 @lru_cache(maxsize=1)
 def _load() -> Any:
-    """The module of NVRTC, ready for use; MissingCudaError, in one line, where it or the library is not installed."""
+    """The module of NVRTC, ready for use; MissingCudaError, in one line, if the module or the library is
+    not installed.
+    """
     try:
         nvrtc = importlib.import_module("cuda.bindings.nvrtc")
 
-        # The library has no module of its own; it is looked for at the first call.
+        # The library is not a Python module; it is loaded at the first call.
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] != "cuda":

@@ -1,4 +1,4 @@
-"""Targets as users write them: "cuda", or "cuda -arch=sm_80 -tf32"."""
+"""Targets in the user's notation: "cuda", or "cuda -arch=sm_80 -tf32"."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ ARCH, TENSOR_FLOAT = "-arch", "-tf32"
 
 
 def parse_target(text: str) -> GpuTarget:
-    """The GPU that `text` names: "cuda", then -arch=NAME (default sm_90) and -tf32 in any order.
+    """The GPU described by `text`: "cuda", then -arch=NAME (default sm_90) and -tf32 in any order.
 
-    -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. CudaTargetError names
-    what is wrong and what there is.
+    -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. CudaTargetError names the
+    wrong part and the legal ones.
     """
     words = text.split()
     if not words or words[0] != "cuda":

@@ -1,13 +1,13 @@
-"""overlap: loops in which products of warpgroups may be under way from one iteration to the next.
+"""overlap: finds loops in which products of warpgroups may stay in flight from one iteration to the next.
 
 A product that is waited for at once leaves the tensor cores idle until the next one is issued. In a loop
 
     for k:  wait; barrier; issue copies (k); products (k)
 
-whose groups of products are waited for only in front of the next barrier, and all but the newest one of them, products
-of iteration k - 1 are under way while threads meet there and issue copies, and those of iteration k follow without a
-rest. The program means that they are done in order, so this is right where until then nothing touches their sums, and
-nothing writes what they read.
+the wait for products may move to the next iteration, before its barrier, and exclude the newest group. Products of
+iteration k - 1 are then in flight while threads meet at the barrier and issue copies, and those of iteration k follow
+without a gap. The program's meaning is that products complete in order; the change is correct if, until then, no
+statement accesses their sums or writes their inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .wgmma_emit import has_products, only_products
 
 
 def overlapping_loops(kernel: Kernel) -> frozenset[str]:
-    """The names of the loops, among those that all threads of a block go through together."""
+    """The names of the loops with this property, among those that all threads of a block execute together."""
     found: set[str] = set()
 
     def visit(node: Stmt, around: tuple[For, ...]) -> None:
@@ -70,7 +70,7 @@ def _overlaps(kernel: Kernel, loop: For, around: tuple[For, ...]) -> bool:
                 return False
             if not access.write or access.buffer.name not in names:
                 continue
-            # In front of the barrier the group before the last one may be under way, too.
+            # Before the barrier, the group before the last one may also be in flight.
             if i < barrier or not _apart(access, read, loop, around, 1):
                 return False
             if i > at and not _apart(access, read, loop, around, 0):
@@ -79,7 +79,7 @@ def _overlaps(kernel: Kernel, loop: For, around: tuple[For, ...]) -> bool:
 
 
 def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For, ...], before: int) -> bool:
-    """Whether an access provably meets none of those of `before` iterations before."""
+    """Whether an access provably shares no element with those of `before` iterations earlier."""
     common = {outer.name for outer in around}
     now = _without_guards(access)
     for other in read:
@@ -91,7 +91,7 @@ def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For,
 
 
 def _without_guards(access: Access) -> Access:
-    """An access where loops of one iteration at most have their only one."""
+    """An access in which loops of at most one iteration are at their only iteration."""
     single: dict[str, Expr] = {}
     for n, loop in enumerate(access.loops):
         high = interval(loop.extent, loop_ranges(access.loops[:n])).high
@@ -101,7 +101,7 @@ def _without_guards(access: Access) -> Access:
 
 
 def _substituted(access: Access, values: dict[str, Expr]) -> Access:
-    # Not simplified: what is said of slots shows as long as both say it in the same form.
+    # Not simplified: slots are comparable only while both expressions have the same form.
     def new(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple([substitute_expr(e, values) for e in exprs])
 

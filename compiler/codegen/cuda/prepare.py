@@ -31,7 +31,9 @@ from .wgmma_emit import has_products
 
 
 def sum_in_threads(program: Program) -> Program:
-    """Long sums of a thread in blocks. Those of whole tiles are not: their registers would be needed twice."""
+    """Long sums of a thread in blocks. Sums of whole tiles stay unchanged, because blocks would need twice their
+    registers.
+    """
     return sum_in_blocks(program, within=is_thread_loop)
 
 
@@ -49,10 +51,11 @@ def prepare(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """A program in kernel form with its barriers, after all `CHECKS`; `dump(name, text)` sees the result of each pass.
+    """A program in kernel form with its barriers, after all `CHECKS`; `dump(name, text)` receives the result of each
+    pass.
 
-    LoweringError (of races: RaceError) and VerifyError name what is wrong. Without `check` programs are taken as right,
-    but for their form.
+    LoweringError (RaceError for races) and VerifyError name the fault. Without `check`, only the form of the program is
+    checked.
     """
     check_form(program, target)
     program = run_pipeline(program, PASSES, check=check, dump=dump)
@@ -139,7 +142,7 @@ def check_order(program: Program, target: GpuTarget) -> None:
 
 
 def check_instructions(program: Program, target: GpuTarget) -> None:
-    """LoweringError for instructions that the architecture has not."""
+    """LoweringError for instructions that the architecture lacks."""
     for kernel in kernels(program):
         if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(

@@ -1,9 +1,9 @@
 """check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
-Not by the analysis that puts barriers in: a block is gone through as it runs (`asynchronous.spans`), cut at barriers,
-and for each span the elements that its threads touch are listed and compared. What repeats from iteration to iteration
-is compared once: where all slots and extents are the same, so are the elements. Of blocks only those are gone through
-that differ in this way; that different blocks do not meet is proven by affine forms, or listed too.
+The check is independent of the analysis that inserts barriers: a block's execution is followed (`asynchronous.spans`)
+and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations with
+equal slots and extents touch equal elements and are compared once. Only blocks that differ in slots or extents are
+followed; that different blocks share no element is proven by affine forms, or by listing as well.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ MOST_ITERATIONS = 1 << 22
 def check_races(program: Program) -> None:
     """Proves that the kernels of a program have no races. RaceError names a race; LoweringError: undecidable here.
 
-    No two threads of a block touch the same element of shared or global memory, one of them writing, without a barrier
-    between; no two blocks of a kernel do at all; what an asynchronous copy fills is touched only behind the wait that
-    covers it, by other threads only behind a barrier after that wait; and no copy is under way at the end of a kernel.
+    The rules: no two threads of a block touch the same element of shared or global memory, one of them writing, without
+    a barrier between; no two blocks of a kernel do so at all; the destination of an asynchronous copy is touched only
+    after the wait that covers it, by other threads only after a barrier after that wait; and no copy is in flight at
+    the end of a kernel.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
@@ -72,7 +73,8 @@ def _check_kernel(kernel: Kernel) -> None:
     try:
         _check_spans(_widened(kernel), interesting, threads)
     except RaceError as race:
-        # Blocks at the edge do less than what was looked at; perhaps the race is where there is nothing.
+        # Blocks at the edge touch fewer elements than the ones examined; the race may be at an element that does not
+        # exist.
         try:
             _check_spans(kernel, interesting, threads)
         except RaceError:
@@ -112,7 +114,7 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
 
 
 def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
-    """All pairs of which one writes, each access with itself too."""
+    """All pairs of accesses one of which writes, including each writing access with itself."""
     distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
     return [
         (p, q) for p, q in [*combinations(distinct, 2), *((u, u) for u in distinct)] if p.write or q.write
@@ -156,7 +158,7 @@ def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -
         for axis in axes:
             a, b = (next((x.name for x in u.loops if x.kind == axis), None) for u in (p, q))
             if a is None and p is q and _once(p, common):
-                # One thread's, or a whole warp's in one go.
+                # Accesses of one thread, or of a whole warp at once.
                 continue
             if a is None or b is None:
                 return False

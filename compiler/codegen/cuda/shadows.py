@@ -30,7 +30,7 @@ class Names:
         self.count = 0
 
     def var(self, name: str) -> Var:
-        """A variable of a loop that is called something like `name`."""
+        """A loop variable with a unique name similar to `name`."""
         self.count += 1
         return Var(f"{name}'{self.count}")
 
@@ -53,10 +53,10 @@ def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
 
 
 class Shadows:
-    """The copies of a block in flight, by the buffers that they fill.
+    """The asynchronous copies of a block in flight, by the buffers that they fill.
 
-    A buffer's shadow holds what has been copied; its stamps say of which group, and for which thread: 0 is none, and
-    thread n of a group g of `count` threads has g * count + n + 1, groups counted from 1.
+    A buffer's shadow holds the copied data; its stamps give the group and the thread: 0 is none, and thread n of a
+    group g of `count` threads has g * count + n + 1, groups counted from 1.
     """
 
     def __init__(self, kernel: Kernel, names: Names, threads: Mapping[str, int], axes: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class Shadows:
         return [fill(b, self.names, Const(0, b.dtype)) for b in zeros]
 
     def commit(self, places: Mapping[str, Expr]) -> Stmt:
-        """The commit of one more group of the thread at `places`."""
+        """Commits one more group of the thread at `places`."""
         at = self.place(places)
         value = binary("+", self.committed[at], Const(1, DType.INT32))
         return Assign(name="commit", buffer=self.committed, indices=at, value=value)
@@ -108,10 +108,10 @@ class Shadows:
         return number
 
     def issue(self, copy: Copy, places: Mapping[str, Expr], *, whole: bool = False) -> Stmt:
-        """A copy into the shadow; what it will fill becomes undefined, and remembers its group and thread.
+        """A copy into the shadow; its destination becomes undefined, and is stamped with its group and thread.
 
-        A `whole` block's is made element by element: where large boxes are cut by the edges of arrays is beyond what
-        processors' copies of whole rows can be proven of.
+        A `whole` block's copy is made element by element, because copies of whole rows cannot be verified for large
+        boxes that exceed the edges of arrays.
         """
         box = copy.destination
         shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]

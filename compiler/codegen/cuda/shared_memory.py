@@ -34,7 +34,7 @@ class Place:
 class SharedPlan:
     """The places of all buffers by name, their alignment, and the bytes that they take together.
 
-    Behind them lie `groups` mbarriers, one for each group of bulk copies under way; `arrived` is what they are called.
+    After the buffers there are `groups` mbarriers, one for each group of bulk copies in flight, named `arrived`.
     """
 
     places: dict[str, Place]
@@ -80,8 +80,7 @@ class SharedPlan:
 def plan_shared(kernel: Kernel, names: Names) -> SharedPlan:
     """Places for all buffers of scope "shared" in a kernel; those whose lifetimes do not meet may share bytes.
 
-    Buffers live for the body of their allocation, so those that are allocated side by side follow one another in
-    time.
+    A buffer lives for the body of its allocation, so the lifetimes of buffers allocated in sequence do not overlap.
     """
     found: list[tuple[Alloc, int, int]] = []
     swizzled = swizzled_buffers(kernel.body)

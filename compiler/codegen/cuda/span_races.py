@@ -31,7 +31,7 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One access of one run of a span, at its place in the span, or in flight (then it may happen at any time)."""
+    """One access of a run in a span, at its place in the span, or in flight (at any time until its wait)."""
 
     step: int
     run: Run
@@ -51,7 +51,7 @@ class SpanChecker:
         self.lists: dict[tuple[Run, int], Touched] = {}
 
     def span(self, span: Span) -> None:
-        """RaceError if anything in a span races."""
+        """RaceError if two accesses of a span race."""
         key = span.key
         if key in self.checked:
             return
@@ -104,7 +104,7 @@ class SpanChecker:
                 self.fail(event, int(what.elements[at]), int(what.owners[at]), writes)
 
     def fail(self, event: _Event, element: int, owner: int, writes: Sequence[_Event]) -> None:
-        """RaceError: an event meets one of `writes` in an element, in another thread."""
+        """Raises RaceError: an event and one of `writes` touch one element in different threads."""
         for writer in writes:
             what = self.list(writer)
             clash = (what.elements == element) & (what.owners != owner)
@@ -159,7 +159,9 @@ class SpanChecker:
                     )
 
     def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
-        """RaceError: a copy for thread `a` and another event, of thread `b`, meet in an element (`during` the copy)."""
+        """Raises RaceError: a copy for thread `a` and another event, of thread `b`, touch one element (`during` the
+        copy).
+        """
         does = "writes" if other.access.write else "reads"
         own = "fills" if event.access.write else "reads"
         if during:
@@ -195,7 +197,7 @@ class SpanChecker:
 def _during(flight: Flight, other: _Event) -> bool:
     """Whether an event may come between a copy's issue and its wait."""
     if other.flight is not None:
-        # Both may last at the same time unless one is waited for before the other is issued.
+        # Both may be in flight at the same time unless one is waited for before the other is issued.
         first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)
         return first.end is None or second.start is None or first.end > second.start
     return (flight.start is None or other.step >= flight.start) and (
@@ -204,6 +206,6 @@ def _during(flight: Flight, other: _Event) -> bool:
 
 
 def _when(run: Run) -> str:
-    """The iterations of the loops that all threads run together."""
+    """Text with the iterations of the loops that all threads run together."""
     values = ", ".join(f"{name}={value}" for name, value in run.values.items())
     return f" at {values}" if values else ""

@@ -1,8 +1,7 @@
 """The body of a kernel as C: block-level statements in order, and inside of phases the statements of each thread.
 
-At block level loops run alike for all threads, and barriers, commits and waits stand there. A phase begins with a
-loop over threads; threads beyond its extent pass it by, and so do all but the first along axes that it has no loop
-over.
+At block level all threads run the same loops; barriers, commits and waits are at this level. A phase begins with a loop
+over threads; threads beyond its extent skip it, and along axes without a loop all threads but the first skip it.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from .wgmma_emit import has_products, only_products, overlapped, products, wait_
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 LONG_NAME = 20
-"""Most characters of a block loop's name that its coordinate variable takes over."""
+"""Length of a block loop's name beyond which its coordinate variable gets another name."""
 
 
 def coordinate(text: str, axis: str) -> str:
@@ -79,7 +78,7 @@ class KernelEmitter:
         self.names = names
         self.source = source
         self.values = ExpressionEmitter(target.dialect)
-        # Copies that threads issue and wait for later; without them they happen at once.
+        # Copies that threads issue and wait for later; without this capability they are executed at once.
         self.asynchronous = target.has("asynchronous copies")
         self.extents: dict[str, int] = dict(zip(AXES, shape.block, strict=True))
         self.threads_used: set[str] = set()
@@ -89,21 +88,21 @@ class KernelEmitter:
         # threads.
         self._alone: tuple[str, ...] = ()
         self._fresh = 0
-        # Whether products of warpgroups are under way, or may be from one iteration to the next; and whether threads
-        # have touched shared memory since it was last shown to products and bulk copies, which see it in their own way.
+        # Whether products of warpgroups are in flight, or may be from one iteration to the next; and whether threads
+        # have accessed shared memory since the last proxy fence, which makes it visible to products and bulk copies.
         self.products_begun = self.overlapping = False
         self._overlapping = overlapping_loops(kernel)
         self._shows = has_products(kernel.body) or shared.groups > 0
         self._hidden = False
-        # Of copies that a block issues as a whole: what is read in swizzled rows, the state of their groups, the names
-        # of their tensor maps.
+        # For copies issued by the whole block: buffers read in swizzled rows, the state of the groups, the names of the
+        # tensor maps.
         self.swizzled = swizzled_buffers(kernel.body)
         self.groups = names.make("groups") if shared.groups else ""
         self.tensor_maps: dict[tuple[str, TensorMap], str] = {}
         self._thread_copies = self.asynchronous and (has_thread_copies(kernel.body) or not shared.groups)
 
     def finish(self) -> None:
-        """Aligns the arrays in registers that are moved as vectors."""
+        """Aligns the register arrays that are accessed as vectors."""
         for line, name in self._declared:
             if name in self.aligned:
                 text = self.source.lines[line]
@@ -111,7 +110,7 @@ class KernelEmitter:
                 self.source.lines[line] = f"{text[:indent]}{self.values.dialect.aligned} {text[indent:]}"
 
     def fresh(self, name: str) -> str:
-        """A buffer's name that no buffer of the program has."""
+        """A buffer name, based on `name`, that no buffer of the program has."""
         self._fresh += 1
         return f"{name}'{self._fresh}"
 
@@ -127,7 +126,7 @@ class KernelEmitter:
             extent = simplify(loop.extent, values.ranges)
             values.variables[loop.name] = "0"
             if grid[axis] > 1:
-                # Loops that were fused have names too long to read.
+                # Names of fused loops are too long to read.
                 long = len(loop.name) > LONG_NAME
                 name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
                 comment = f"  // {_printable(loop.name)}" if long else ""
@@ -211,12 +210,12 @@ class KernelEmitter:
         self._hidden |= hidden
 
     def allocate_shared(self, alloc: Alloc) -> None:
-        """Memory of the block, which lies where the plan says."""
+        """Allocates memory of the block at its place in the plan."""
         name = self.shared.places[alloc.buffer.name].name
         self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
 
     def phase(self, loop: For) -> None:
-        """A nest whose loops over threads are the threads of the block."""
+        """Emits a nest whose loops over threads are the threads of the block."""
         phase = phase_at(loop)
         alone = [axis for axis in missing_axes(loop) if self.extents[axis] > 1]
         together = any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body))
@@ -233,16 +232,18 @@ class KernelEmitter:
             self._alone = ()
 
     def first_along(self, axis: str) -> Text:
-        """Whether a thread is the first one along an axis."""
+        """The condition that a thread is the first one along an axis."""
         return Text(f"{self.thread(axis)} == 0", EQUALITY)
 
     def thread(self, axis: str) -> str:
-        """The variable of a thread's coordinate."""
+        """The variable with a thread's coordinate along an axis."""
         self.threads_used.add(axis)
         return THREAD[f"thread.{axis}"]
 
     def thread_loop(self, loop: For) -> list[Text]:
-        """Makes the loop's variable the thread's coordinate; returns the conditions that a thread has an iteration."""
+        """Makes the loop's variable the thread's coordinate; returns the conditions under which a thread has an
+        iteration.
+        """
         axis = loop.kind[-1]
         extent = simplify(loop.extent, self.values.ranges)
         launched = self.extents[axis]
@@ -279,7 +280,7 @@ class KernelEmitter:
                 raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
 
     def allocate(self, alloc: Alloc) -> None:
-        """Registers of each thread."""
+        """Allocates registers of each thread."""
         buffer = alloc.buffer
         name = self.names.make(buffer.name)
         if buffer.scope.startswith(FRAGMENT):
@@ -290,7 +291,7 @@ class KernelEmitter:
         self.declare(in_registers(buffer, name, distribution(alloc)))
 
     def declare(self, storage: Storage) -> None:
-        """An array of the thread's own."""
+        """Declares an array in a thread's registers."""
         self.values.storages[storage.buffer.name] = storage
         if storage.elements * storage.buffer.dtype.bits // 8 > LOCAL_BYTES:
             raise LoweringError(
@@ -325,5 +326,5 @@ def _title(body: Stmt) -> str:
 
 
 def _printable(names: str) -> str:
-    """Names made safe for a comment, which a backslash would continue on the next line."""
+    """Names made safe for a comment, in which a backslash at the end would continue the comment on the next line."""
     return re.sub(r"[^\w.,' -]", "_", names)

@@ -10,20 +10,21 @@ from ...ir.expr import Buffer
 from .dialect import Space
 
 ALIGNMENT = 64
-"""Alignment in bytes of every array in device memory, which plans of memory keep (`graph.storage_plan`)."""
+"""Alignment in bytes of every array in device memory, guaranteed by memory plans (`graph.storage_plan`)."""
 SHARED_ALIGNMENT = 128
 """Alignment of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
 REGISTER_ALIGNMENT = 16
 MOST_VECTOR_BYTES = 16
-"""The widest access of one thread."""
+"""Bytes of the widest access of one thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A buffer in a kernel: the text in front of an index, and elements from index to index (0: distributed over
+    """A buffer in a kernel: the text before an index, and the stride of each index in elements (0: distributed over
     threads).
 
-    `elements` are those that are really there; a `scalar` needs no index. `alignment` in bytes, of the first element.
+    `elements` is the number of elements actually stored; a `scalar` needs no index. `alignment` in bytes, of the first
+    element.
     """
 
     buffer: Buffer
@@ -35,10 +36,10 @@ class Storage:
     scalar: bool = False
 
     def vector_elements(self, form: LinearForm, most: int) -> int:
-        """How many elements from the one of a flat index on, at most `most`, one access may take as far as alignment
-        goes.
+        """Number of elements, at most `most`, that one access starting at the flat index `form` may take, as alignment
+        permits.
 
-        A power of two: what divides the index in all iterations, bounded by the widest access.
+        A power of two that divides the index in all iterations, bounded by the widest access.
         """
         size = self.buffer.dtype.bits // 8
         return power_of_two(gcd(form.constant, *form.terms.values(), self.alignment // size), most, size)

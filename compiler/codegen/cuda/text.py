@@ -25,7 +25,7 @@ class Text:
     precedence: int = PRIMARY
 
     def within(self, precedence: int) -> str:
-        """The text as an operand where operators of `precedence` and tighter ones need no parentheses."""
+        """The text as an operand, in parentheses unless its precedence is at least `precedence`."""
         return self.text if self.precedence >= precedence else f"({self.text})"
 
 
@@ -54,7 +54,7 @@ def literal(dialect: Dialect, value: int | float | bool, dtype: DType) -> Text:
     if dtype is DType.BOOL:
         return Text("true" if value else "false")
     if not dtype.is_float:
-        # The least value of a type has no literal of its own.
+        # The least value of a type has no literal.
         if dtype is DType.INT32 and value == -(2**31):
             return Text("(-2147483647 - 1)")
         return integer(dialect, int(value), wide=dtype is DType.INT64)
@@ -93,7 +93,7 @@ _RESERVED = frozenset(_KEYWORDS.split())
 
 
 class Names:
-    """C identifiers made of the IR's names, each given out once; `taken` are names that are never given out."""
+    """Unique C identifiers made from the IR's names; `taken` are names that are never used."""
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(_RESERVED | taken)
@@ -101,7 +101,7 @@ class Names:
     def make(self, wanted: str) -> str:
         """A unique, legal identifier close to `wanted`."""
         base = re.sub(r"[^A-Za-z0-9]+", "_", wanted).strip("_") or "v"
-        # Underscores at the front or in pairs are the implementation's.
+        # Leading underscores and double underscores are reserved for the implementation.
         base = f"v{base}" if base[0].isdigit() else base
         name, count = base, 1
         while name in self._taken:
@@ -111,7 +111,7 @@ class Names:
         return name
 
     def copy(self) -> Names:
-        """The same names given out."""
+        """A copy with the same names in use."""
         result = Names()
         result._taken = set(self._taken)
         return result
@@ -125,7 +125,7 @@ class Source:
         self._depth = depth
 
     def line(self, text: str) -> None:
-        """One line."""
+        """Appends one line."""
         self.lines.append("    " * self._depth + text if text else "")
 
     @contextmanager

@@ -1,9 +1,10 @@
 """Error bounds of sums of products on a GPU, by the types multiplied and the number of terms.
 
-Products are exact: of 11-bit or 8-bit mantissas in float32 always, of float32 by fused multiply-adds. The order of sums
-is free, so what holds for every order counts. Ordinary lanes round sums to nearest. What tensor cores do between
-products NVIDIA does not say; measured, they align and cut off (Fasi, Higham, Mikaitis, Pranesh: "Numerical behavior of
-NVIDIA tensor cores", PeerJ Computer Science 7, 2021), which is less than a unit in the last place for each step.
+Products are exact: those of 11-bit or 8-bit mantissas in float32 always, those of float32 by fused multiply-adds. The
+order of sums is free, so the bounds hold for every order. Ordinary lanes round sums to nearest. NVIDIA does not
+document rounding inside tensor cores; measurements show that they align and truncate (Fasi, Higham, Mikaitis, Pranesh:
+"Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021), which is less than a unit in the last
+place for each step.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MODEL_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Unit roundoffs of a float32 that becomes an input, and of a sum, which is rounded toward zero with `cut`."""
+    """Unit roundoffs of a float32 converted to an input type, and of a sum; sums are rounded toward zero if `cut`."""
 
     inputs: float
     sums: float
@@ -38,7 +39,7 @@ ACCURACIES: Mapping[Precision, Accuracy] = {
     "bfloat16": Accuracy(inputs=2.0**-8, sums=2.0**-23, cut=True),
     "int8": Accuracy(inputs=0.0, sums=0.0, cut=False),
 }
-"""int8 is summed in int32, without error."""
+"""Accuracy by precision; int8 is summed in int32, without error."""
 OUTPUTS: Mapping[DType, float] = {
     DType.FLOAT32: 2.0**-24,
     DType.FLOAT16: 2.0**-11,
@@ -100,8 +101,8 @@ def winograd_amplification(
 def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
     """`tolerance` of float32 for Winograd's method, of `depth` channels and tiles of `points` x `points` inputs.
 
-    Beside a product's sum, an element is rounded once as a weight, and for each of a row's terms in each of two
-    dimensions before the product and behind it.
+    Besides the sum of products, an element is rounded once as a weight, and once for each term of a row in each of two
+    dimensions, both before and after the product.
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

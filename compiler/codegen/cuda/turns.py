@@ -1,7 +1,7 @@
 """Pieces of a block's body between barriers, which are emulated one after the other.
 
-A loop that contains barriers is one piece with the statements before and after it: the end of one iteration and the
-begin of the next one are between the same barriers.
+A loop that contains barriers forms one piece with the statements before and after it: the end of an iteration and the
+beginning of the next are between the same barriers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Turn:
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop with barriers in its body: statements before, between and after the barriers, and around the loop."""
+    """A loop with barriers in its body, divided into the statements before, between and after the barriers, and the
+    statements around the loop.
+    """
 
     loop: For
     before: list[Stmt]
@@ -92,7 +94,7 @@ def _has_barrier(node: Stmt) -> bool:
 
 
 def _parts(body: Stmt) -> list[list[Stmt]] | None:
-    """The statements of a loop's body between its barriers; None if there are barriers in loops in it."""
+    """The statements of a loop's body between its barriers; None if inner loops contain barriers."""
     parts: list[list[Stmt]] = [[]]
     for item in body.statements if isinstance(body, Seq) else (body,):
         if isinstance(item, Barrier):

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def vectorized(kernel: KernelEmitter, loop: For) -> bool:
-    """Emits a vectorized loop of one thread, with one access for all iterations where that is possible.
+    """Emits a vectorized loop of one thread, with one memory access for all iterations if possible.
 
-    That is: there is a constant number of iterations, the body is assignments and sums in sequence, the access is to
-    device or shared memory, its elements are neighbours that begin at a multiple of the iterations, and no condition
-    guards it. False, and nothing emitted, where no access is so.
+    An access becomes one vector if the number of iterations is constant, the body is assignments and sums in sequence,
+    the access is to device or shared memory, its elements are adjacent and begin at a multiple of the number of
+    iterations, and no condition guards it. Returns False, and emits nothing, if no access satisfies this.
     """
     extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)
@@ -52,7 +52,7 @@ def vectorized(kernel: KernelEmitter, loop: For) -> bool:
 
 
 def _straight(statement: Stmt) -> list[Assign | Reduce] | None:
-    """The assignments and sums of a body without loops; None where there is anything else."""
+    """The assignments and sums of a body without loops; None if it has other statements."""
     match statement:
         case Assign() | Reduce():
             return [statement]
@@ -83,14 +83,14 @@ class _Vectors:
                 read |= {load.buffer.name for load in loads_in(expr)}
         for leaf in self.leaves:
             name = leaf.buffer.name
-            # A vector is stored at the end, so nothing may read what it holds or write there before.
+            # A vector is stored at the end, so no earlier statement may read its elements or write to them.
             alone = written.count(name) == 1 and name not in read
             if isinstance(leaf, Assign) and alone and self.neighbours(leaf.buffer, leaf.indices):
                 self.stores[name] = leaf, self.vector_of(leaf.buffer)
         return bool(self.loads or self.stores)
 
     def find_loads(self, expr: Expr, written: set[str]) -> None:
-        """The loads of an expression that run in any case."""
+        """Finds the loads of an expression that are evaluated in any case."""
         match expr:
             case Select(condition=condition):
                 self.find_loads(condition, written)
@@ -106,9 +106,11 @@ class _Vectors:
             self.find_loads(operand, written)
 
     def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether an access takes elements side by side from a multiple of `count` on, as many as the hardware does."""
+        """Whether an access takes `count` adjacent elements from a multiple of `count` on, a number that the hardware
+        supports.
+        """
         storage = self.values.storages.get(buffer.name)
-        # Buffers of the body itself are the thread's own.
+        # Buffers of the body itself belong to the thread.
         if storage is None or storage.space == "register" or buffer.dtype is DType.BOOL:
             return False
         form = self.values.offset(buffer, indices)
@@ -162,7 +164,7 @@ class _Vectors:
         return self.values.vector(own.dtype, self.count)
 
     def pointer(self, buffer: Buffer, vector: str, *, const: bool = False) -> str:
-        """The type of a pointer to a vector where a buffer lies."""
+        """The type of a pointer to a vector in the memory of a buffer."""
         return self.values.dialect.pointer(vector, self.values.storages[buffer.name].space, const=const)
 
     def first(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
@@ -172,7 +174,7 @@ class _Vectors:
             return self.values.pointer(buffer, self.values.offset(buffer, indices))
 
     def rewritten(self, statement: Stmt) -> Stmt:
-        """A statement from and to vectors."""
+        """A statement that reads and writes vectors."""
 
         def swap(expr: Expr) -> Expr:
             if isinstance(expr, Load) and (found := self.loads.get((expr.buffer.name, expr.indices))):

@@ -1,15 +1,15 @@
 """Products of a warpgroup (sm_90a): 128 threads multiply tiles of shared memory and keep the sums in registers.
 
-A warpgroup is an iteration of a loop over thread.y or thread.z, with none over thread.x around the operation: the 128
-threads along x execute it together. Its factors lie in shared memory as *core matrices*, 8 lines of 16 bytes one after
-the other (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Shared Memory Matrix Layout", without
-swizzling): a line is what neighbours in memory make, a piece of a row or of a column of the factor. So a factor of
-`lines` x `length` elements is a buffer [lines / 8, length / 8, 8, 8]; between core matrices there may be room.
+A warpgroup is an iteration of a loop over thread.y or thread.z, without a loop over thread.x around the operation: the
+128 threads along x execute it together. Its factors are in shared memory as *core matrices*, 8 consecutive lines of 16
+bytes (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Shared Memory Matrix Layout", without swizzling): a
+line is a contiguous piece of a row or of a column of the factor. A factor of `lines` x `length` elements is thus a
+buffer [lines / 8, length / 8, 8, 8], with possible gaps between core matrices.
 
-Or they lie there as bulk tensor copies bring them (`bulk_copies`), in rows of 32, 64 or 128 bytes that are swizzled: a
-factor whose rows are along the depth as [lines, length], one whose rows are across it as [length / row, lines, row].
-Factors of 8 and of 32 bits must lie so, along the depth. float32 stands for tf32: the hardware reads the bits that tf32
-has, and bulk copies have rounded to these.
+Alternatively the factors have the layout of bulk tensor copies (`bulk_copies`), swizzled rows of 32, 64 or 128 bytes: a
+factor with rows along the depth is [lines, length], a factor with rows across it [length / row, lines, row]. Factors of
+8 and of 32 bits must be swizzled, with rows along the depth. float32 stands for tf32: the hardware reads only the bits
+of tf32, to which bulk copies have rounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .mma import FACTORS, TF32, Order, sum_type
 from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""Types of factors that may lie in either order, and as core matrices."""
+"""Types of factors that may have either order, and may be core matrices."""
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
 """Lines of a core matrix, and elements of 16 bits of a line."""
@@ -39,7 +39,7 @@ ARCHITECTURE = "sm_90a"
 
 
 def columns_of(dtype: DType) -> tuple[int, ...]:
-    """The widths of products whose left factor is of a type: those of integers are multiples of 16 from 32 on."""
+    """The widths of products whose left factor is of a type: for integers, multiples of 16 from 32 on."""
     return tuple([n for n in COLUMNS if n < 32 or n % 16 == 0 or not dtype.is_integer])
 
 
@@ -57,9 +57,9 @@ def wgmma(
     Factors are of `dtype` and `right` (by default the same), `depth_of` deep, sums of `sum_type`. Orders say whether
     neighbours in a line are neighbours in a row of the factor or in a column. Core matrices: a [8, 2, 8, 8] (in order
     "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). Swizzled: a [64, depth]
-    (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], n as `row_elements` has
-    it). It always adds: clear the sums first (`zero`). ValueError for types, orders and widths that no such operation
-    has.
+    (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], with n from
+    `row_elements`). It always adds: clear the sums first (`zero`). ValueError for types, orders and widths without such
+    an operation.
     """
     right = right or dtype
     if (dtype, right) not in FACTORS:
@@ -98,8 +98,8 @@ def reads_swizzled(declaration: IntrinsicDeclaration) -> bool:
 
 
 def row_elements(size: int) -> int | None:
-    """Elements (of 16 bits) of the swizzled rows across the depth of a factor of `size` rows or columns; None if none
-    divide it.
+    """Elements (of 16 bits) of the swizzled rows across the depth of a factor of `size` rows or columns; None if no row
+    length divides `size`.
     """
     return next((n // 2 for n in SWIZZLES if size % (n // 2) == 0), None)
 
@@ -148,13 +148,13 @@ def declarations() -> list[IntrinsicDeclaration]:
 
 
 def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
-    """The 64 bits that name a matrix in shared memory to `wgmma`; all in bytes, multiples of 16.
+    """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
 
     Without swizzling, `leading`: from a core matrix to the next one in depth; `stride`: to the next one in rows of A,
     or columns of B. In swizzled rows, `stride`: from 8 lines to the next 8; `leading`: from one row's worth of elements
     across the depth to the next one, without meaning for rows along it. PTX ISA, "Matrix Descriptor Format": each as
     bits 4 to 17 of an address, from bits 0, 16 and 32 on; in bits 62 and 63 rows of 128, 64 and 32 bytes are 1, 2, 3.
-    The base offset is zero: swizzled rows begin at multiples of 8 of them.
+    The base offset is zero, because swizzled rows begin at multiples of 8 rows.
     """
     fields = (start, leading, stride)
     if gcd(*fields) % 16:
@@ -164,7 +164,7 @@ def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
 
 
 def swizzle_mode(swizzle: int) -> int:
-    """A descriptor's number for swizzled rows of so many bytes (0: none)."""
+    """The number for swizzled rows of `swizzle` bytes in a descriptor (0: none)."""
     return SWIZZLES.index(swizzle) + 1 if swizzle else 0
 
 
@@ -183,7 +183,7 @@ def _sums(columns: int, total: DType) -> Buffer:
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """A factor's core matrices, and the element that coordinates of 8s and 1s mean."""
+    """A factor's core matrices, and the element addressed by coordinates split into multiples of 8 and remainders."""
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))
     shape = (lines[0] // CORE, length[0] // CORE, CORE, CORE)
@@ -194,7 +194,7 @@ def _factor(
 def _swizzled_factors(
     left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
-    """The loops of a product of swizzled factors, the place of a sum, and the elements that are multiplied."""
+    """The loops of a product of swizzled factors, the indices of a sum, and the elements that are multiplied."""
     k = Var("k")
     row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
     column, across, y = _swizzled_factor("b", right, columns, "j", k, along_depth=order_b == "columns")
@@ -220,7 +220,7 @@ def _swizzled_factor(
 
 
 def _matrix(variable: Var, size: int) -> Expr:
-    """The number of a core matrix; the only one's is 0, as programs say it that are simplified."""
+    """The number of a core matrix; 0 if there is only one, as in simplified programs."""
     return variable if size > CORE else Const(0)
 
 

@@ -1,10 +1,10 @@
 """Products of warpgroups as C++: descriptors of their factors, and inline PTX, asynchronous until a wait.
 
-What a warpgroup's threads do between a fence and a wait is one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
-"wgmma.wait_group"): all products of a phase that has nothing else in it, otherwise every single one. In loops where
-that is safe (`overlap`) an iteration's group is waited for an iteration later. The hardware reads factors through the
-asynchronous proxy, so what threads have written becomes visible to it by a fence of theirs in front of the barrier that
-they meet at (PTX ISA, "Async proxy", "fence.proxy.async").
+The products between a fence and a commit are one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
+"wgmma.wait_group"): all products of a phase that contains only products, otherwise each single product. In loops in
+which it is safe (`overlap`), an iteration's group is waited for one iteration later. The hardware reads factors through
+the asynchronous proxy, so threads that have written them execute a fence before the next barrier (PTX ISA, "Async
+proxy", "fence.proxy.async").
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ FUNCTIONS = {
     "show_to_products": _FENCE_PROXY,
     "hold_registers": _HOLD,
 }
-"""Definitions by name; those of the products themselves are written as they are used (`definition`)."""
+"""Definitions by name; those of the products themselves are generated on use (`definition`)."""
 
 
 NAMES = frozenset({*FUNCTIONS, "wait_products"})
-"""Names that the definitions define."""
+"""Names defined by these definitions."""
 
 
 def is_product(node: object) -> bool:
@@ -107,7 +107,7 @@ def only_products(body: Stmt) -> list[Intrinsic]:
 
 @contextmanager
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
-    """Around the text of a phase: if it has products and nothing else, they are one group."""
+    """A context around the text of a phase: if it contains only products, they form one group."""
     uses = only_products(body)
     if not uses:
         yield
@@ -166,7 +166,7 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def definition(declaration: IntrinsicDeclaration) -> str:
-    """The function of a product: all of the sums' registers go in and out."""
+    """The function of a product, with all registers of the sums as input and output."""
     c, *factors = declaration.parameters
     a, b = (_PTX_TYPES[factor.dtype] for factor in factors)
     count = c.shape[1] // 2
@@ -248,7 +248,7 @@ def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, a
             f"`{summarize(use)}`: rows of {format_region(region)} are not {', '.join(map(str, SWIZZLES))} bytes of "
             "shared memory"
         )
-    # The hardware swizzles by bits of addresses, which is right for 8 lines that begin at a multiple of their size.
+    # The hardware swizzles by address bits, so each group of 8 lines must begin at a multiple of its size.
     whole = (*region.starts[:-1], Const(0))
     forms = values.offset(region.buffer, whole), values.offset(region.buffer, region.starts)
     steps = zip(forms, (8 * row, 16 if along_depth else 8 * row), strict=True)

@@ -1,1 +1,1 @@
-"""OpenCL C: a second dialect of the GPU kernels that `target.cuda` prints, for devices of any maker."""
+"""OpenCL C: a second dialect of the GPU kernels printed by `codegen.cuda`, for devices of any vendor."""

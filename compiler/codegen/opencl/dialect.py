@@ -1,7 +1,7 @@
 """OpenCL C as a dialect of GPU kernels (The OpenCL C Specification, version 1.2).
 
-Functions of the language have the accuracy of its table 7.4 at least: division and square root are rounded correctly
-where the device can, which `runtime.opencl_device` asks for.
+Functions of the language have at least the accuracy of its table 7.4; division and square root are correctly rounded on
+devices that support it, on request of `runtime.opencl_device`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ...ir.types import DType
 from ...te.scalars import DOUBLES
 from ..cuda.dialect import Dialect
 
-# clang, which all makers' compilers are built on, lets functions of one name differ by their arguments.
+# clang, on which all vendors' compilers are built, supports overloading by argument types.
 _OVERLOADED = """\
 static {type} __attribute__((overloadable)) {name}({type} a, {type} b) {{
     {body}
@@ -23,7 +23,7 @@ def _of_integers(name: str, body: str) -> str:
 
 
 def _extremum(name: str, op: str) -> str:
-    """The greater or the lesser one, NaN if one of both is."""
+    """The greater or lesser of two values; NaN if either is NaN."""
     return f"""\
 static float {name}(float a, float b) {{
     return a {op} b || a != a ? a : b;
@@ -67,7 +67,7 @@ OPENCL = Dialect(
         DType.INT32: "int",
         DType.INT64: "long",
         DType.FLOAT32: "float",
-        # A kernel takes no pointers to bool, whose size is the compiler's affair.
+        # Kernels take no pointers to bool, whose size depends on the compiler.
         DType.BOOL: "uchar",
     },
     wide="long",

@@ -1,7 +1,7 @@
 """OpenCL devices to generate code for: limits of a work-group, and the options that set them.
 
-A work-group is a block, a work-item a thread, local memory is shared memory. Kernels use nothing else, so code runs on
-every device with these limits or larger ones.
+A work-group is a block, a work-item a thread, local memory is shared memory. Kernels depend on no other properties, so
+code runs on every device with these limits or larger ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_THREADS = 1 << 16
 
 
 class OpenClTargetError(UserError):
-    """A target's options are wrong; the message says which there are."""
+    """Wrong options of a target; the message lists the legal ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class OpenClTarget(GpuTarget):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """None: OpenCL C of version 1.2 has local memory and barriers."""
+        """The empty set: OpenCL C 1.2 has only local memory and barriers."""
         return frozenset()
 
     @property
@@ -75,7 +75,7 @@ class OpenClTarget(GpuTarget):
 
     @property
     def described(self) -> dict[str, str]:
-        """The device as tuning records name it; those of one name are a family."""
+        """The device's description in tuning records; devices of one name are a family."""
         return {
             "kind": NAME,
             "arch": self.arch,
@@ -106,7 +106,9 @@ def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -
 def of_device(
     target: OpenClTarget, *, text: str, name: str, units: int, threads: int, local_bytes: int, clock: float
 ) -> OpenClTarget:
-    """The target `text` on a device: limits that it leaves open are the device's own, as far as kernels use them."""
+    """The target `text` on a device: limits that the text leaves open are the device's own, as far as
+    kernels use them.
+    """
     given = {word.partition("=")[0] for word in text.split()}
     work_items = target.work_items if THREADS in given else max(_THREADS, min(threads, 1024))
     local = target.shared_bytes_per_block if LOCAL_BYTES in given else min(local_bytes, 48 * KIB)
@@ -116,9 +118,9 @@ def of_device(
 
 
 def parse_target(text: str) -> OpenClTarget:
-    """The device that `text` names: "opencl", then -threads=N (work-items of a group) and -local-bytes=N.
+    """The device described by `text`: "opencl", then -threads=N (work-items of a group) and -local-bytes=N.
 
-    OpenClTargetError names what is wrong and what there is.
+    OpenClTargetError names the wrong part and the legal ones.
     """
     words = text.split()
     if not words or words[0] != NAME:

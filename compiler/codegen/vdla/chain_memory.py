@@ -53,10 +53,10 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Stores of a tensor's pads, spread evenly after the stores at `positions`; clamping yields the pad value.
+    """Stores of a tensor's pads, spread evenly after the stores at `positions`; clamping produces the pad value.
 
-    `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same, so that they
-    wait for no other data.
+    `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same ones, so that
+    they wait for no other data.
     """
     runs = list(margin_runs(emitter.config, buffer, place))
     parts = min(len(runs), len(positions))

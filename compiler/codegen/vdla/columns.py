@@ -1,7 +1,7 @@
-"""Columns: the values of one quantity in many iterations, or many instructions.
+"""Columns: the values of one quantity in many iterations, or for many instructions.
 
 Emission evaluates every index expression once for all iterations of the enclosing loops. A column is one int if the
-value is the same in all, or an int64 array with one value for each row (iteration or instruction). Operands of
+value is always the same, or an int64 array with one value for each row (iteration or instruction). Operands of
 intrinsics and copies are addresses in columns.
 """
 
@@ -68,7 +68,7 @@ class Groups:
     of: Rows
 
     def __iter__(self):
-        """The rows of one group after the other."""
+        """Iterates over the groups, each as its row numbers."""
         if len(self.first) == 1:
             yield np.arange(len(self.of))
             return

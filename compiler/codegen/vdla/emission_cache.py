@@ -1,4 +1,6 @@
-"""Cache of emitted instructions, for kernels at equal addresses on machines that differ in fields no kernel reads."""
+"""Cache of emitted instructions, for kernels at equal addresses on machines that differ only in fields that kernels do
+not read.
+"""
 
 from __future__ import annotations
 

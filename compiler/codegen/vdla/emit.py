@@ -2,8 +2,8 @@
 
 A chain of loops that ends in a hardware intrinsic or a copy folds into as few instructions as its fields allow
 (`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run iteration by
-iteration: every chain is emitted once, for all iterations at a time, in columns, and the result is sorted by the
-iterations' positions in program order. So emission takes a few hundred array operations for a layer, however small its
+iteration: every chain is emitted once for all iterations, in columns, and the result is sorted by the iterations'
+positions in program order. Emission therefore takes a few hundred array operations for a layer, however small its
 tiles. The result has no tokens yet.
 """
 
@@ -66,7 +66,7 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Places the load of the first micro-op page here, in the program's order."""
+        """Reserves the load of the first micro-op page at this point of the program."""
         self.load_page(group, self.count)
         self.count += 1
 

@@ -115,7 +115,7 @@ def _emit_sums(
     sequences = _sequences(emitter, plan, names, [extents[i] for i in plan.unrolled], inside, inner)
 
     counts = [extents[i] for i in plan.counted]
-    # A loop that runs once adds nothing; its factor could exceed the field.
+    # A loop that runs once adds nothing, and its factor could exceed the field.
     factors: list[list[Column]] = [
         [where(count > 1, factor, 0) for factor, count in zip(steps, counts, strict=True)]
         for steps in plan.factors
@@ -246,7 +246,7 @@ def _plan(
 
 
 def _rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights, which counts rows of a tile, each as long as the shorter vector; not tiles."""
+    """Access to depthwise weights that counts rows of a tile (each as long as the shorter vector), not tiles."""
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
     if parts == 1:

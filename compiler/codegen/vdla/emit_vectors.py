@@ -48,7 +48,7 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         factors: list[Column] = [0] * (2 - counted) + [access.step(inner.values, name) for name, _ in loops]
         last = start
         for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
-            # A loop that runs once adds nothing; its factor could exceed the field.
+            # A loop that runs once adds nothing, and its factor could exceed the field.
             factor = where(count > 1, factor, 0)
             fields[f"{operand}_factor_{loop}"] = factor
             last = last + factor * (count - 1)

@@ -1,8 +1,8 @@
 """Weights for arrays that fold: the shape of register FOLD, and the parts of weight tiles that hold weights.
 
 Programs have whole tiles, [block_out][block_in]. A machine that folds takes a tile in `Config.tile_parts` operations,
-each with a part of the inputs for a part of the lanes (isa/README.md). For each kernel's weights the shape is chosen
-with which fewest parts hold a weight. Operations of empty parts are left out.
+each with a part of the inputs for a part of the lanes (isa/README.md). For each kernel's weights the chosen shape is
+the one with the fewest parts that contain a weight. Operations of empty parts are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""The forms of weights that GEMM multiplies. Other forms have a row for each lane, or are no weights."""
+"""The forms of weights that GEMM multiplies. Other forms have a row for each lane, or are not weights."""
 
 
 def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
@@ -41,7 +41,7 @@ def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[n
     """
     groups, lanes, inputs = 1 << shape, config.tile_parts >> shape, config.block_in >> shape
     split = tiles.reshape(-1, lanes, groups, config.columns, groups, inputs)
-    # In a part each group of rows has its own lanes, and all groups the same inputs.
+    # In a part, each group of rows has its own lanes, and all groups have the same inputs.
     parts = split.transpose(0, 1, 4, 3, 2, 5)
     return parts.reshape(*tiles.shape[:-2], config.tile_parts, config.columns, config.block_in)
 
@@ -91,7 +91,9 @@ class FoldedWeights:
 def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
-    """The folding with fewest used parts, for any weight values: elements of a tile that hold no weight are zero."""
+    """The folding with fewest used parts, whatever the values of the weights: only elements of a tile without a weight
+    are zero.
+    """
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
     found = [np.asarray(fold_tiles(config, there, shape).any(axis=(-2, -1))) for shape in shapes]
@@ -114,7 +116,8 @@ class PartsOfTiles:
         around: AbstractSet[str],
     ) -> None:
         """`leaf`: a GEMM inside the loops `around`. All parts are taken if its tiles are not the kernel's `weights`, or
-        if weights have a zero point: then zeros contribute."""
+        if weights have a zero point, with which zeros contribute.
+        """
         region = leaf.operands[2]
         loads = [
             item
@@ -154,9 +157,10 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Micro-ops for parts, from micro-ops for whole tiles with `indices` (dst, src, tile): indices of one for each
-        used part, and which of them are `starting`, that is belong to an overwriting instruction. Such an instruction
-        replaces the sums with its first part of the inputs, and adds further parts."""
+        """Micro-ops for parts, from micro-ops for whole tiles with `indices` (dst, src, tile): the indices of one
+        micro-op for each used part, and which of them are `starting`, that is, belong to an overwriting instruction.
+        Such an instruction replaces the sums with its first part of the inputs, and adds further parts.
+        """
         kept = self._kept(environment, starting)
         dst, src, tile = indices
         parts = tile[:, None] * self.count + np.arange(self.count)
@@ -177,7 +181,7 @@ class PartsOfTiles:
         lanes = np.repeat(whole.any(axis=(1, 3)), groups, axis=1)
         kept = kept | (starting[:, None] & lanes[at[0]] & (np.arange(self.count) % groups == 0))
         if not kept.any():
-            kept[0, 0] = True  # Instructions have a micro-op; it adds zeros.
+            kept[0, 0] = True  # An instruction needs a micro-op; this one adds zeros.
         return kept
 
 

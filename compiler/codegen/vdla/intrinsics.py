@@ -51,8 +51,9 @@ def _gemm(b_size: int, ci: int, co: int, scope: str, zero_points: Pair) -> Intri
 
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
-    """acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt int8[positions, co], lane by
-    lane, or = where FIRST holds: DEPTHWISE of one position, which is no dimension, TAPS of several.
+    """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
+    int8[positions, co]; = instead of += where FIRST holds. With one position (no position dimension) it is DEPTHWISE,
+    with several TAPS.
 
     If co is r times ci, a position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a
     part of ci, inp and wgt are that part of a vector and of a row. `scope`: as in `gemm`.
@@ -60,7 +61,7 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)
     count = positions * vectors
-    # One vector is no dimension.
+    # A single vector has no dimension of its own.
     of = () if count == 1 else (count,)
     acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
     inp = Buffer(name="inp", shape=(*of, b_size, narrow), dtype=DType.INT8, scope=scope)
@@ -90,7 +91,8 @@ def post(
     *,
     chained: bool = False,
 ) -> IntrinsicDeclaration:
-    """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, where combined, operand int8[B, co].
+    """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, with a combination, operand int8[B,
+    co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
     or sum). `chained`: out is in the chain memory. A table is another parameter, int8[256].

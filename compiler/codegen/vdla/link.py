@@ -52,8 +52,8 @@ def alignment_of(config: Config) -> int:
 class LoweredKernel:
     """A scheduled, lowered kernel; `tensors` and `constants` bind its parameters, by name.
 
-    `offsets`: bytes from the begin of a parameter's tensor to the parameter. Programs with equal `key` differ in names
-    only (None: unknown).
+    `offsets`: bytes from the start of a parameter's tensor to the parameter. Programs with equal `key` differ only in
+    names (None: unknown).
     """
 
     kernel: Kernel

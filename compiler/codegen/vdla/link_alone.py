@@ -1,4 +1,4 @@
-"""Linking of one kernel by itself, for timing: a candidate of the tuner needs no network and no constant values."""
+"""Linking of a single kernel, for timing: a candidate of the tuner needs no network and no constant values."""
 
 from __future__ import annotations
 

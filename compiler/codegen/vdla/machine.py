@@ -23,9 +23,9 @@ DRAM = "dram"
 
 
 def scratchpad_depths(config: Config) -> dict[str, int]:
-    """Elements of each memory on the chip that tokens order, by scope.
+    """Elements, by scope, of each on-chip memory whose accesses tokens order.
 
-    Micro-ops are not among them: one unit loads and uses these, in order.
+    Micro-op memory is not among them: one unit loads and uses it, in order.
     """
     return {
         "inp": config.inp_depth,

@@ -1,7 +1,7 @@
-"""Choice of pads in the chain memory to write one layer early, when the store unit may be idle.
+"""Choice of pads in the chain memory that are written one layer early, when the store unit may be idle.
 
-A layer that expands channels keeps the store unit as busy as the array; pads of its outputs would come on top. The
-layer before it, which reduces channels, stores little.
+A layer that expands channels keeps the store unit as busy as the array, so pads of its outputs would take additional
+time. The layer before it, which reduces channels, stores little.
 """
 
 from __future__ import annotations

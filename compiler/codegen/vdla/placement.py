@@ -1,8 +1,8 @@
 """Placement of buffers: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
 
-Scratchpad slots rotate from layer to layer: a layer's first slot starts where the last one used before it ended, so
-that the next layer's weights and inputs can be loaded while this layer still computes. Micro-ops, registers and pads
-in the chain memory carry over between layers: equal contents are not written again.
+Scratchpad slots rotate from layer to layer: a layer's first slot starts at the end of the slot used last, so that the
+next layer's weights and inputs can be loaded while the layer before still computes. Micro-ops, registers and pads in
+the chain memory carry over between layers: equal contents are not written again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .machine import scratchpad_depths
 
 
 class PlacementError(Exception):
-    """A layer's buffers do not fit a scratchpad: the schedule asked for too much."""
+    """Buffers of a layer that do not fit a scratchpad, because the schedule requests too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Scratchpads:
     def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """First element of each copy (leading dimension) of each buffer of one layer.
 
-        `last_copy` names, by buffer, the copy that the layer uses last. Accumulator copies start at a bank where
-        that leaves them in different banks, so that the store unit reads one while the array fills the other.
-        Raises PlacementError.
+        `last_copy` names, by buffer, the copy that the layer uses last. Accumulator copies start at a bank boundary if
+        they then are in different banks, so that the store unit reads one while the array fills the other. Raises
+        PlacementError.
         """
         by_scope: dict[str, list[Buffer]] = {}
         for buffer in buffers:
@@ -194,7 +194,7 @@ class ChainPads:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether the pads of a tensor that is written now are there already, from an equal tensor at this place.
+        """Whether the pads of a tensor that is written now exist already, from an equal tensor at this place.
 
         Marks its pads as written, and pads of overlapping tensors as overwritten.
         """

@@ -1,5 +1,6 @@
-"""Program order: drafts of a layer's chains become numbered instructions. CONFIGs, and loads of the store unit's
-tables, that change nothing are left out."""
+"""Program order: drafts of a layer's chains become numbered instructions, except CONFIGs and loads of the store unit's
+tables that change nothing.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +46,16 @@ def put_in_order(
     sequences: Sequence[NDArray[np.unsignedinteger]],
     group: int,
 ) -> None:
-    """Appends a layer's drafts to a program, with a load of a micro-op page where `sequences` exceed the current page.
-    `sequences`: the micro-op words of each sequence."""
+    """Appends a layer's drafts to a program, with a load of a micro-op page wherever `sequences` exceed the current
+    page. `sequences`: the micro-op words of each sequence.
+    """
     if not drafts:
         return
     order = np.argsort(np.concatenate([draft.positions for draft in drafts]), kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     places = np.split(place, np.cumsum([len(draft.positions) for draft in drafts[:-1]]))
-    # Number of instructions of each place: 0 if it changes nothing, one more where a page is loaded.
+    # Number of instructions at each place: 0 if it changes nothing, one more if a page is loaded.
     room = np.ones(len(order), dtype=np.int64)
     for where, kept in _register_writes(emission.registers, drafts, places):
         room[where] = kept

@@ -1,4 +1,4 @@
-"""Sweeps: an order of TAPS micro-ops in which the array still holds the rows before the one that it reads."""
+"""Sweeps: an order of TAPS micro-ops in which the array still holds the rows before the row that it reads."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def sweep_order(
     window; and whether each starts a sum: if any micro-op of its group of weights does so in `starting`.
 
     A sum's rows of one group of weights are in the order of the window. The array holds the sources of the preceding
-    operations; a row that it does not hold is read by an operation that only holds. Sources in `pads` are equal, and
-    one of them is held when the sweeps begin and end: by an additional operation if the last sweep ends above the pads,
-    as some with dilations do.
+    operations; a row that it does not hold yet is read by an additional operation without a sum. Sources in `pads` are
+    equal, and one of them is held when the sweeps begin and end: by an additional operation if the last sweep ends
+    above the pads, as some with dilations do.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
