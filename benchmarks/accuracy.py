@@ -34,7 +34,7 @@ from vdla.codesign.evaluate import (
     onnxruntime_outputs,
     session_runs,
 )
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
 
@@ -63,7 +63,7 @@ def measure(name: str, images: int | None) -> dict[str, Any]:
         plain.write_bytes(model.SerializeToString())
         quantize_qdq(plain, path, [{"x": image[None]} for image in train[:CALIBRATIONS]])
         real = session_runs(str(plain), ["y"], launches, optimized=True)
-        compiled = compile_model(path, config)
+        compiled = compile_program(path, config)
         theirs = onnxruntime_outputs(path, compiled.graph, launches)
     graph, results = compiled.graph, [run(compiled, arrays) for arrays in launches]
     ours = [dict(result.outputs) for result in results]

@@ -26,7 +26,7 @@ from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.technology.components import default_components
-from vdla.compiler.driver import compile_graph
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.isa.config import Config, Memory, load_config
 from vdla.sim import simulate
@@ -70,7 +70,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
         if not keep:
             both = (ScheduleCache(), ScheduleCache())
         start = time.thread_time()
-        program = compile_graph(network.graph, config, data=False, kept=both[0]).program
+        program = compile_program(network.graph, config, data=False, kept=both[0]).program
         compiled = time.thread_time()
         simulate(config, program.instructions, program.image, data=False)
         simulated = time.thread_time()

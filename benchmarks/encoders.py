@@ -30,7 +30,7 @@ from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.codesign.report.split import layer_boundaries
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import RunResult, run
 from vdla.compiler.runtime.layers import layers_of
@@ -98,8 +98,8 @@ def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
     config = replace(vta_with(), chain_buffer_bytes=chain)
     with tempfile.TemporaryDirectory() as folder:
         path = quantized(sizes, sequence, Path(folder))
-        compiled = compile_model(path, config)
-        unchained = compile_model(path, replace(config, chain_buffer_bytes=0))
+        compiled = compile_program(path, config)
+        unchained = compile_program(path, replace(config, chain_buffer_bytes=0))
         arrays = embeddings(np.random.default_rng(SEED + 1), sequence, sizes.width)
         theirs = onnxruntime_outputs(path, compiled.graph, [arrays])[0]
     rows, result = layers_and_run(compiled, arrays)

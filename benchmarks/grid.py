@@ -32,7 +32,7 @@ from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
 from vdla.codesign.explore.networks import Network, load_network
-from vdla.compiler.driver import compile_graph
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.fifos import FIFO_WORDS, write_rate
@@ -160,7 +160,7 @@ def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
         tried: dict[int, int] = {}
         roofline = 0.0
         for threads in VIRTUAL_THREADS:
-            compiled = compile_graph(network.graph, config, virtual_threads=threads, data=False)
+            compiled = compile_program(network.graph, config, virtual_threads=threads, data=False)
             program = compiled.program
             tried[threads] = simulate(config, program.instructions, program.image, data=False).cycles
             roofline = sum(layer.roofline_cycles for layer in layers_of(compiled))

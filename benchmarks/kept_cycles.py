@@ -24,7 +24,7 @@ from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import read_results
 from vdla.codesign.explore.networks import Network
 from vdla.codesign.models.transformers.bert import BertSizes
-from vdla.compiler.driver import compile_graph, compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
@@ -111,14 +111,14 @@ def _network(name: str) -> Network:
 
 
 def _on_grid(name: str, config: Config, virtual_threads: int) -> int:
-    compiled = compile_graph(
+    compiled = compile_program(
         _network(name).graph, config, virtual_threads=virtual_threads, data=False
     ).program
     return simulate(config, compiled.instructions, compiled.image, data=False).cycles
 
 
 def _of_file(path: Path, config: Config) -> int:
-    return run(compile_model(path, config), {}, data=False).simulation.cycles
+    return run(compile_program(path, config), {}, data=False).simulation.cycles
 
 
 def _of_others(row: Mapping[str, Any], extensions: tuple[str, ...]) -> int:

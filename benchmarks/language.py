@@ -40,11 +40,11 @@ from vdla.codesign.evaluate import (
 from vdla.codesign.models.transformers import BertSizes, token_inputs
 from vdla.codesign.models.transformers.bert import bert_encoder
 from vdla.codesign.report.split import layer_boundaries
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.partition import Partition, partition_model
 from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config
@@ -132,7 +132,7 @@ def measure_file(path: Path, config: Config) -> dict[str, Any]:
 
 
 def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulate: bool) -> dict[str, Any]:
-    compiled = compile_model(path, config)
+    compiled = compile_program(path, config)
     row: dict[str, Any] = {"whole": True}
     if not simulate:
         return row
@@ -182,7 +182,7 @@ def compile_base(config: Config) -> dict[str, float]:
     times: list[tuple[float, float]] = []
     for _ in range(3):
         began = time.perf_counter(), time.process_time()
-        compile_model(path, config)
+        compile_program(path, config)
         times.append((time.perf_counter() - began[0], time.process_time() - began[1]))
     wall, cpu = (statistics.median(values) for values in zip(*times, strict=True))
     return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2)}

@@ -26,10 +26,11 @@ from vdla.codesign.evaluate import (
 )
 from vdla.codesign.network_run import compile_network
 from vdla.codesign.timing import median_seconds
-from vdla.compiler.driver import Compiled, compile_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
 from vdla.compiler.templates.vdla.legalize import legalize
@@ -48,7 +49,7 @@ def utilization(compiled: Compiled) -> float:
 
 def outputs_row(path: Path, config: Config, images: int) -> tuple[int, bool, bool]:
     """Largest difference to ONNX Runtime in LSB, top-1 agreement, and equality with the interpreter."""
-    compiled = compile_model(path, config)
+    compiled = compile_program(path, config)
     launches = sample_arrays(compiled.graph, images)
     ours = [dict(run(compiled, dict(arrays)).outputs) for arrays in launches]
     theirs = onnxruntime_outputs(path, compiled.graph, launches)
@@ -95,15 +96,15 @@ def measure(folder: Path) -> dict[str, object]:
             "top1_equal": top1,
             "equals_interpreter": exact,
         }
-    compiled = compile_model(resnet, vta)
+    compiled = compile_program(resnet, vta)
     figures["utilization, vta"] = utilization(compiled)
-    figures["utilization, osdi18"] = utilization(compile_model(resnet, load_config("osdi18")))
+    figures["utilization, osdi18"] = utilization(compile_program(resnet, load_config("osdi18")))
     figures["utilization, vta, one virtual thread"] = utilization(
-        compile_model(resnet, vta, virtual_threads=1)
+        compile_program(resnet, vta, virtual_threads=1)
     )
     for latency in (60, 120, 240):
         slow = vta.with_memory(replace(vta.memory, read_latency=latency))
-        figures[f"utilization, vta, read latency {latency}"] = utilization(compile_model(resnet, slow))
+        figures[f"utilization, vta, read latency {latency}"] = utilization(compile_program(resnet, slow))
     arrays = dict(sample_arrays(compiled.graph, 1)[0])
     cycles = run(compiled, {}, data=False).simulation.cycles
     figures["cycles, vta"] = cycles
@@ -113,7 +114,7 @@ def measure(folder: Path) -> dict[str, object]:
     figures["simulation with data, M cycles/s"] = cycles / median_seconds(lambda: run(compiled, arrays)) / 1e6
     figures["timing alone, s"] = median_seconds(lambda: run(compiled, {}, data=False))
     content = resnet.read_bytes()
-    figures["compile ResNet-18, s"] = median_seconds(lambda: compile_model(content, vta))
+    figures["compile ResNet-18, s"] = median_seconds(lambda: compile_program(content, vta))
     figures["lower one convolution, ms"] = 1e3 * lowering_seconds(content, vta)
     return figures
 

@@ -30,7 +30,7 @@ from vdla.codesign.technology.event_features import features_of
 from vdla.codesign.technology.events import Events, count_events
 from vdla.codesign.technology.modelled_energy import energy_by_model
 from vdla.codesign.technology.operand_rates import OperandRates, rates_from
-from vdla.compiler.driver import compile_graph
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 from vdla.sim.statistics import operand_statistics
@@ -98,7 +98,7 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
 
 def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
     """The events of a network on a machine, and the bits that change, inputs being random and rectified."""
-    program = compile_graph(network.graph, config).program
+    program = compile_program(network.graph, config).program
     image = program.image.copy()
     rng = np.random.default_rng(21)
     for segment in program.segments:

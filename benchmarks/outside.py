@@ -33,11 +33,11 @@ from vdla.codesign.evaluate import (
     sample_arrays,
 )
 from vdla.codesign.models.originals import NAMES, build_original, original
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config
@@ -79,7 +79,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
             node, reason = next(iter(partition.refusals.items()))
             row |= {"first": {"node": node, "operator": operators[node], "reason": reason}}
         row["whole"] = False
-        compiled = compile_model(path, config)
+        compiled = compile_program(path, config)
         row["whole"] = True
         if simulate:
             arrays = dict(sample_arrays(compiled.graph, 1)[0])

@@ -30,7 +30,7 @@ from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
 from vdla.codesign.timing import median_seconds
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config
 
@@ -38,7 +38,7 @@ from vdla.isa.config import load_config
 def measure(model: str, config_name: str) -> dict[str, object]:
     """Every figure by name; `differences` lists the RTL's differences to the simulator."""
     config = load_config(config_name)
-    compiled = compile_model(models.build(model).SerializeToString(), config)
+    compiled = compile_program(models.build(model).SerializeToString(), config)
     launches = sample_arrays(compiled.graph, 1)
     started = time.perf_counter()
     optimize = library_for(compiled)

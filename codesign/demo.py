@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.driver import Compiled
+from vdla.compiler.runtime.artifact import Compiled
 from vdla.isa.config import Config
 from vdla.util.user_files import make_directory
 from vdla.util.whole_files import write_whole

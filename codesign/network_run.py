@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
@@ -21,7 +20,10 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run as execute
+from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config, load_config
 from vdla.sim import SimulationResult, simulate
@@ -78,7 +80,7 @@ def compile_network(
 ) -> Compiled:
     """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, the way out."""
     with ways_out(path):
-        return compile_model(
+        return compile_program(
             path, config, virtual_threads=virtual_threads, dump_passes=dump_passes, records=records
         )
 

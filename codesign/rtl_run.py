@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.compiler.driver import Compiled
+from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import input_image, read_outputs
 from vdla.compiler.runtime.executor import run as execute
 from vdla.hw.counters import CYCLE_COUNTERS

@@ -14,7 +14,6 @@ from vdla.isa.config import Config
 
 from .codegen.cpu.machine import CpuTarget, host_target
 from .cpu_stages import SharedKernels, cpu_now
-from .driver import DoesNotFitError, compile_model
 from .graph.abilities import PLAIN, Abilities
 from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error, parameters_of
 from .graph.floating.onnx_import import OLDEST_OPSET
@@ -22,12 +21,13 @@ from .graph.onnx_context import read_node
 from .graph.onnx_read import Source, model_label, read_model
 from .graph.partition import Partition, Region, partition_model
 from .graph.submodel import prepare_model
-from .pipeline import compile_kernels
+from .pipeline import compile_kernels, compile_program
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.executable import Port
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
 from .templates.cpu.table import CPU
+from .templates.vdla.lower import DoesNotFitError
 from .tune.records.apply import knobs_from
 from .tune.records.book import RecordBook
 
@@ -84,7 +84,7 @@ def compile_heterogeneous(
     but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
     region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
     threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `virtual_threads` as of
-    `compile_model`; `dump_passes` is a folder that gets one folder a region. `records` of the tuner set the knobs of
+    `compile_program`; `dump_passes` is a folder that gets one folder a region. `records` of the tuner set the knobs of
     recorded layers, on both sides. `kernels` of the CPU are shared as of `cpu_now`. Raises UserError.
     """
     try:
@@ -210,7 +210,7 @@ class _Work:
     def compile_offloaded(self, region: Region, dump_passes: Path | None = None) -> Compiled:
         assert self.config is not None
         if region.model not in self.offloaded or dump_passes is not None:
-            self.offloaded[region.model] = compile_model(
+            self.offloaded[region.model] = compile_program(
                 region.model,
                 self.config,
                 virtual_threads=self.virtual_threads,

@@ -7,7 +7,6 @@ its code for scheduled kernels (`Maker`).
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
@@ -28,7 +27,7 @@ from .graph.storage_plan import StoragePlan
 from .ir.expr import Buffer
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .passes.pipeline import dump_to
+from .passes.pipeline import dump_node
 from .runtime.launch import Launch
 from .schedule import Schedule
 from .schedule.pack import pack_arrays
@@ -255,15 +254,14 @@ def _kernels(
     one compiled kernel."""
     target = lowering.target
     for number, (lowered, recorded) in enumerate(nodes):
-        name = re.sub("[^A-Za-z0-9_.-]+", "_", lowered.node.name)
-        folder = None if dump_passes is None else dump_passes / f"{number:03d}-{name}"
+        dumps = partial(_dumped, dump_passes, number)
         if (known := maker.made.get(lowered.key)) is not None:
             if known.values is not None and recorded is not None:
                 lowered = recorded.lower(known.values)
             lowered = _with_parameters_of(lowered, known.lowered)
-            yield replace(known, lowered=lowered, dump=_dumped(lowered, known.schedule, folder))
+            yield replace(known, lowered=lowered, dump=dumps(lowered, known.schedule))
             continue
-        build = partial(_made, target=target, folder=folder, maker=maker)
+        build = partial(_made, target=target, dumps=dumps, maker=maker)
         kernel = None
         if recorded is not None:
             space = partial(lowering.templates.space, target)
@@ -311,20 +309,21 @@ def _made(
     values: Values | None,
     *,
     target: Target,
-    folder: Path | None,
+    dumps: Callable[[LoweredNode[Target, Any], Schedule], Dump | None],
     maker: Maker[Target, MadeT, Any, Any],
 ) -> Made[Target, MadeT]:
     schedule = lowered.schedule(target)
-    dump = _dumped(lowered, schedule, folder)
+    dump = dumps(lowered, schedule)
     made = maker.make(schedule.program, f"{lowered.node.kind.lower()}{len(maker.made)}", dump)
     return Made(lowered=lowered, values=values, schedule=schedule, made=made, dump=dump)
 
 
-def _dumped(lowered: LoweredNode[Any, Any], schedule: Schedule, folder: Path | None) -> Dump | None:
+def _dumped(
+    folder: Path | None, number: int, lowered: LoweredNode[Any, Any], schedule: Schedule
+) -> Dump | None:
     """Starts the dumps of a node in its folder; None without a folder."""
-    if folder is None:
+    if (dump := dump_node(folder, number, lowered.node.name)) is None:
         return None
-    dump = dump_to(folder)
     dump("tensor-expression", format_node(lowered.program) + "\n")
     dump("schedule", format_node(schedule.program) + "\n")
     return dump

@@ -1,50 +1,183 @@
 """The compilation of a model, from top to bottom, for every target. No other file decides the order of the stages.
 
-Networks of kernels, for processors and GPUs (`compile_kernels`, and `compile_kernel` for one scheduled expression):
+`compile_program`: one program of the accelerator, for one launch.
 
-| stage | what it makes | files |
+| stage | what it makes | file |
 |---|---|---|
 | read | a checked model with its data | `graph/onnx_read.py`, `graph/onnx_load.py` |
-| import | a graph of operators on integers or on floats | `graph/onnx_import.py` or `graph/floating/onnx_import.py` |
-| fuse | epilogues joined to their products | `graph/fuse.py` or `graph/floating/pipeline.py` |
-| legalize | layouts and conversions of a target | `graph/int8_for_processors.py` or `graph/floating/pipeline.py` |
+| import | a graph of operators on integers | `graph/onnx_import.py` |
+| fuse | epilogues and pools joined to their convolutions | `graph/fuse.py` |
+| legalize | layouts, and operators that fit the machine | `templates/vdla/legalize.py` |
+| lower | workloads and tensor expressions of each node | `templates/vdla/lower.py`: `kernels_of` |
+| chain | tensors that stay on the chip | `templates/vdla/chains.py` |
+| choose | knobs: recorded, measured, or of least cost | `templates/vdla/lower.py`: `choose_points` |
+| schedule | loop programs, and the passes behind them | `templates/vdla/lower.py`: `lower_node`, `passes/pipeline.py` |
+| generate, link | instructions, tokens, one memory image | `codegen/vdla/link.py` |
+
+`compile_kernels`: a network of kernels for a processor or a GPU. `compile_kernel`: one scheduled expression. A `Form`
+says for which target and how: on this machine now, ahead of time, or emulated.
+
+| stage | what it makes | file |
+|---|---|---|
+| read | as above | |
+| import | a graph of operators on integers, or on floats | `graph/onnx_import.py`, `graph/floating/onnx_import.py` |
+| fuse | epilogues joined to their products | `graph/fuse.py`, `graph/floating/pipeline.py` |
+| legalize | layouts and conversions | `graph/int8_for_processors.py`, `graph/floating/pipeline.py` |
 | plan | the place of each tensor in one arena | `graph/storage_plan.py` |
 | lower | a tensor expression of each node, and its knobs | `templates/cpu/lower.py`, `templates/gpu/lower.py` |
-| schedule | a loop program | `templates/cpu/table.py`, `templates/gpu/table.py`, `schedule/` |
-| generate | code of each different program, and packed constants | `kernel_launches.py` with a form of the target |
-| link | a network, or an archive's content | the form: `cpu_stages.py`, `gpu_stages.py` |
-
-A `Form` says for which target and how: on this machine now, ahead of time, or emulated.
+| schedule | loop programs | `templates/cpu/table.py`, `templates/gpu/table.py` |
+| generate | code of each different program, packed constants | `kernel_launches.py`, by a form's `Maker` |
+| link | a network, or the content of an archive | `cpu_stages.py`, `gpu_stages.py` |
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vdla.isa.config import Config
+from vdla.util.collector import collector_paused
+from vdla.util.whole_files import make_folder, write_whole
 
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.graph import Graph
 from .graph.onnx_read import Source, is_quantized, model_label, read_model
 from .graph.printer import format_graph
-from .graph.storage_plan import check_plan, format_plan, plan_storage
-from .ir.regions import write_buffers
 from .ir.stmt import Program
-from .kernel_launches import (
-    Dump,
-    Form,
-    GraphRules,
-    LoweredNetwork,
-    Lowering,
-    Progress,
-    lower_nodes,
-    make_launches,
-)
-from .passes.pipeline import dump_to
-from .runtime.one_kernel import launched_alone
-from .templates.chosen_knobs import ChosenKnobs
+from .passes.pipeline import dump_node, dump_to
+
+if TYPE_CHECKING:
+    from .codegen.vdla.link import Linked
+    from .kernel_launches import Dump, Form, GraphRules, Lowering, Progress
+    from .runtime.artifact import Compiled
+    from .templates.chosen_knobs import ChosenKnobs
+    from .templates.vdla.schedule_cache import ScheduleCache
+    from .tune.measure.node_points import Points
+    from .tune.records.book import RecordBook
 
 Network = TypeVar("Network")
+
+
+@collector_paused()
+def compile_program(
+    model: Source | Graph,
+    config: Config,
+    *,
+    virtual_threads: int = 2,
+    dump_passes: Path | None = None,
+    verify: bool = False,
+    records: RecordBook | None = None,
+    data: bool = True,
+    kept: ScheduleCache | None = None,
+) -> Compiled:
+    """Compile an ONNX model (a path, or its bytes), or a fused graph, into one program of the accelerator `config`.
+
+    `virtual_threads`: copies of each buffer, which overlap loads, computation and stores (1: no latency hiding).
+    `dump_passes` is a folder for the text of every layer after every pass. With `verify` the loop IR is checked after
+    each pass. `records` of the tuner set the knobs of recorded layers. Equal input gives an equal program.
+
+    Without `data` the image has zeros in place of weights and other constants: instructions, micro-ops, addresses and
+    so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered kernels of other
+    machines or networks. Raises UserError.
+    """
+    from .codegen.vdla.link import link
+    from .graph.abilities import Abilities
+    from .graph.budgets import image_problem
+    from .graph.fuse import fuse
+    from .graph.layout import activation_bytes
+    from .graph.memory_plan import least_bytes
+    from .graph.onnx_import import import_model
+    from .runtime.artifact import Compiled
+    from .templates.vdla.chains import chain_layers
+    from .templates.vdla.legalize import legalize
+    from .templates.vdla.lower import (
+        CompileError,
+        DoesNotFitError,
+        UnfitNodeError,
+        check_machine,
+        choose_points,
+        kernels_of,
+        lower_node,
+        workloads_of,
+    )
+    from .templates.vdla.schedule_cache import ScheduleCache
+    from .tune.measure.node_points import measured_points
+
+    started = time.perf_counter()
+    if not isinstance(model, Graph):
+        check_machine(config, virtual_threads)
+        model = fuse(import_model(model, abilities=Abilities.of(config)))
+    if not model.nodes:
+        raise CompileError("holds nothing for the accelerator to compute; `vdla run --device cpu` runs it")
+
+    legalized = legalize(model, config)
+    graph, layouts = legalized.graph, dict(legalized.layouts)
+    sizes = {
+        name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
+    }
+    if problem := image_problem(least_bytes(graph, sizes), sizes):
+        raise CompileError(problem)
+    chained = chain_layers(
+        config, graph, {node.name: kernels_of(config, legalized, node) for node in graph.nodes}
+    )
+    kernels = chained.kernels
+    settings = {}
+    if records is not None:
+        from .tune.records.apply_vdla import recorded_settings
+
+        settings = recorded_settings(records, config, legalized, workloads_of(kernels))
+    known = ScheduleCache() if kept is None else kept
+
+    def linked(points: Points, data: bool, dump_passes: Path | None = None) -> Linked:
+        lowered = [
+            lower_node(
+                config,
+                node.name,
+                kernels[node.name],
+                points[node.name],
+                virtual_threads=virtual_threads,
+                check=verify,
+                dump=dump_node(dump_passes, number, node.name),
+                kept=known,
+            )
+            for number, node in enumerate(graph.nodes)
+        ]
+        places, inside = chained.places, legalized.places
+        return link(
+            config, graph, layouts, lowered, chained=places, inside=inside, data=data, kept=known.drafts
+        )
+
+    try:
+        measured = measured_points(
+            config, kernels, virtual_threads, lambda points: linked(points, False).program
+        )
+        points = choose_points(config, kernels, settings, virtual_threads, measured)
+    except UnfitNodeError as error:
+        node = next(node for node in graph.nodes if node.name == error.node)
+        raise DoesNotFitError(
+            f"node {node.name} ({node.kind}): {error} of configuration {config.name}; "
+            "make that memory larger, or the layer smaller",
+            node.members,
+        ) from None
+    result = linked(points, data, dump_passes)
+    if dump_passes is not None:
+        from vdla.isa.assembler import disassemble
+
+        make_folder(dump_passes)
+        text = disassemble(result.program.instructions, config)
+        write_whole(dump_passes / "program.txt", text.encode())
+    return Compiled(
+        program=result.program,
+        graph=graph,
+        layouts=layouts,
+        addresses=result.addresses,
+        sizes=sizes,
+        virtual_threads=virtual_threads,
+        compile_seconds=time.perf_counter() - started,
+        chained=frozenset(chained.places),
+        data=data,
+    )
 
 
 def compile_kernels(
@@ -64,6 +197,9 @@ def compile_kernels(
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
     and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
     """
+    from .graph.storage_plan import check_plan, format_plan, plan_storage
+    from .kernel_launches import LoweredNetwork, lower_nodes, make_launches
+
     started = time.perf_counter()
     dump = None if dump_passes is None else dump_to(dump_passes)
     if isinstance(model, Graph):
@@ -90,6 +226,10 @@ def compile_kernel(
     `operator`: name of the network and its launch, by default the program's. `operations`: its arithmetic. Raises
     UserError.
     """
+    from .ir.regions import write_buffers
+    from .kernel_launches import LoweredNetwork
+    from .runtime.one_kernel import launched_alone
+
     started = time.perf_counter()
     name = program.name if operator is None else operator
     written = frozenset(buffer.name for buffer in write_buffers(program.body))

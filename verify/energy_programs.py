@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.graph import Graph, quantized_tensor
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config
 from vdla.isa.program import Program
 from vdla.sim import simulate
@@ -77,7 +77,7 @@ def energy_program(config: Config, seed: int) -> Program:
 
 
 def _layers(config: Config, rng: np.random.Generator) -> Program:
-    program = compile_graph(_graph(config, rng), config, virtual_threads=int(rng.integers(1, 3))).program
+    program = compile_program(_graph(config, rng), config, virtual_threads=int(rng.integers(1, 3))).program
     image = program.image.copy()
     for segment in program.segments:
         if segment.kind == "input":

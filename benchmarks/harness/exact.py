@@ -8,7 +8,7 @@ from functools import cache
 
 from vdla.codesign import models
 from vdla.codesign.demo import LATENCIES
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.tune.records.book import RecordBook, shipped_book
 from vdla.isa.config import Config, load_config
@@ -38,7 +38,7 @@ def _resnet18() -> bytes:
 
 def resnet18_cycles(config: Config, *, virtual_threads: int = 2, records: RecordBook | None = None) -> int:
     """Cycles of ResNet-18, as `vdla run resnet18 --config ...` counts them."""
-    compiled = compile_model(_resnet18(), config, virtual_threads=virtual_threads, records=records)
+    compiled = compile_program(_resnet18(), config, virtual_threads=virtual_threads, records=records)
     return run(compiled, {}, data=False).simulation.cycles
 
 

@@ -17,7 +17,7 @@ from .output import Steps, end_failed, note, print_error, print_json, steps, tex
 from .run_options import AcceleratorOptions, Engine, ModelOptions, RunOptions
 
 if TYPE_CHECKING:
-    from vdla.compiler.driver import Compiled
+    from vdla.compiler.runtime.artifact import Compiled
 
     from ..evaluate import Arrays
     from ..network_run import Simulated

@@ -17,7 +17,6 @@ import numpy as np
 import onnx
 
 from vdla.compiler.cpu_stages import SharedKernels, cpu_now
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.fuse import fuse
@@ -30,7 +29,7 @@ from vdla.compiler.graph.quantize.simulate import simulated
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous, place
 from vdla.compiler.ir.types import DType
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
 from vdla.isa.config import Config
@@ -188,7 +187,7 @@ class Evaluator:
 
     def _simulated(self, region: Region) -> _RegionFigures:
         graph = fuse(import_model(region.model, abilities=Abilities.of(self.config)))
-        compiled = compile_graph(graph, self.config, data=False)
+        compiled = compile_program(graph, self.config, data=False)
         program = compiled.program
         simulation = simulate(self.config, program.instructions, program.image, data=False)
         energy = energy_by_unit(self.config, count_events(program, simulation), self.components)

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.cost import input_bytes, input_read
 from vdla.compiler.graph.graph import Graph, Node
 from vdla.compiler.graph.int8_operators import (
@@ -18,6 +17,7 @@ from vdla.compiler.graph.int8_operators import (
     Turned,
 )
 from vdla.compiler.graph.layout import pack_activation
+from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.layers import Layer, layers_of
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 

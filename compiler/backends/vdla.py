@@ -18,11 +18,11 @@ from ..codegen.vdla.link import buffer_bytes
 from ..codegen.vdla.link_alone import link_alone
 from ..codegen.vdla.machine import scratchpad_depths
 from ..codegen.vdla.placement import PlacementError
-from ..driver import compile_model
 from ..graph.onnx_read import Source
 from ..ir.regions import write_buffers
 from ..ir.stmt import Program
 from ..passes.pipeline import run_pipeline
+from ..pipeline import compile_program
 from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
 from ..runtime.archive_fields import Field
 from ..runtime.lengths import Rung
@@ -43,7 +43,7 @@ class VdlaBackend:
     def compile(self, model: Source, options: CompileOptions) -> AcceleratorExecutable:
         """A quantized model as one program, for one launch."""
         return AcceleratorExecutable(
-            compile_model(
+            compile_program(
                 model,
                 options.machine,
                 virtual_threads=options.virtual_threads,

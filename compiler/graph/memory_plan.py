@@ -6,6 +6,7 @@ earlier birth and then to the name, so equal input gives equal output.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -51,6 +52,22 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
         if output.tensor not in graph.constants:
             lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))
     return lives
+
+
+def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """Least bytes of memory for a graph's tensors: inputs and outputs, plus the most bytes of others live at once."""
+    lives = lifetimes(graph)
+    ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
+    steps: Counter[int] = Counter()
+    for name, (first, last) in lives.items():
+        if name not in ends:
+            steps[first] += sizes[name]
+            steps[last + 1] -= sizes[name]
+    live = most = 0
+    for step in sorted(steps):
+        live += steps[step]
+        most = max(most, live)
+    return most + sum(sizes[name] for name in ends)
 
 
 def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,13 @@ def run_pipeline(
         if check:
             verify(program)
     return program
+
+
+def dump_node(folder: Path | None, number: int, name: str) -> Callable[[str, str], None] | None:
+    """`dump_to` for the node of this number and name, into a folder of its own; None without a folder."""
+    return (
+        None if folder is None else dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
+    )
 
 
 def dump_to(folder: Path) -> Callable[[str, str], None]:

@@ -33,13 +33,13 @@ from vdla.compiler.codegen.cuda.module import lower as lower_gpu
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.cpu_stages import CpuLowering
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.gpu_stages import GpuLowering
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.stmt import Program
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.registry import Registry
 from vdla.compiler.templates.space import Space, Values
@@ -401,7 +401,7 @@ def point_lines(config: Config, workload: Workload) -> Iterator[str]:
 
 def network_text(graph: Graph, config: Config) -> Iterator[str]:
     """A network on a machine: its kernels, instructions and cycles."""
-    compiled = compile_graph(graph, config)
+    compiled = compile_program(graph, config)
     program = compiled.program
     cycles = simulate(config, program.instructions, program.image, data=False).cycles
     yield f"operators: {pairs(Counter(node.kind for node in compiled.graph.nodes))}"

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.errors import MOST_TOLD, ModelError, NodesError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.util.errors import UserError
 
@@ -149,7 +148,7 @@ def test_any_chain(seed: int) -> None:
     data = net.model()
     feeds = {"x": net.rng.normal(0, 1, net.input_shape).astype(np.float32)}
     try:
-        compiled = compile_model(data, MACHINE)
+        compiled = compile_program(data, MACHINE)
     except (ModelError, UserError) as error:
         assert len(str(error).splitlines()) == lines_of(error)
         return

@@ -12,8 +12,8 @@ from campaign import representatives
 from vdla.benchmarks.outside_networks import quantize
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, sample_arrays
 from vdla.codesign.models.originals.table import NAMES, build_original, original
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import Config, load_config
 
@@ -75,7 +75,7 @@ def test_networks_equal_the_interpreter(seed: int, folds: bool, tmp_path: Path):
     if folds:
         config = folding(config, chance)
     try:
-        compiled = compile_model(quantized, config)
+        compiled = compile_program(quantized, config)
     except ModelError as error:
         # Gates, normalizations and products of activations need arrays of other shapes.
         assert config.block_in != config.block_out and "block_out" in str(error)

@@ -9,13 +9,13 @@ import pytest
 from float_networks import runtime
 
 from vdla.codesign.evaluate import compare_layers
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Int8Convolution, Products
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.isa.check import check
@@ -81,7 +81,7 @@ def test_an_encoder_layer_is_right(merged: bool):
     net = encoder(8, 16, 2, merged=merged)
     model = net.model()
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
-    made = compile_model(model, MACHINE, verify=True)
+    made = compile_program(model, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
     kinds = [node.kind for node in made.graph.nodes]
     # The scale of the scores is looked up in the store of their products; Tanh is not, behind a bias.
@@ -110,7 +110,7 @@ def test_an_encoder_layer_is_right(merged: bool):
 )
 def test_what_is_refused_is_said(config: Config, message: str):
     with pytest.raises(ModelError, match=message):
-        compile_model(encoder(8, 16, 2, merged=False).model(), config)
+        compile_program(encoder(8, 16, 2, merged=False).model(), config)
 
 
 def attention_in_windows(rows: int = 5, columns: int = 3) -> Viewed:
@@ -192,7 +192,7 @@ def products(depth: int, *, function: bool) -> Viewed:
 def test_blocks_need_not_be_whole(net: Viewed):
     model = net.model()
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
-    made = compile_model(model, MACHINE, verify=True)
+    made = compile_program(model, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, {"x": x}))).values()
     (output,) = made.graph.outputs
@@ -215,7 +215,7 @@ def test_a_sum_over_a_part_of_a_block_needs_it_alone():
 
 @pytest.mark.parametrize(("rows", "columns"), [(5, 3), (6, 4)])
 def test_keys_and_values_leave_room_for_whole_blocks(rows: int, columns: int):
-    graph = compile_model(attention_in_windows(rows, columns).model(), MACHINE).graph
+    graph = compile_program(attention_in_windows(rows, columns).model(), MACHINE).graph
     spaced = [
         node.operator.spaced
         for node in graph.nodes
@@ -227,7 +227,7 @@ def test_keys_and_values_leave_room_for_whole_blocks(rows: int, columns: int):
 
 
 def test_what_is_added_to_scores_is_added_in_their_store():
-    graph = compile_model(attention_in_windows().model(), MACHINE).graph
+    graph = compile_program(attention_in_windows().model(), MACHINE).graph
     combined = [
         node.operator.post.combination is not None
         for node in graph.nodes

@@ -13,13 +13,13 @@ from mixed_networks import MixedNetwork, unoptimized
 
 from vdla.compiler import heterogeneous_driver
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import DoesNotFitError, compile_model
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
+from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
 
@@ -92,7 +92,7 @@ def test_outputs_are_those_of_the_pieces_and_of_onnxruntime(
         for region in network.regions:
             given = {name: tensors[name] for name in region.inputs}
             if region.accelerated:
-                tensors |= execute(compile_model(region.model, config), given).outputs
+                tensors |= execute(compile_program(region.model, config), given).outputs
             else:
                 with compile_kernels(region.model, cpu_now()) as piece:
                     tensors |= piece.run(given)
@@ -108,7 +108,7 @@ def test_times_are_the_simulators_and_the_clocks(division: Division, config: Con
     for region, spent in zip(division.network.regions, times, strict=True):
         assert spent.name == region.name and spent.seconds > 0 and spent.accelerated == region.accelerated
         if region.accelerated:
-            program = compile_model(region.model, config)
+            program = compile_program(region.model, config)
             assert spent.cycles == result.cycles[region.name]
             assert spent.cycles == execute(program, {}, data=False).simulation.cycles
             assert spent.seconds == spent.cycles / config.clock_hertz
@@ -151,7 +151,7 @@ def test_a_layer_that_does_not_fit_goes_to_the_cpu(config: Config) -> None:
     net.quantized_convolution(4, 1)
     model = net.model()
     with pytest.raises(DoesNotFitError, match="no tile is small enough"):
-        compile_model(model, small)
+        compile_program(model, small)
     feeds = {"x": np.random.default_rng(0).normal(0, 1.5, net.input_shape).astype(np.float32)}
     with compile_heterogeneous(model, small).network as network:
         assert [(region.accelerated, "MaxPool" in region.operators) for region in network.regions] == [

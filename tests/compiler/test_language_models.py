@@ -26,7 +26,6 @@ from vdla.codesign.models.transformers import (
     mobilebert,
     token_inputs,
 )
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -34,6 +33,7 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
@@ -73,7 +73,7 @@ def quantized(folder: Path, model: onnx.ModelProto, feeds: Callable[[int], dict[
 def test_whole_from_embeddings_on(name: str, tmp_path: Path) -> None:
     part, feeds = from_embeddings(MODELS[name].build(), MODELS[name])
     path = quantized(tmp_path, part, feeds)
-    made = compile_model(path, MACHINE, verify=True)
+    made = compile_program(path, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
     arrays = feeds(7)
     own = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, arrays)))

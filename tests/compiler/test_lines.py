@@ -11,13 +11,12 @@ from mixed_networks import unoptimized
 
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 
@@ -95,7 +94,7 @@ def test_lines_on_every_target(build: Callable[[], Viewed]) -> None:
     assert wanted.shape == net.shape and steps.max() <= 2.01
     with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run(x)[output.name], wanted)
-    made = compile_model(model, MACHINE, verify=True)
+    made = compile_program(model, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, x))).values()
     np.testing.assert_array_equal(run(made, x).outputs[output.name], own)

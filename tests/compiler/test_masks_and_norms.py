@@ -10,13 +10,13 @@ import pytest
 from float_networks import runtime
 from onnx import TensorProto
 
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Rows
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
@@ -34,7 +34,7 @@ def right(net: Viewed, kinds: dict[str, int]) -> np.ndarray:
     """The network's output; the accelerator's is that of the interpreter and within one step of ONNX Runtime's."""
     model = net.model()
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
-    made = compile_model(model, MACHINE, verify=True)
+    made = compile_program(model, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
     found = [node.kind for node in made.graph.nodes]
     assert {kind: found.count(kind) for kind in kinds} == kinds
@@ -77,7 +77,7 @@ def test_scores_that_lie_far_apart_have_a_wider_step():
     net.add("Add", net.constant(np.triu(np.full((8, 8), LEAST), 1).astype(np.float32)))
     shares(net)
     model, x = net.model(), net.rng.standard_normal((1, 8, 8), dtype=np.float32) * 4
-    made = compile_model(model, MACHINE)
+    made = compile_program(model, MACHINE)
     (own,) = run(made, {"x": x}).outputs.values()
     assert (own[0][np.triu_indices(8, 1)] == 0).all()
     assert np.abs(own - runtime(model, {"x": x})[net.last]).max() < 0.04
@@ -86,7 +86,7 @@ def test_scores_that_lie_far_apart_have_a_wider_step():
 def test_a_mask_of_more_than_two_levels():
     net = added(scores(0.01), -np.abs(np.subtract.outer(np.arange(8), np.arange(8))) * 0.5)
     model, x = net.model(), net.rng.standard_normal((1, 8, 8), dtype=np.float32)
-    (own,) = run(compile_model(model, MACHINE), {"x": x}).outputs.values()
+    (own,) = run(compile_program(model, MACHINE), {"x": x}).outputs.values()
     assert np.abs(own - runtime(model, {"x": x})[net.last]).max() < 0.02
 
 
@@ -110,7 +110,7 @@ def test_masked_scores_are_for_a_softmax_alone():
     net.add("Add", net.constant(np.full((8, 8), LEAST, np.float32)))
     net.rounded(0.1)
     with pytest.raises(ModelError, match="scores to which a float mask was added"):
-        compile_model(net.model(), MACHINE)
+        compile_program(net.model(), MACHINE)
 
 
 def root_mean_square(net: Viewed, *, divided: bool, epsilon: float = 1e-5) -> None:
@@ -206,7 +206,7 @@ def test_a_statistic_is_for_normalizations_alone():
     net.rounded(0.02)
     net.shape = (1, 6, 1)
     with pytest.raises(ModelError, match="Tanh"):
-        compile_model(net.model(), MACHINE)
+        compile_program(net.model(), MACHINE)
 
 
 def test_a_mean_and_a_tensor_of_another_row_are_no_normalization():
@@ -218,7 +218,7 @@ def test_a_mean_and_a_tensor_of_another_row_are_no_normalization():
     net.rounded(0.02)
     net.shape = (1, 6, 12)
     with pytest.raises(ModelError, match="only normalizations use"):
-        compile_model(net.model(), MACHINE)
+        compile_program(net.model(), MACHINE)
 
 
 def heads() -> Viewed:
@@ -309,4 +309,4 @@ def test_a_where_that_makes_its_operand_larger_is_no_guard():
     net.add("Where", inputs=[condition, net.constant(np.float32(0)), shared])
     net.rounded(0.03)
     with pytest.raises(ModelError, match="Where"):
-        compile_model(net.model(), MACHINE)
+        compile_program(net.model(), MACHINE)

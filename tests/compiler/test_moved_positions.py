@@ -9,7 +9,6 @@ import pytest
 from float_networks import reference, runtime
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -17,7 +16,7 @@ from vdla.compiler.graph.int8_operators import Int8Convolution, Interleave, Posi
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.position_boxes import boxes_of
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
@@ -107,7 +106,7 @@ def test_every_target_computes_the_same(case: str) -> None:
     first = list(CASES).index(case) % 2
     for config in machines[first::2]:
         if config.batch == 1 or kind is not Positions or graph.tensors[output.tensor].shape[0] == 1:
-            made = compile_graph(fuse(graph), config, verify=True)
+            made = compile_program(fuse(graph), config, verify=True)
             assert check(config, made.program.instructions, made.program.image) == []
             np.testing.assert_array_equal(run(made, {"x": x}).outputs[output.name], wanted)
 
@@ -141,7 +140,7 @@ def test_positions_in_any_order(seed: int, config: Config) -> None:
     operator = Positions(index=index, fill=fill.stored_zero_point)
     shape = (len(index), 9, *index.shape[1:])
     y = b._append("positions", operator, (x,), shape, fill.zero_point)
-    assert_right(compile_graph(fuse(b.graph(b.convolution(y, 4, (1, 1)))), config, verify=True))
+    assert_right(compile_program(fuse(b.graph(b.convolution(y, 4, (1, 1)))), config, verify=True))
 
 
 def test_a_window_in_a_row_is_one_box_and_one_copy() -> None:
@@ -154,7 +153,7 @@ def test_a_window_in_a_row_is_one_box_and_one_copy() -> None:
     b = builder(7)
     x = b.convolution(b.input(1, 3, 6, 9), 9, (1, 1))
     y = b._append("positions", Positions(index=index), (x,), (1, 9, 15, 1), 0)
-    result = compile_graph(fuse(b.graph(b.convolution(y, 4, (1, 1)))), TINY, verify=True)
+    result = compile_program(fuse(b.graph(b.convolution(y, 4, (1, 1)))), TINY, verify=True)
     assert_right(result)
 
 
@@ -163,7 +162,7 @@ def test_parameters_that_are_there_are_not_loaded_again() -> None:
     b = builder(8)
     x = b.input(1, 4, 6, 9)
     y = b._append("positions", Positions(index=index), (x,), (1, 4, 6, 9), 0)
-    result = compile_graph(b.graph(y), replace(TINY, par_buffer_bytes=256), verify=True)
+    result = compile_program(b.graph(y), replace(TINY, par_buffer_bytes=256), verify=True)
     assert_right(result)
     names = format_names(result.program.instructions)
     # Each of many copies has the same parameters, in one of eight places.
@@ -176,7 +175,7 @@ def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None
     x = b.input(2, 24, 20, 30)
     y = b._append("swapped", Swap(positions=600), (x,), (2, 600, 24, 1), 0)
     config = replace(TINY, wgt_buffer_bytes=32 * TINY.block_in * TINY.block_out)
-    assert_right(compile_graph(b.graph(y), config, verify=True))
+    assert_right(compile_program(b.graph(y), config, verify=True))
 
 
 @pytest.mark.parametrize("groups", [2, 4])
@@ -184,7 +183,7 @@ def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None
 def test_transposed_convolutions_in_groups(groups: int, config: Config) -> None:
     net = transposed(3, 4, strides=[2, 2], pads=[1] * 4, group=groups)
     model, feeds = net.model(), {"x": np.random.default_rng(3).standard_normal((1, 4, 5, 6), np.float32)}
-    made = compile_model(model, config, verify=True)
+    made = compile_program(model, config, verify=True)
     assert check(config, made.program.instructions, made.program.image) == []
     (ours,) = run(made, feeds).outputs.values()
     (expected,) = runtime(model, feeds).values()

@@ -19,15 +19,16 @@ from shipped import shipped
 
 from vdla.codesign import models
 from vdla.codesign.models.build import Form
-from vdla.compiler.driver import CompileError, compile_graph, compile_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_operators import Int8Convolution, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import input_image, read_tensor, run
 from vdla.compiler.te.blocks import Pads, Pair
+from vdla.compiler.templates.vdla.lower import CompileError
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.reference import run_reference
@@ -106,7 +107,7 @@ def sample(graph: Graph, seed: int) -> dict[str, np.ndarray]:
 
 def compiled(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
     """The network compiled, verified after every pass, and free of findings of the static checker."""
-    result = compile_graph(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
+    result = compile_program(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
     findings = check(config, result.program.instructions, result.program.image)
     assert findings == [], findings[0].message
     return result
@@ -143,7 +144,7 @@ def test_resnet18_on_machines_whose_instructions_have_256_bits():
         (replace(VTA, block_in=64, block_out=64, memory=Memory(bus_bytes=64), **large, **fifos), 0.6),
     ):
         assert (config.instruction_bytes, config.uop_bytes) == (32, 8)
-        program = compile_model(data, config).program
+        program = compile_program(data, config).program
         cycles = simulate(config, program.instructions, program.image, data=False).cycles
         assert least < 1_814_073_344 / config.multiplies_per_cycle / cycles < 1
 
@@ -421,7 +422,7 @@ def small_network(form: Form) -> bytes:
 )
 def test_the_small_network_on_every_machine(machine_name, form):
     config = MACHINES[machine_name]
-    result = compile_model(small_network(form), config, verify=True)
+    result = compile_program(small_network(form), config, verify=True)
     assert check(config, result.program.instructions, result.program.image) == []
     inputs = {result.graph.inputs[0].name: models.sample_inputs("small_cnn", 1, 3).astype(np.float32)}
     expected = interpret(result.graph, store_inputs(result.graph, inputs))
@@ -437,18 +438,18 @@ import sys
 sys.path.insert(0, {folder!r})
 import hashlib
 from random_networks import machine, network
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.pipeline import compile_program
 for seed in {seeds!r}:
-    program = compile_graph(fuse(network(seed)), machine(seed)).program
+    program = compile_program(fuse(network(seed)), machine(seed)).program
     print(hashlib.sha256(program.instructions.tobytes() + program.image.tobytes()).hexdigest())
 """
 
 
 def test_equal_networks_give_equal_programs_in_every_process():
     seeds = [3, 12, 18, 27]
-    here = [digest(compile_graph(fuse(network(seed)), machine(seed))) for seed in seeds]
-    assert here == [digest(compile_graph(fuse(network(seed)), machine(seed))) for seed in seeds]
+    here = [digest(compile_program(fuse(network(seed)), machine(seed))) for seed in seeds]
+    assert here == [digest(compile_program(fuse(network(seed)), machine(seed))) for seed in seeds]
     code = _ANOTHER_PROCESS.format(folder=os.path.dirname(__file__), seeds=seeds)
     for hash_seed in ("0", "12345"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

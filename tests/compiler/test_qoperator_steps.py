@@ -15,12 +15,11 @@ from quantizer import quantized
 import vdla
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model as import_quantized
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 
 SHAPE = (1, 3, 8, 8)
@@ -71,7 +70,7 @@ def test_gates_on_every_target(between: str | None, activations: QuantType, tmp_
     assert np.abs(ours - expected).max() <= 2.01 / 256
     assert np.abs(divided - expected).max() <= 2.01 / 256
     if between is None:
-        (whole,) = run(compile_model(model, machine), feeds).outputs.values()
+        (whole,) = run(compile_program(model, machine), feeds).outputs.values()
         assert np.abs(whole - expected).max() <= 2.01 / 256
 
 

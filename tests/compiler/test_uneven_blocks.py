@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla.columns import evaluator
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.expr import Var, index
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.common import vectors_of
@@ -69,7 +69,7 @@ def test_stores_leave_vectors_without_channels_out():
     written = [
         simulate(config, compiled.program.instructions, compiled.program.image, data=False).dram_write_bytes
         for config in (TALL, FLAT)
-        if (compiled := compile_graph(fuse(graph), config))
+        if (compiled := compile_program(fuse(graph), config))
     ]
     assert written == [64 * 5 * 4, 64 * 2 * 16]
 

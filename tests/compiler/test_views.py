@@ -10,13 +10,12 @@ import pytest
 from float_networks import runtime
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Channels, Positions, Swap
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
@@ -202,7 +201,7 @@ def test_views_are_what_the_model_says(build: Callable[[], Viewed], moves: set[t
     assert wanted.shape == net.shape and steps.max() <= 2.01
     with compile_kernels(model, cpu_now()) as network:
         np.testing.assert_array_equal(network.run({"x": x})[output.name], wanted)
-    made = compile_model(model, MACHINE, verify=True)
+    made = compile_program(model, MACHINE, verify=True)
     assert check(MACHINE, made.program.instructions, made.program.image) == []
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, {"x": x}))).values()
     np.testing.assert_array_equal(run(made, {"x": x}).outputs[output.name], own)

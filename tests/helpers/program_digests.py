@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vdla.codesign import models
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config, Memory, load_config
 from vdla.util.errors import UserError
 
@@ -52,7 +52,7 @@ def machines() -> Iterator[Config]:
 def digest(graph: Graph, config: Config, virtual_threads: int) -> str:
     """Of everything that execution depends on; the reason where a machine cannot run a network."""
     try:
-        program = compile_graph(graph, config, virtual_threads=virtual_threads).program
+        program = compile_program(graph, config, virtual_threads=virtual_threads).program
     except UserError as error:
         return str(error)
     found = hashlib.sha256(program.instructions.tobytes())

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
 from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.compiler.graph.quantization import Quantization
@@ -14,6 +13,7 @@ from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.passes.pipeline import run_pipeline
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post
 from vdla.compiler.templates.vdla.conv2d import CONV2D
@@ -86,7 +86,7 @@ def graph() -> Graph:
 
 def program_stages() -> dict[str, str]:
     """The instructions of the whole program, with their dependence flags."""
-    compiled = compile_graph(graph(), load_config("tiny"))
+    compiled = compile_program(graph(), load_config("tiny"))
     return {"instructions": disassemble(compiled.program.instructions, compiled.program.config)}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vdla.codesign import models
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.hw.harness.engine import simulate_rtl
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Memory, load_config
@@ -94,7 +94,7 @@ def test_loads_in_flight_are_bounded():
 
 @pytest.mark.parametrize("name", ["mlp", "small_cnn"])
 def test_whole_network(name: str):
-    program = compile_model(models.build(name).SerializeToString(), TINY).program
+    program = compile_program(models.build(name).SerializeToString(), TINY).program
     image = program.image.copy()
     rng = np.random.default_rng(0)
     for segment in program.segments:

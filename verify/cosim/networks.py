@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.codesign import models
-from vdla.compiler.driver import DoesNotFitError, compile_graph, compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import (
     Graph,
     quantized_tensor,
 )
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, MemoryType, decode_one
 from vdla.isa.program import Program
@@ -120,8 +121,8 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
         return None
     try:
         if source in models.NAMES:
-            return compile_model(_model(source), served, virtual_threads=virtual_threads).program
-        return compile_graph(_graph(source, served), served, virtual_threads=virtual_threads).program
+            return compile_program(_model(source), served, virtual_threads=virtual_threads).program
+        return compile_program(_graph(source, served), served, virtual_threads=virtual_threads).program
     except DoesNotFitError:
         return None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from vdla.compiler.driver import Compiled, compile_graph
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings
 from vdla.compiler.tune.measure.package_identity import compiler_identity
@@ -26,7 +27,7 @@ def compile_with(config: Config, network: Network, settings: Settings, *, data: 
     UserError.
     """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
-    return compile_graph(network.graph, config, data=data, kept=network.kept, records=records)
+    return compile_program(network.graph, config, data=data, kept=network.kept, records=records)
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:

@@ -7,6 +7,7 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from vdla.isa.config import Config
+from vdla.util.errors import UserError
 
 from ...codegen.vdla.link import LoweredKernel, LoweredLayer
 from ...codegen.vdla.machine import kernel_fields, scratchpad_depths
@@ -45,12 +46,41 @@ from .workload import Workload
 Dump = Callable[[str, str], None]
 
 
+class CompileError(UserError):
+    """A network that this accelerator cannot run; the message names the node and the limit."""
+
+
+class DoesNotFitError(CompileError):
+    """A layer whose smallest tile exceeds the accelerator's memories; `members` are its ONNX nodes' names."""
+
+    def __init__(self, message: str, members: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.members = members
+
+
 class UnfitNodeError(Exception):
     """A node whose smallest tile exceeds a memory of the accelerator; the message names template and memory."""
 
     def __init__(self, node: str, error: EmptySpaceError) -> None:
         super().__init__(f"{error.template}: no tile is small enough for {error.limit}")
         self.node = node
+
+
+def check_machine(config: Config, virtual_threads: int) -> None:
+    """Raises CompileError for a configuration that runs no network, and for no copy of buffers."""
+    if config.block_in != config.block_out and config.batch > 1:
+        raise CompileError(
+            f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
+            f"{config.block_out}; vectors of several images are no neighbours of each other: make batch 1, or the "
+            "blocks equal"
+        )
+    if not config.has("post"):
+        raise CompileError(
+            f"configuration {config.name} lacks the extension 'post', with which every layer ends; "
+            "add it to `extensions`"
+        )
+    if virtual_threads < 1:
+        raise CompileError(f"virtual threads = {virtual_threads}: there must be at least 1 (2 hides latency)")
 
 
 def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:

@@ -15,7 +15,7 @@ from onnx import helper
 import vdla as front_door
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantization.processor import CORTEX_A9, node_seconds, operations, parse_processor
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
@@ -82,7 +82,7 @@ def check_goals(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -
     cheapest = vdla("quantize", *where(folder, target), *SEARCH, "--latency", first["latency_ms"]).document()
     assert cheapest["evaluated"] == 0 and cheapest["chosen"]["member"] == first["member"]
     assert first["float_layers"] == 0
-    compiled = compile_model(target / "quantized.onnx", load_config("vta"))
+    compiled = compile_program(target / "quantized.onnx", load_config("vta"))
     assert run(compiled, {}, data=False).simulation.cycles == first["cycles"]
     best = vdla("quantize", *where(folder, target), *SEARCH, "--sqnr", last["sqnr_db"]).document()
     assert best["evaluated"] == 0 and best["chosen"]["member"] == last["member"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla import link
-from vdla.compiler.driver import compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import load_config
 
 from ..test_attention import encoder
@@ -30,12 +30,12 @@ def test_the_program_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(link, "_alike", counted)
-    together = compile_model(model, MACHINE).program
+    together = compile_program(model, MACHINE).program
     # Two heads, and the four blocks of 16 channels that are swapped, since 14 positions end inside of a block.
     assert groups.count(2) == 2 and groups.count(4) == 1
     monkeypatch.setattr(
         link, "_alike", lambda kernels, places, weights: [(k, k + 1) for k in range(len(kernels))]
     )
-    apart = compile_model(model, MACHINE).program
+    apart = compile_program(model, MACHINE).program
     np.testing.assert_array_equal(together.instructions, apart.instructions)
     np.testing.assert_array_equal(together.image, apart.image)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config
 
 from ..random_networks import builder
@@ -23,4 +23,4 @@ def test_weights_of_large_tiles(block_in, block_out):
     )
     b = builder(2)
     first = b.convolution(b.input(1, 40, 4, 5), 70, (3, 3), pads=(1, 1, 1, 1))
-    assert_right(compile_graph(fuse(b.graph(b.convolution(first, 12, (1, 1)))), config))
+    assert_right(compile_program(fuse(b.graph(b.convolution(first, 12, (1, 1)))), config))

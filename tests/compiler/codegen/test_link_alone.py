@@ -7,9 +7,9 @@ import pytest
 
 from vdla.compiler.codegen.vdla.link import LoweredLayer
 from vdla.compiler.codegen.vdla.link_alone import link_alone
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Node
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import Legalized
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
@@ -48,7 +48,7 @@ def lowered_node(compiled: Compiled, node: Node, virtual_threads: int) -> Lowere
 def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_threads: int) -> None:
     machine = load_config(config)
     b = builder(4)
-    compiled = compile_graph(fuse(b.graph(LAYERS[layer](b))), machine, virtual_threads=virtual_threads)
+    compiled = compile_program(fuse(b.graph(LAYERS[layer](b))), machine, virtual_threads=virtual_threads)
     (node,) = compiled.graph.nodes
     lowered = lowered_node(compiled, node, virtual_threads)
     (kernel,) = lowered.kernels
@@ -67,7 +67,7 @@ def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_t
 def test_constants_lie_before_activations_and_are_not_filled_in() -> None:
     machine = load_config("vta")
     b = builder(4)
-    compiled = compile_graph(fuse(b.graph(LAYERS["3x3"](b))), machine)
+    compiled = compile_program(fuse(b.graph(LAYERS["3x3"](b))), machine)
     lowered = lowered_node(compiled, compiled.graph.nodes[0], 2)
     alone = link_alone(machine, lowered.kernels[0].kernel, frozenset({"X", "Y"}))
     uop = next(segment for segment in compiled.program.segments if segment.kind == "uop")

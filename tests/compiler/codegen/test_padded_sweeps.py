@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla.sweep import sweep_order
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 
@@ -49,7 +49,7 @@ def layer(
 
 def operations(config: Config, graph: Graph) -> int:
     """Operations of the array."""
-    program = compile_graph(graph, config).program
+    program = compile_program(graph, config).program
     return simulate(config, program.instructions, program.image, data=False).units["compute"].busy["gemm"]
 
 
@@ -57,7 +57,7 @@ def operations(config: Config, graph: Graph) -> int:
 @pytest.mark.parametrize("channels", [8, 16, 40])
 @pytest.mark.parametrize("plane", [(4, 4), (7, 7), (14, 9), (5, 30)])
 def test_layers_are_right(config, channels, plane):
-    assert_right(compile_graph(layer(channels, plane), config, virtual_threads=2))
+    assert_right(compile_program(layer(channels, plane), config, virtual_threads=2))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_layers_are_right(config, channels, plane):
 )
 @pytest.mark.parametrize("config", MACHINES.values(), ids=MACHINES)
 def test_other_windows_are_right(config, kernel, stride, dilation):
-    assert_right(compile_graph(layer(20, (9, 8), kernel, stride, dilation), config, virtual_threads=2))
+    assert_right(compile_program(layer(20, (9, 8), kernel, stride, dilation), config, virtual_threads=2))
 
 
 def test_a_column_takes_an_operation_for_each_row_and_one_more():

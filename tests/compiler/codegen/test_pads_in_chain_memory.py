@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla.placement import ChainBuffer, ChainPads
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import load_config
 
 from ..random_networks import builder
@@ -55,7 +55,7 @@ def blocks(count: int) -> Graph:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_networks_of_blocks_are_right(count):
-    assert_right(compile_graph(blocks(count), MACHINE, virtual_threads=2))
+    assert_right(compile_program(blocks(count), MACHINE, virtual_threads=2))
 
 
 def of_many_widths(seed: int) -> Graph:
@@ -74,4 +74,4 @@ def of_many_widths(seed: int) -> Graph:
 @pytest.mark.parametrize("seed", [0, 8])
 def test_tensors_of_different_sizes_begin_at_one_place(seed: int):
     """A smaller tensor that lay there has not the place of a larger one behind it."""
-    assert_right(compile_graph(of_many_widths(seed), replace(MACHINE, chain_buffer_bytes=1 << 14)))
+    assert_right(compile_program(of_many_widths(seed), replace(MACHINE, chain_buffer_bytes=1 << 14)))

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import Config, load_config
 
@@ -26,7 +26,7 @@ CASES: dict[str, tuple[Graph, Config]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_program_is_the_same(case: str) -> None:
     graph, config = fuse(CASES[case][0]), CASES[case][1]
-    whole, timed = compile_graph(graph, config), compile_graph(graph, config, data=False)
+    whole, timed = compile_program(graph, config), compile_program(graph, config, data=False)
     a, b = whole.program, timed.program
     np.testing.assert_array_equal(a.instructions, b.instructions)
     assert a.segments == b.segments and a.groups == b.groups
@@ -46,7 +46,7 @@ def test_the_program_is_the_same(case: str) -> None:
 
 def test_data_are_refused() -> None:
     graph, config = fuse(CASES["tiny"][0]), CASES["tiny"][1]
-    timed = compile_graph(graph, config, data=False)
+    timed = compile_program(graph, config, data=False)
     with pytest.raises(ValueError, match="for its timing alone"):
         run(timed, {})
 
@@ -63,5 +63,5 @@ def test_equal_constants_are_in_the_image_once(changed: int, expected: int) -> N
     weight[-1, -1, -1, -1] ^= changed
     graph = replace(graph, nodes=(one, replace(other, operator=replace(other.operator, weight=weight))))
     for data in (True, False):
-        program = compile_graph(fuse(graph), load_config("tiny"), data=data).program
+        program = compile_program(fuse(graph), load_config("tiny"), data=data).program
         assert sum(segment.kind == "constant" for segment in program.segments) == expected

@@ -10,14 +10,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_model
 from vdla.compiler.gpu_stages import gpu_emulated
 from vdla.compiler.graph.accumulators import AccumulatorError, fitted_bias
 from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.te.post import Post
 from vdla.isa.arithmetic import requantize
@@ -100,7 +99,7 @@ def test_biases_at_the_edge_are_right_everywhere(changes: dict[str, float]) -> N
     model = convolution(**changes)
     step = changes.get("output_scale", 0.05)
     expected = reference(model)
-    compiled = compile_model(model.SerializeToString(), TINY)
+    compiled = compile_program(model.SerializeToString(), TINY)
     graph = compiled.graph
     simulated = run(compiled, {"x": X}).outputs["y"]
     interpreted = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": X})))["y"]
@@ -156,7 +155,7 @@ def test_scales_that_are_no_scales_are_refused_by_every_target(name: str, value:
         return
     if name in ("ws", "bs") and value == -0.01:
         # ONNX Runtime writes negative scales of constants and runs them.
-        compiled = compile_model(model.SerializeToString(), TINY)
+        compiled = compile_program(model.SerializeToString(), TINY)
         assert np.abs(run(compiled, {"x": X}).outputs["y"] - reference(model)).max() <= 1.01 * 0.05
         with compile_kernels(model.SerializeToString(), cpu_now()) as network:
             assert np.abs(network.run({"x": X})["y"] - reference(model)).max() <= 1.01 * 0.05
@@ -164,7 +163,7 @@ def test_scales_that_are_no_scales_are_refused_by_every_target(name: str, value:
     data = model.SerializeToString()
     node = {"xs": "x_quantize", "ws": "weights", "ys": "y_quantize", "bs": "biases"}[name]
     for compile_for in (
-        lambda: compile_model(data, TINY),
+        lambda: compile_program(data, TINY),
         lambda: compile_kernels(data, cpu_now()),
         lambda: compile_kernels(data, gpu_emulated(cuda_target())),
     ):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Convolution, Int8Elementwise, Positions
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.post import Combination
 from vdla.isa.config import load_config
 
@@ -60,7 +60,7 @@ def test_a_convolution_adds_its_share(order: tuple[int, ...], first: bool):
     assert len(convolution.inputs) == 2 and fused.nodes[-1].kind == "Positions"
     assert [node.kind for node in fused.nodes].count("Elementwise") == 1
     same(graph, fused)
-    assert assert_right(compile_graph(fused, load_config("tiny"), verify=True)) > 50
+    assert assert_right(compile_program(fused, load_config("tiny"), verify=True)) > 50
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,13 @@ from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.accumulators import AccumulatorError, average_bias
 from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config
 
@@ -116,7 +115,7 @@ def test_means_over_planes_are_average_pools_on_the_accelerator(case: dict[str, 
     model = mean_model(**case)
     x = np.random.default_rng(0).uniform(-2, 4, case["shape"]).astype(np.float32)
     expected = reference(model, x)
-    compiled = compile_model(model.SerializeToString(), TINY)
+    compiled = compile_program(model.SerializeToString(), TINY)
     graph = import_model(model.SerializeToString())
     interpreted = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x})))["y"]
     simulated = run(compiled, {"x": x}).outputs["y"]
@@ -189,7 +188,7 @@ def test_means_of_a_product_of_rank_four(axes: list[int], keepdims: int) -> None
     )
     model, x = net.model(), net.rng.standard_normal(net.input_shape, dtype=np.float32)
     expected = runtime(model, {"x": x})[net.last]
-    made = compile_model(model, TINY)
+    made = compile_program(model, TINY)
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, {"x": x}))).values()
     np.testing.assert_array_equal(run(made, {"x": x}).outputs[net.last], own)
     with compile_kernels(model, cpu_now()) as network:

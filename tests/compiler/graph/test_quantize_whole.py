@@ -17,9 +17,9 @@ from rounded_bounds import SLACK, bounds
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.network_inputs import input_ports
 
@@ -104,7 +104,7 @@ def check_program(model: onnx.ModelProto, made: Quantized, steps: int = 1) -> No
     """One program whose outputs are the interpreter's, and within `steps` of what ONNX Runtime makes of the file."""
     assert made.float_operators == {}
     feeds, data = feeds_of(model, 17), made.proto.SerializeToString()
-    compiled = compile_model(data, vta_with())
+    compiled = compile_program(data, vta_with())
     assert [port.name for port in input_ports(compiled.graph)] == list(feeds)
     ours = dict(run(compiled, feeds).outputs)
     assert largest_difference(compiled.graph, ours, interpreter_outputs(compiled.graph, feeds)) == 0

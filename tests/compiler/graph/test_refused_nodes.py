@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 
 import vdla
 from vdla.codesign.network_run import ways_out
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.errors import MOST_TOLD, NodeError, NodesError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.onnx_import import SUPPORTED, import_model
+from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 from vdla.util.git_lfs import POINTER
@@ -89,8 +89,8 @@ def test_what_follows_from_a_refusal_is_not_told() -> None:
 def test_functions_run_behind_a_pair_as_their_refusal_says(operator: str, attributes: dict[str, Any]) -> None:
     config = vdla.config("vta")
     with pytest.raises(NodeError, match="not rounded before it; put a QuantizeLinear/DequantizeLinear pair"):
-        compile_model(network((operator, attributes), rounded=False).model(), config)
-    compile_model(network((operator, attributes)).model(), config)
+        compile_program(network((operator, attributes), rounded=False).model(), config)
+    compile_program(network((operator, attributes)).model(), config)
 
 
 def test_division_is_advised_where_processors_take_the_network(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_division_is_advised_where_processors_take_the_network(tmp_path: Path) -
         net = network((operator, {"size": 3} if advised else {}))
         path.write_bytes(net.model())
         with pytest.raises(UserError) as refused, ways_out(path):
-            compile_model(path, TINY)
+            compile_program(path, TINY)
         assert ("--target vdla,llvm" in str(refused.value)) == advised
         assert len(refused.value.lines) == 1
 
@@ -120,7 +120,7 @@ def test_a_qonnx_file_is_quantized_already(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     words = r"'the node' \(Quant\): is an operator of QONNX, so the model is quantized already; convert it"
     with pytest.raises(UserError, match=words) as refused, ways_out(path):
-        compile_model(path, TINY)
+        compile_program(path, TINY)
     assert "vdla quantize" not in str(refused.value) and "vdla,llvm" not in str(refused.value)
     with pytest.raises(NodeError, match=words):
         vdla.compile(path, target="llvm")

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Attention, Group, Products, Rows
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Combination, Post
@@ -131,7 +131,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiled(sizes: Sizes, config: Config = MACHINE) -> Compiled:
-    return compile_graph(attention(sizes), config, virtual_threads=2, verify=True)
+    return compile_program(attention(sizes), config, virtual_threads=2, verify=True)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.codesign.report.account_run import account_layers
-from vdla.compiler.driver import CompileError, compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.memory_plan import lifetimes
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.chains import chain_layers
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.templates.vdla.lower import kernels_of
+from vdla.compiler.templates.vdla.lower import CompileError, kernels_of
 from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.templates.workload_limits import WorkloadError
@@ -81,7 +81,7 @@ def _pair(b: NetworkBuilder, low: int, high: int) -> tuple[int, int]:
 
 def compiled_right(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
     """The network compiled, verified after every pass."""
-    result = compile_graph(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
+    result = compile_program(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
     assert_right(result)
     return result
 
@@ -114,8 +114,8 @@ def test_what_is_chained_does_not_move():
     b = builder(5)
     graph = fuse(b.graph(bottleneck(b, b.convolution(b.input(1, 64, 12, 12), 64, (1, 1)))))
     machine = MACHINES["vta"]
-    alone = compile_graph(graph, replace(machine, chain_buffer_bytes=0), data=False)
-    together = compile_graph(graph, machine, data=False)
+    alone = compile_program(graph, replace(machine, chain_buffer_bytes=0), data=False)
+    together = compile_program(graph, machine, data=False)
     assert len(together.chained) == 2
     before, after = (
         simulate(item.program.config, item.program.instructions, item.program.image, data=False)

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from vdla.compiler import driver
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.fuse import fuse_combines
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Normed, Rows, Swap
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.templates.space import Values
-from vdla.compiler.templates.vdla import normed_kernels
+from vdla.compiler.templates.vdla import lower, normed_kernels
 from vdla.compiler.templates.vdla.normed import NORMED
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.isa.config import Config, load_config
@@ -87,7 +86,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compiled(sizes: Sizes, config: Config = MACHINE) -> Compiled:
     graph = network(sizes)
-    result = compile_graph(graph, config, virtual_threads=2, verify=True)
+    result = compile_program(graph, config, virtual_threads=2, verify=True)
     random = np.random.default_rng(1)
     inputs = {
         item.tensor: random.integers(-128, 128, graph.tensors[item.tensor].shape).astype(np.int8)
@@ -128,7 +127,7 @@ def test_one_kernel_is_right(sizes: Sizes, lanes: int | None):
 @pytest.mark.parametrize(("rows", "chunk"), [(1, 1), (2, 4), (4, 2), (5, 1), (11, 2)])
 @pytest.mark.usefixtures("always")
 def test_all_tiles_are_right(monkeypatch: pytest.MonkeyPatch, rows: int, chunk: int, copies: int):
-    choose = driver.choose_points
+    choose = lower.choose_points
 
     def chosen(config, kernels, *others) -> dict[str, tuple[Values, ...]]:
         found = choose(config, kernels, *others)
@@ -138,7 +137,7 @@ def test_all_tiles_are_right(monkeypatch: pytest.MonkeyPatch, rows: int, chunk: 
             for node, several in kernels.items()
         }
 
-    monkeypatch.setattr(driver, "choose_points", chosen)
+    monkeypatch.setattr(lower, "choose_points", chosen)
     large = replace(MACHINE, inp_buffer_bytes=1 << 12, acc_buffer_bytes=1 << 13, wgt_buffer_bytes=1 << 12)
     result = compiled(Sizes(images=2, operand=True, other=True), large)
     assert kinds(result)[:2] == ["Convolution", "Normed"]
@@ -174,15 +173,17 @@ def test_others_are_two(sizes: Sizes, config: Config):
 def test_it_is_one_where_that_pays():
     sizes = Sizes(positions=197, channels=192, filters=192, operand=True, other=True)
     graph = network(sizes)
-    one = compile_graph(graph, VTA)
+    one = compile_program(graph, VTA)
     assert kinds(one)[:2] == ["Convolution", "Normed"]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(normed_kernels, "_pays", lambda config, workload: False)
-        two = compile_graph(graph, VTA)
+        two = compile_program(graph, VTA)
     assert kinds(two)[:3] == ["Convolution", "Convolution", "Rows"]
     assert assert_right(one) < 0.95 * assert_right(two)
     # Nothing to do beside the only tile.
-    assert "Normed" not in kinds(compile_graph(network(Sizes(positions=16, channels=192, filters=192)), VTA))
+    assert "Normed" not in kinds(
+        compile_program(network(Sizes(positions=16, channels=192, filters=192)), VTA)
+    )
 
 
 # A library of its own.

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.patch_layout import PatchLayout
 from vdla.compiler.templates.vdla import convolution_kernels, patch_conv2d, patch_layouts, rolling_pool
@@ -84,7 +84,7 @@ def test_tiles_of_every_layout_are_right(monkeypatch, config, apart, count, colu
     )
     for module in (patch_conv2d, convolution_kernels):
         monkeypatch.setattr(module, "tiled_layout", lambda *_: layout)
-    assert_right(compile_graph(first_layer(3 if config.batch > 1 else 1, (3, 17, 15), 20, 7, 2, 3), config))
+    assert_right(compile_program(first_layer(3 if config.batch > 1 else 1, (3, 17, 15), 20, 7, 2, 3), config))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_rolling_rows_of_every_layout_are_right(monkeypatch, config, apart, coun
     monkeypatch.setattr(rolling_pool, "rolling_layout", lambda *_: (layout, layout.reach + 1 + ahead))
     # 12 columns of outputs, more filters than a vector has.
     assert_right(
-        compile_graph(
+        compile_program(
             first_layer(3 if config.batch > 1 else 1, (3, 21, 24), 40, 5, 2, 2, pooled=True), config
         )
     )
@@ -109,7 +109,7 @@ def test_images_share_the_ring_of_patches():
     """A ring that holds the rows of one image serves any number of them, one after the other."""
     config = array(64, 64, vectors=150)
     assert patch_layouts.rolling_layout(config, workload(30, 3, 7, 2, 3), 15, 1)[1] is not None
-    assert_right(compile_graph(first_layer(5, (3, 30, 30), 40, 7, 2, 3, pooled=True), config))
+    assert_right(compile_program(first_layer(5, (3, 30, 30), 40, 7, 2, 3, pooled=True), config))
 
 
 def test_what_a_layout_takes():
@@ -181,7 +181,7 @@ def test_a_choice_is_never_busier_than_whole_windows_and_fits(data):
 )
 def test_the_first_layer_of_resnet_on_wide_arrays(config, least):
     """Array and load unit, the busier of them, hardly wait: with whole windows 64x64 takes 114,000 cycles."""
-    result = compile_graph(first_layer(1, (3, 224, 224), 64, 7, 2, 3, pooled=True), config)
+    result = compile_program(first_layer(1, (3, 224, 224), 64, 7, 2, 3, pooled=True), config)
     program = result.program
     cycles = simulate(config, program.instructions, program.image, data=False).cycles
     assert least < cycles < 1.05 * least
@@ -192,7 +192,7 @@ def test_columns_of_tiles_share_patches():
     config, work = array(64, 64), workload(224, 3, 3, 2, 1, filters=32)
     layout = patch_layouts.tiled_layout(config, work)
     assert (layout.columns, layout.count, layout.products, layout.steps) == (2, 1, 1, 3)
-    result = compile_graph(first_layer(1, (3, 32, 32), 32, 3, 2, 1), config)
+    result = compile_program(first_layer(1, (3, 32, 32), 32, 3, 2, 1), config)
     assert_right(result)
     run = simulate(config, result.program.instructions, result.program.image, data=False)
     assert run.units["compute"].busy["gemm"] == 16 * 16

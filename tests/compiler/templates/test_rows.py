@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import store_inputs
@@ -16,6 +15,7 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_rows import epsilon_of, parameters_of
 from vdla.compiler.ir.interp import interpret as run_loops
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.blocks import Blocks
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.rows import Shares, rows
@@ -76,7 +76,7 @@ def model(op: str, shape: tuple[int, ...], *, stored: bool = False, axis: int) -
     ],
 )
 def test_compiled_programs_are_right(config: Config, op: str, shape: tuple[int, ...], axis: int):
-    result = compile_model(model(op, shape, axis=axis, stored=True), config, verify=True)
+    result = compile_program(model(op, shape, axis=axis, stored=True), config, verify=True)
     assert [node.kind for node in result.graph.nodes] == ["Rows"]
     names = format_names(result.program.instructions)
     assert names.count("ROWS") == (2 if op == "Softmax" else 1) * (6 if len(shape) == 4 else shape[0])
@@ -85,7 +85,7 @@ def test_compiled_programs_are_right(config: Config, op: str, shape: tuple[int, 
 
 def test_last_tiles_of_several_images_are_copied_as_well():
     config = replace(ROWS, row_entries=64, acc_buffer_bytes=4096, acc_banks=1)
-    result = compile_model(model("Softmax", (2, 16, 41, 3), axis=1, stored=True), config, verify=True)
+    result = compile_program(model("Softmax", (2, 16, 41, 3), axis=1, stored=True), config, verify=True)
     assert assert_right(result) > 100
 
 
@@ -148,4 +148,4 @@ def test_parameters_of_channels():
 
 def test_what_is_refused():
     with pytest.raises(ModelError, match="Softmax"):
-        compile_model(model("Softmax", (1, 16, 2, 2), axis=1), TINY)
+        compile_program(model("Softmax", (1, 16, 2, 2), axis=1), TINY)

@@ -10,10 +10,10 @@ import pytest
 from vdla.compiler.codegen.vdla.emission_cache import EmissionCache
 from vdla.compiler.codegen.vdla.link import link
 from vdla.compiler.codegen.vdla.machine import kernel_fields
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.printer import format_node
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache, key_of
@@ -78,7 +78,7 @@ def test_no_more_are_kept_than_allowed() -> None:
 def test_programs_are_the_same_whatever_was_compiled_before() -> None:
     kept, graph = ScheduleCache(), fuse(network(3207))
     for config in MACHINES:
-        a, b = compile_graph(graph, config, kept=kept).program, compile_graph(graph, config).program
+        a, b = compile_program(graph, config, kept=kept).program, compile_program(graph, config).program
         np.testing.assert_array_equal(a.instructions, b.instructions)
         np.testing.assert_array_equal(a.image, b.image)
 

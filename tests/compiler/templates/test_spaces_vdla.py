@@ -12,15 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.codegen.vdla.link import link
-from vdla.compiler.driver import CompileError, compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.space import ESTIMATE, EmptySpaceError, Space
 from vdla.compiler.templates.vdla.buffer_fill import Side, transfers
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
+from vdla.compiler.templates.vdla.lower import CompileError, choose_points, kernels_of, lower_node
 from vdla.compiler.templates.vdla.settings import settings_of
 from vdla.compiler.templates.vdla.table import TEMPLATES, space_of, template_of
 from vdla.compiler.templates.vdla.workload import Workload, workload_of_area
@@ -112,7 +112,7 @@ def compiled(
     graph: Graph, config: Config, choose: Callable[[Workload], Mapping[str, int] | None]
 ) -> Compiled:
     """The network with knobs as `choose` sets them. CompileError where nothing fits."""
-    result = compile_graph(graph, config)
+    result = compile_program(graph, config)
     legalized = legalize(graph, config)
     layers = []
     for node in legalized.graph.nodes:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Group, Int8Convolution, Products, Table
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post
 from vdla.compiler.templates.vdla.conv2d import CONV2D
@@ -50,7 +50,7 @@ def scaled_attention(*, another_reader: bool = False) -> tuple[Graph, str]:
 def test_parts_are_looked_up_in_their_own_stores():
     graph, both = scaled_attention()
     (whole,) = [node for node in graph.nodes if node.output == both]
-    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     parts = [node for node in result.graph.nodes if isinstance(node.operator, Int8Convolution)]
     # Channels from 16 on are read by nothing.
     assert sorted(len(node.operator.weight) for node in parts) == [8, 8]
@@ -68,7 +68,7 @@ def test_parts_are_looked_up_in_their_own_stores():
 
 def test_what_another_node_reads_whole_is_not_cut():
     graph, _ = scaled_attention(another_reader=True)
-    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     assert any(isinstance(node.operator, Table) for node in result.graph.nodes)
     assert assert_right(result) > 50
 

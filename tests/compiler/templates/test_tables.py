@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from float_networks import runtime
 
-from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.fuse import fuse
@@ -17,6 +16,7 @@ from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_operators import Table
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
@@ -59,7 +59,7 @@ def network() -> Graph:
 
 @pytest.mark.parametrize("config", MACHINES.values(), ids=MACHINES)
 def test_every_table_is_looked_up(config: Config):
-    result = compile_graph(fuse(network()), config, virtual_threads=2, verify=True)
+    result = compile_program(fuse(network()), config, virtual_threads=2, verify=True)
     # Those that alone read a convolution are in its store.
     assert [node.kind for node in result.graph.nodes].count("Table") == 2
     names = format_names(result.program.instructions)
@@ -79,7 +79,7 @@ GATES = {
 def test_a_gate_of_one_value_a_channel(config: Config):
     """x * sigmoid(x) is one table; squeeze-and-excitation a pool, a table, and a store whose operand repeats."""
     net = gated()
-    result = compile_model(net.model(), config, verify=True)
+    result = compile_program(net.model(), config, verify=True)
     kinds = [node.kind for node in result.graph.nodes]
     assert kinds == ["Convolution", "AveragePool", "Table", "Elementwise"]
     program = result.program
@@ -104,7 +104,7 @@ def test_machines_without_it_refuse_the_node(missing: str):
     extensions = tuple(name for name in GATES["tiny, one table"].extensions if name != missing)
     config = replace(TINY, extensions=extensions)
     with pytest.raises(ModelError, match=f"needs the extension '{missing}'.*add it to `extensions`"):
-        compile_model(gated().model(), config)
+        compile_program(gated().model(), config)
     # A study reads a network once for all its machines.
     with pytest.raises(UserError, match=f"needs the extension '{missing}'"):
-        compile_graph(fuse(import_model(gated().model(), abilities=ACCELERATOR)), config)
+        compile_program(fuse(import_model(gated().model(), abilities=ACCELERATOR)), config)

@@ -10,9 +10,10 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.driver import CompileError, compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.templates.vdla.lower import CompileError
 from vdla.isa.config import Memory, load_config
 from vdla.isa.layout import Opcode
 
@@ -85,7 +86,7 @@ def test_any_depthwise_layers_are_right(seed, name, virtual_threads):
     config = MACHINES[name]
     graph = depthwise_network(seed, config.block_in != config.block_out)
     try:
-        result = compile_graph(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
+        result = compile_program(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
     except CompileError as error:
         assert "no tile is small enough" in str(error)
         return
@@ -113,7 +114,7 @@ def test_operations_of_a_window(name, kernel, dilation, operations):
     pads = (dilation * (kernel // 2),) * 4
     graph = fuse(b.graph(b.convolution(data, 32, (kernel, kernel), (1, 1), pads, (dilation, dilation), 32)))
     config = replace(MACHINES[name], memory=Memory(bus_bytes=64), chain_buffer_bytes=0)
-    found = compile_graph(graph, config)
+    found = compile_program(graph, config)
     cycles = assert_right(found)
     least = operations * 32 // max(config.block_in, config.block_out) * 40 * 40
     assert least < cycles < 1.3 * least
@@ -144,7 +145,7 @@ def test_operations_of_a_window_by_sweeps(name, kernel, dilation, stride, operat
         chain_buffer_bytes=0,
         extensions=(*EXTENSIONS, "sweep", "wide_loads"),
     )
-    found = compile_graph(fuse(b.graph(layer)), config)
+    found = compile_program(fuse(b.graph(layer)), config)
     cycles = assert_right(found)
     least = operations * 32 // max(config.block_in, config.block_out) * 40 * 40
     # The layer is alone: its first inputs and last outputs are waited for.

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Rows, Swap, Table
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import load_config
 
@@ -46,7 +46,7 @@ def turned(
 def test_it_is_one_product(images: int):
     graph, made = turned(images)
     (convolution,) = [node for node in graph.nodes if node.output == made]
-    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     (node,) = result.graph.nodes
     assert node.kind == "Turned"
     assert count_macs(result.graph, node) == count_macs(graph, convolution)
@@ -64,14 +64,14 @@ def test_a_constant_for_each_filter_is_its_operand(constant: bool):
     both = b._append("add", Int8Elementwise(combination=add), (made, bias), b.tensors[made].shape, 0)
     swapped = b._append("swap", Swap(positions=8), (both,), (2, 8, 12, 1), 0)
     config = replace(MACHINE, extensions=(*MACHINE.extensions, "broadcast"))
-    result = compile_graph(b.graph(swapped), config, virtual_threads=2, verify=True)
+    result = compile_program(b.graph(swapped), config, virtual_threads=2, verify=True)
     assert ("Turned" in [node.kind for node in result.graph.nodes]) == constant
     assert assert_right(result) > 50
 
 
 def test_more_filters_than_the_parameter_table_holds():
     graph, _ = turned(filters=MACHINE.par_depth + 13)
-    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     assert [node.kind for node in result.graph.nodes] == ["Turned"]
     assert assert_right(result) > 50
 
@@ -83,7 +83,7 @@ def test_more_filters_than_the_parameter_table_holds():
 )
 def test_others_are_moved(options: dict[str, int]):
     graph, _ = turned(**options)
-    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     assert "Swap" in [node.kind for node in result.graph.nodes]
     assert assert_right(result) > 50
 
@@ -107,7 +107,7 @@ def test_the_maker_leaves_room_behind_positions_inside_of_blocks(maker: str, ima
     swapped = b._append("swap", Swap(positions=6), (filled,), (images, 6, 12, 1), 0)
     other = b.convolution(made, 9, (1, 1))
     graph = b.graph(swapped, other)
-    result = compile_graph(graph, ROWS, virtual_threads=2, verify=True)
+    result = compile_program(graph, ROWS, virtual_threads=2, verify=True)
     turned, plain = result.graph.nodes[1:]
     assert (turned.kind, plain.kind) == ("Turned", "Convolution")
     assert result.graph.tensors[made].nchw == (images, result.graph.tensors[made].nchw[1], 8, 1)
@@ -133,7 +133,7 @@ def test_no_room_is_left_where_others_read_all():
     swapped = b._append("swap", Swap(positions=6), (b.convolution(made, 12, (1, 1)),), (1, 6, 12, 1), 0)
     add = Int8Elementwise(combination=Combination(kind="add", ratio_self=0.75, ratio_operand=0.5))
     both = b._append("add", add, (b.convolution(made, 12, (1, 1)), made), (1, 12, 6, 1), 0)
-    result = compile_graph(b.graph(swapped, both), MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(b.graph(swapped, both), MACHINE, virtual_threads=2, verify=True)
     assert "Turned" not in [node.kind for node in result.graph.nodes]
     assert assert_right(result) > 50
 
@@ -143,7 +143,7 @@ def test_no_room_is_left_where_its_products_take_long(channels: int):
     b = builder(8)
     made = b.convolution(b.input(1, 8, 5, 1), channels, (1, 1))
     swapped = b._append("swap", Swap(positions=5), (b.convolution(made, 8, (1, 1)),), (1, 5, 8, 1), 0)
-    result = compile_graph(b.graph(swapped), MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(b.graph(swapped), MACHINE, virtual_threads=2, verify=True)
     assert ("Turned" in [node.kind for node in result.graph.nodes]) == (channels == 40)
     assert assert_right(result) > 50
 
@@ -156,6 +156,6 @@ def test_a_part_of_a_product_is_turned_alone(positions: int):
     shape = (1, positions, 8, 1)
     swapped = b._append("swap", Swap(positions=positions, channels=(8, 8)), (both,), shape, 0)
     kept = b._append("swap.first", Swap(positions=positions, channels=(0, 8)), (both,), shape, 0)
-    result = compile_graph(b.graph(swapped, kept), MACHINE, virtual_threads=2, verify=True)
+    result = compile_program(b.graph(swapped, kept), MACHINE, virtual_threads=2, verify=True)
     assert [node.kind for node in result.graph.nodes] == ["Convolution", "Turned", "Turned"]
     assert assert_right(result) > 50

@@ -9,13 +9,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler import driver
-from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.tune.measure import node_points
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.isa.config import load_config
 
@@ -69,10 +69,10 @@ def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
     config = replace(config, batch=4) if "batch" in machine else config
     found = {}
     for threads in (1, 2):
-        compiled = compile_model(CASES[name], config, virtual_threads=threads)
+        compiled = compile_program(CASES[name], config, virtual_threads=threads)
         found[threads] = run(compiled, {}, data=False).simulation.cycles
-    monkeypatch.setattr(driver, "measured_points", lambda *_: {})
-    plain = run(compile_model(CASES[name], config), {}, data=False).simulation.cycles
+    monkeypatch.setattr(node_points, "measured_points", lambda *_: {})
+    plain = run(compile_program(CASES[name], config), {}, data=False).simulation.cycles
     assert found[2] <= min(found[1], plain)
 
 
@@ -80,14 +80,14 @@ def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
 def test_small_nodes_gain(name, gain, monkeypatch):
     """1,419 to 1,123 cycles, and 4,531 to 4,256, with the weights of the report."""
     config = load_config("vta")
-    cycles = run(compile_model(CASES[name], config), {}, data=False).simulation.cycles
-    monkeypatch.setattr(driver, "measured_points", lambda *_: {})
-    assert run(compile_model(CASES[name], config), {}, data=False).simulation.cycles >= gain * cycles
+    cycles = run(compile_program(CASES[name], config), {}, data=False).simulation.cycles
+    monkeypatch.setattr(node_points, "measured_points", lambda *_: {})
+    assert run(compile_program(CASES[name], config), {}, data=False).simulation.cycles >= gain * cycles
 
 
 def test_the_tuner_begins_with_what_is_compiled():
     config = load_config("vta")
-    compiled = compile_model(CASES["phases"], config)
+    compiled = compile_program(CASES["phases"], config)
     legalized = legalize(fuse(import_model(CASES["phases"], abilities=Abilities.of(config))), config)
     assert NetworkTrials(config, legalized).cycles({}) == run(compiled, {}, data=False).simulation.cycles
 
@@ -95,5 +95,5 @@ def test_the_tuner_begins_with_what_is_compiled():
 def test_programs_are_the_same_with_and_without_data():
     config = load_config("vta")
     graph = fuse(import_model(CASES["phases"], abilities=Abilities.of(config)))
-    programs = [compile_graph(graph, config, data=data).program for data in (True, False)]
+    programs = [compile_program(graph, config, data=data).program for data in (True, False)]
     np.testing.assert_array_equal(programs[0].instructions, programs[1].instructions)

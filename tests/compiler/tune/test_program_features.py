@@ -13,7 +13,6 @@ from stages import graph, ir_programs
 
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.vdla.columns import evaluate
-from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.ir.expr import Const, Load, Var
 from vdla.compiler.ir.interp import interpret
@@ -30,6 +29,7 @@ from vdla.compiler.ir.stmt import (
     Wait,
 )
 from vdla.compiler.ir.visit import expressions, walk, walk_expr
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.schedule import Schedule
@@ -256,13 +256,13 @@ def assert_moved(compiled: Compiled) -> None:
 def test_the_simulator_moves_what_machine_features_count(bus):
     config = load_config("tiny")
     config = replace(config, memory=replace(config.memory, bus_bytes=bus))
-    assert_moved(compile_graph(graph(), config))
+    assert_moved(compile_program(graph(), config))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_machine_features_of_random_networks(seed):
     # Patches of the host's image, operands of sums, pools and depthwise convolutions.
-    assert_moved(compile_graph(fuse(network(3000 + seed)), load_config("tiny")))
+    assert_moved(compile_program(fuse(network(3000 + seed)), load_config("tiny")))
 
 
 def test_a_register_tile_is_seen_as_what_it_loads():

@@ -10,7 +10,7 @@ from campaign import representatives
 from stages import graph
 
 from vdla.codesign import models
-from vdla.compiler.driver import compile_graph, compile_model
+from vdla.compiler.pipeline import compile_program
 from vdla.hw.bench import Simulator, run_bench
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Opcode
@@ -70,7 +70,7 @@ def short_random_program() -> Program:
 
 
 def small_network() -> Program:
-    return with_inputs(compile_graph(graph(), TINY).program, 1)
+    return with_inputs(compile_program(graph(), TINY).program, 1)
 
 
 def run(bench: str, folder: Path, simulator: Simulator, config: Config = TINY, **environment: str) -> None:
@@ -106,7 +106,7 @@ def test_small_network(simulator: Simulator, tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 def test_whole_model(tmp_path: Path) -> None:
-    program = compile_model(models.build("mlp").SerializeToString(), TINY).program
+    program = compile_program(models.build("mlp").SerializeToString(), TINY).program
     write_case(tmp_path, with_inputs(program, 2))
     run("bench_run.py", tmp_path, "verilator")
 

@@ -6,7 +6,7 @@ import pytest
 from campaign import CAMPAIGN
 from random_machines import random_machine
 
-from vdla.compiler.driver import CompileError
+from vdla.compiler.templates.vdla.lower import CompileError
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS
