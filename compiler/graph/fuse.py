@@ -15,7 +15,6 @@ import numpy as np
 from ..te.blocks import Pair, Window
 from ..te.post import Combination
 from .cost import count_macs
-from .divide_sums import divide_sums
 from .graph import Graph, Node, Tensor
 from .int8_operators import (
     Channels,
@@ -33,15 +32,15 @@ from .int8_operators import (
 )
 from .interpret import evaluate
 from .remove_dead import remove_dead
+from .rewrites import Rewrite, run_rewrites
 
 
 def fuse(graph: Graph) -> Graph:
     """The rewrites for every target: clamps fuse into the node before them, stage B into convolutions (also before
     joined positions), tables compose; dead nodes are removed, and model inputs are flattened."""
-    graph = flatten_inputs(remove_dead(graph))
-    graph = divide_sums(remove_dead(compose_tables(fuse_channels(graph))))
+    graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
-        fused = fuse_combines(fuse_tables(fuse_clamps(graph)))
+        fused = run_rewrites(graph, REPEATED, None)
         if len(fused.nodes) == len(graph.nodes):
             return remove_dead(fused)
         graph = fused
@@ -392,3 +391,28 @@ def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Gr
         result = joined or node
         nodes[result.output] = makers[result.output] = result
     return replace(graph, nodes=tuple(nodes.values()))
+
+
+def _divide_sums(graph: Graph) -> Graph:
+    from .divide_sums import divide_sums
+
+    return divide_sums(graph)
+
+
+def _row(name: str, function: Callable[[Graph], Graph], *roots: type) -> Rewrite[None]:
+    return Rewrite(name=name, function=lambda graph, _: function(graph), roots=roots)
+
+
+ONCE = (
+    _row("channels of channels", fuse_channels, Channels),
+    _row("tables of tables", compose_tables, Table),
+    _row("dead nodes", remove_dead, Channels, Table),
+    _row("sums of joined positions", _divide_sums, Positions),
+)
+"""Rewrites of `fuse` that run once, before all others."""
+REPEATED = (
+    _row("clamps", fuse_clamps, Int8Elementwise),
+    _row("tables", fuse_tables, Table),
+    _row("stage B", fuse_combines, Int8Elementwise),
+)
+"""Rewrites of `fuse` that run until no node is merged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -35,9 +36,10 @@ def permutation(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) ->
     return order, moved == sorted(moved)
 
 
-def one_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> int:
-    """The attribute `axis` (0 where left out) as an index of 0 or more; fails where `shape` has no such axis."""
-    axis = node.integer("axis", 0)
+def one_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
+    """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
+    axis."""
+    axis = node.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
         context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
     return axis % len(shape)
@@ -52,6 +54,14 @@ def joined_shape(
     if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
         context.refuse(node, f"joins {', '.join(map(str, shapes))}", "export the model again")
     return axis, (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+
+
+def softmax_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
+    """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator is along that axis alone; before opset 13
+    it is along all axes from that one on."""
+    alone = context.opset >= 13
+    axis = one_axis(context, node, shape, -1 if alone else 1)
+    return axis, alone or prod(shape[axis + 1 :]) == 1
 
 
 def split_sizes(

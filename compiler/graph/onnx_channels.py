@@ -5,6 +5,7 @@ The values are unchanged. Moves of whole channels of images become a node; all o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from onnx import TensorProto
 
 from ..te.blocks import Pair
 from ..te.ops.movement import PAD_MODES
-from .onnx_axes import blocks_of_space, one_axis, sliced_positions, split_sizes
+from .onnx_axes import blocks_of_space, one_axis, permutation, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
 from .onnx_strided_views import check_size, elements_of, is_line, rows_of, seen_as, settled
-from .onnx_values import Integer, Joined, Pending, Real
+from .onnx_values import FloatInput, Integer, Joined, Pending, QuantizedConstant, Real
 
 
 def _bind_channels(
@@ -179,3 +180,32 @@ def import_pad(context: ImportContext, node: OnnxNode) -> bool:
             data = rows_of(context, node, data).data if rows else settled(context, node, data)
     context.bind(node, data)
     return True
+
+
+def import_transpose(context: ImportContext, node: OnnxNode) -> None:
+    """Imports a Transpose; it does not become a node."""
+    value = context.first(node)
+    order, is_view = permutation(context, node, value.shape)
+    shape = tuple(value.shape[axis] for axis in order)
+    match value:
+        case QuantizedConstant(integers=integers, axis=axis):
+            moved_axis = None if axis is None else order.index(axis)
+            context.bind(node, replace(value, integers=integers.transpose(order), axis=moved_axis))
+        case _ if is_view:
+            context.bind_view(node, shape)
+        case FloatInput(declared=declared, permutation=before) if value.shape == _permuted(declared, before):
+            before = before or tuple(range(len(declared)))
+            context.bind(node, replace(value, permutation=tuple(before[axis] for axis in order), shape=shape))
+        case Real() | Integer() | Pending():
+            # Elements move only when an operator needs them in this order.
+            context.bind(node, seen_as(context, value, elements_of(context, value).transpose(order)))
+        case _:
+            context.fail(
+                node,
+                f"moves the dimensions {value.shape} to {shape} of what is not quantized",
+                "quantize its input (QuantizeLinear, DequantizeLinear)",
+            )
+
+
+def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tuple[int, ...]:
+    return shape if permutation is None else tuple(shape[axis] for axis in permutation)

@@ -7,6 +7,7 @@ without matching of patterns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any, NoReturn
@@ -31,7 +32,6 @@ from .onnx_table import Rows, operators, rows_of
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic
 from .operator_rows import Row, refuse_unread
 from .quantization import Quantization
-from .refused_nodes import RefusedNodes
 
 SUPPORTED = ", ".join(sorted(operators("quantized", "either", "integers")))
 """Names of all supported operators, for messages."""
@@ -69,18 +69,11 @@ def import_model(
             bind_input(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
     context.model_nodes, context.initializers = nodes, constants
-    refused = RefusedNodes(
-        source=label,
-        stand_in=partial(_stand_in, context),
-        # A node after a refused one may be refused only because of it.
-        told=lambda node: not rows_of("", node.op_type, "quantized", "either", "integers"),
-    )
-    for node in nodes:
-        if every:
-            refused.take(node, partial(import_node, context))
-        else:
+    if every:
+        _import_every(context, nodes)
+    else:
+        for node in nodes:
             import_node(context, node)
-    refused.check()
     producers = {output: node for node in nodes for output in node.outputs}
     outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
     return Graph(
@@ -92,6 +85,21 @@ def import_model(
         constants=context.constants,
         views=context.views,
     )
+
+
+def _import_every(context: ImportContext, nodes: Sequence[OnnxNode]) -> None:
+    """Imports all nodes. Raises one error for all that are refused."""
+    from .refused_nodes import RefusedNodes
+
+    refused = RefusedNodes(
+        source=context.source,
+        stand_in=partial(_stand_in, context),
+        # A node after a refused one may be refused only because of it.
+        told=lambda node: not rows_of("", node.op_type, "quantized", "either", "integers"),
+    )
+    for node in nodes:
+        refused.take(node, partial(import_node, context))
+    refused.check()
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:

@@ -7,6 +7,10 @@ negligible beside every other one:
 - If all scores are within `NEAR`, each row gets an extra element that is greater than all scores and has no share. So
   all differences are from one number, and the least value, that of masked scores, has no share either.
 - Else the step is so wide that a masked score is negligible even beside the lowest score.
+
+Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
+a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed; these rows, which no output
+uses, get the softmax of equal scores.
 """
 
 from __future__ import annotations
@@ -20,21 +24,14 @@ from vdla.isa.rows import ENTRY_BITS
 
 from .int8_operators import Channels
 from .onnx_append import Rounding, RoundingError, append
+from .onnx_axes import softmax_axis
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
 from .onnx_rows import data_of, shared_rows, step_of
 from .onnx_strided_views import rows_of, seen_as
-from .onnx_values import (
-    Constant,
-    FloatInput,
-    Masked,
-    Pending,
-    QuantizedConstant,
-    Real,
-    Shared,
-)
+from .onnx_values import Constant, FloatInput, Masked, Pending, QuantizedConstant, Real, Shared
 from .quantization import Quantization
 
 HIDDEN = 1e4
@@ -115,8 +112,8 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     if not isinstance(value, Pending) or not isinstance(value.operation, Masked):
         return False
     masked, rank = value.operation, len(value.shape)
-    axis = node.integer("axis", -1 if context.opset >= 13 else 1)
-    if axis % rank != rank - 1:
+    axis, _ = softmax_axis(context, node, value.shape)
+    if axis != rank - 1:
         context.fail(node, f"is a softmax along axis {axis} behind a mask", "mask along the last axis")
     mask, step, low = masked.mask, masked.step, 0.0
     if isinstance(mask, np.ndarray):
@@ -205,3 +202,27 @@ def refuse_rounding(_: ImportContext, masked: Masked, to: Rounding) -> NoReturn:
         f"rounds '{to.pending.name}', scores to which a float mask was added",
         "leave what is between mask and softmax float, or quantize the mask",
     )
+
+
+def import_guard(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds IsNaN or IsInf of a quantized tensor to False, and a Where that takes all elements of one operand, of the
+    result's shape, to that operand. Returns whether the node is one of these."""
+    if node.op_type in ("IsNaN", "IsInf"):
+        value = context.value(node, 0)
+        # Scores that await their softmax may be infinite by a mask.
+        if isinstance(value, Real | Pending) and (node.op_type == "IsNaN" or isinstance(value, Real)):
+            context.bind(node, Constant(array=np.zeros(value.shape, np.bool_)))
+            return True
+    elif node.op_type == "Where":
+        condition, *values = (context.value(node, index) for index in range(3))
+        if isinstance(condition, Constant) and condition.array.size and _alike(condition.array):
+            taken, other = values if condition.array.flat[0] else reversed(values)
+            shapes = [condition.array.shape, *(value.shape for value in (taken, other) if value is not None)]
+            if isinstance(taken, Real | Pending) and np.broadcast_shapes(*shapes) == taken.shape:
+                context.bind(node, taken)
+                return True
+    return False
+
+
+def _alike(condition: np.ndarray) -> bool:
+    return bool((condition == condition.flat[0]).all())

@@ -12,6 +12,7 @@ from ..te.blocks import Pair
 from .abilities import needs
 from .int8_operators import Rows as IntegerRows
 from .onnx_append import Rounding
+from .onnx_axes import one_axis, softmax_axis
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_strided_views import rows_of, settled
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
@@ -31,9 +32,11 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     if data is None or len([name for name in node.outputs if name]) > 1:
         return False
     rank = len(data.shape)
-    axis = node.integer("axis", -1) % rank
-    if node.op_type == "Softmax" and context.opset < 13 and axis != rank - 1:
-        return False  # Before opset 13 Softmax flattened the axes from its own on.
+    axis, alone = one_axis(context, node, data.shape, -1), True
+    if node.op_type == "Softmax":
+        axis, alone = softmax_axis(context, node, data.shape)
+    if not alone:
+        return False
     if axis != rank - 1 and (axis, rank, node.op_type) != (1, 4, "Softmax"):
         return False
     if not abilities.rows:

@@ -77,7 +77,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Conv": (
             _quantized("products:import_conv", _CONVOLUTION, images=True),
             _float("products:import_convolution", _CONVOLUTION, images=True),
-            _plain("plain_windows:import_plain_convolution", _CONVOLUTION),
+            _plain("windows:import_plain_convolution", _CONVOLUTION),
         ),
         "ConvInteger": (_steps("integers:integer_convolution_steps", _CONVOLUTION),),
         "ConvTranspose": (
@@ -89,7 +89,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
                 f"{_CONVOLUTION} output_padding output_shape",
                 images=True,
             ),
-            _plain("plain_windows:import_plain_transposed", f"{_CONVOLUTION} output_padding output_shape"),
+            _plain("windows:import_plain_transposed", f"{_CONVOLUTION} output_padding output_shape"),
         ),
         "DynamicQuantizeMatMul": (_contributed("integers:dynamic_product_steps"),),
         "Einsum": (_steps("einsum:einsum_steps", "equation"),),
@@ -110,7 +110,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "AveragePool": (
             _quantized("windows:import_average_pool", f"{_POOL} count_include_pad", images=True),
             _float("windows:import_average_pool", f"{_POOL} count_include_pad", images=True),
-            _plain("plain_windows:import_plain_pool", f"{_POOL} count_include_pad"),
+            _plain("windows:import_plain_pool", f"{_POOL} count_include_pad"),
         ),
         "Col2Im": (_steps("window_steps:column_to_image_steps", "dilations pads strides"),),
         "GlobalAveragePool": (
@@ -123,11 +123,11 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _steps("window_steps:global_pool_steps"),
         ),
         "GridSample": (_float("resize:import_grid_sample", "align_corners mode padding_mode"),),
-        "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
+        "LpPool": (_float("windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
             _quantized("windows:import_max_pool", _POOL, idle="storage_order", images=True),
             _float("windows:import_max_pool", _POOL, idle="storage_order", images=True),
-            _plain("plain_windows:import_plain_pool", _POOL, idle="storage_order"),
+            _plain("windows:import_plain_pool", _POOL, idle="storage_order"),
             _steps("window_steps:max_pool_steps", f"{_POOL} storage_order"),
         ),
         "MaxUnpool": (_steps("window_steps:max_unpool_steps", "kernel_shape pads strides"),),
@@ -189,11 +189,11 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("pointwise:import_unary", "alpha beta"),
         ),
         "IsInf": (
-            _quantized("nan_guards:import_guard", idle="detect_negative detect_positive"),
+            _quantized("masks:import_guard", idle="detect_negative detect_positive"),
             _float("logic:import_logic", "detect_negative detect_positive"),
         ),
         "IsNaN": (
-            _quantized("nan_guards:import_guard"),
+            _quantized("masks:import_guard"),
             _float("logic:import_logic"),
         ),
         **_alike(
@@ -233,7 +233,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Sum": (_float("pointwise:import_nary"),),
         "Where": (
             _quantized("masks:import_masked"),
-            _quantized("nan_guards:import_guard"),
+            _quantized("masks:import_guard"),
             _float("logic:import_logic"),
         ),
         # Elements moved, picked or known.
@@ -287,7 +287,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Tile": (_steps("known:tile_steps"),),
         "Transpose": (
             _quantized("channels:import_shuffle", "perm"),
-            _quantized("transpose:import_transpose", "perm"),
+            _quantized("channels:import_transpose", "perm"),
             _float("movement:import_transpose", "perm"),
         ),
         "Trilu": (_float("movement:import_trilu", "upper"),),
@@ -302,7 +302,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
         "GroupNormalization": (
-            _steps("norm_steps:group_normalization_steps", "epsilon num_groups stash_type"),
+            _steps("normalizations:group_normalization_steps", "epsilon num_groups stash_type"),
         ),
         "Hardmax": (_float("topk_scatter:import_hardmax", "axis"),),
         "InstanceNormalization": (
@@ -313,7 +313,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
             _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
-            _steps("norm_steps:layer_normalization_steps", "axis epsilon stash_type"),
+            _steps("normalizations:layer_normalization_steps", "axis epsilon stash_type"),
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
@@ -321,7 +321,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "LpNormalization": (_steps("decompose:lp_normalization_steps", "axis p"),),
         "Mean": (_steps("decompose:mean_steps"),),
-        "MeanVarianceNormalization": (_steps("norm_steps:mean_variance_steps", "axes"),),
+        "MeanVarianceNormalization": (_steps("normalizations:mean_variance_steps", "axes"),),
         "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
         **_alike(
             "ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",

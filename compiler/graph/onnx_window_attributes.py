@@ -22,7 +22,7 @@ def convolution_window(
     """Window, groups and the output's shape of a Conv of data (N, C, H, W) by weights (O, C / groups, kh, kw)."""
     groups = convolution_groups(context, node, data, weight)
     batch, _, *plane = data
-    window = read_windows(context, node, plane, tuple(weight[2:])).on_plane()
+    window = _on_plane(read_windows(context, node, plane, tuple(weight[2:])))
     try:
         height, width = window.outputs(*plane)
     except ValueError as error:
@@ -39,9 +39,9 @@ def transposed_window(
     _, share, *kernel = weight
     before, after, padding = transposed_pads(context, node, plane, kernel)
     strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
-    window = Windows(
-        kernel=tuple(kernel), strides=strides, pads=(*before, *after), dilations=dilations
-    ).on_plane()
+    window = _on_plane(
+        Windows(kernel=tuple(kernel), strides=strides, pads=(*before, *after), dilations=dilations)
+    )
     try:
         height, width = transposed_outputs(window, *_pair(plane), _pair(padding))
     except ValueError as error:
@@ -114,7 +114,7 @@ def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tu
         context.fail(node, f"pools a tensor of shape {tuple(data)}", "only (N, C, H, W) is supported")
     batch, channels, *plane = data
     windows, declared = pool_windows(context, node, plane)
-    window, (top, left, bottom, right) = windows.on_plane(), declared
+    window, (top, left, bottom, right) = _on_plane(windows), declared
     spans = windows.extents
     if max(top, bottom) >= spans[0] or max(left, right) >= spans[1]:
         context.fail(
@@ -164,6 +164,16 @@ def read_windows(context: NodeContext, node: OnnxNode, sizes: Sequence[int], ker
     if auto != "NOTSET":
         pads = automatic_pads(auto, sizes, kernel, strides, dilations)
     return Windows(kernel=kernel, strides=strides, dilations=dilations, pads=pads)
+
+
+def _on_plane(windows: Windows) -> Window:
+    top, left, bottom, right = windows.pads
+    return Window(
+        kernel=_pair(windows.kernel),
+        strides=_pair(windows.strides),
+        pads=(top, left, bottom, right),
+        dilations=_pair(windows.dilations),
+    )
 
 
 def _check_kernel(context: NodeContext, node: OnnxNode, kernel: PerDimension) -> None:

@@ -3,7 +3,7 @@ operator and QuantizeLinear: operators for which ONNX infers shapes and that eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ClassVar, Protocol
@@ -15,6 +15,7 @@ from .errors import NodeErrors
 from .foreign_domains import BEFORE_OPTIMIZATION
 from .onnx_attributes import STANDARD
 from .onnx_context import OnnxNode, read_node
+from .onnx_steps import Nodes
 from .onnx_table import rows_of
 from .operator_rows import RowContext
 
@@ -37,45 +38,27 @@ class StepsContext(RowContext, Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Steps:
-    """The nodes written so far to replace `node`."""
+@dataclass(slots=True, kw_only=True)
+class _Steps(Nodes[StepsContext]):
+    """The nodes written so far to replace a node on integers."""
 
-    context: StepsContext
-    node: OnnxNode
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    @property
+    def stem(self) -> str:
+        """The first part of the names of new tensors."""
+        return self.node.outputs[0]
 
     def operator(self) -> str:
         """Name of the float operator for an operator on integers."""
         return self.node.op_type.removeprefix("QLinear")
 
-    def input(self, index: int) -> str:
-        """Name of an input; "" where it is left out."""
-        return self.node.inputs[index] if index < len(self.node.inputs) else ""
-
-    def attributes(self, *without: str) -> dict[str, Any]:
-        """The attributes of the node, except those named in `without`."""
-        return {name: value for name, value in self.node.attributes.items() if name not in without}
-
-    def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """Adds a node of `operator` whose result is `output` (by default a new name); returns the result's name."""
-        number = len(self.nodes)
-        given = list(inputs)
-        while given and not given[-1]:
-            given.pop()
-        made = output or f"{self.node.outputs[0]}/{operator}_{number}"
-        name = f"{self.node.name}/{operator}_{number}"
-        self.nodes.append(helper.make_node(operator, given, [made], name, **attributes))
-        return made
-
     def real(self, index: int, *, axis: int | None = None) -> str:
         """Adds a DequantizeLinear of input `index`, with the scale and zero point at the next two inputs."""
         along: dict[str, Any] = {} if axis is None else {"axis": axis}
-        return self.add("DequantizeLinear", [self.input(index + i) for i in range(3)], **along)
+        return self.add("DequantizeLinear", *[self.input(index + i) for i in range(3)], **along)
 
-    def compute(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+    def compute(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Adds the float operator under the name of the replaced node; returns the result's name."""
-        made = self.add(operator, inputs, output, **attributes)
+        made = self.add(operator, *inputs, output=output, **attributes)
         self.nodes[-1].name = self.node.name
         return made
 
@@ -89,16 +72,17 @@ class _Steps:
         """`compute` of an operator on (N, C, ...), between Transposes if the node's data is (N, ..., C)
         (`channels_last`)."""
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
-            return self.compute(operator, [data, *others], output, **attributes)
+            return self.compute(operator, data, *others, output=output, **attributes)
         rank = self._rank()
-        first = self.add("Transpose", [data], perm=[0, rank - 1, *range(1, rank - 1)])
-        made = self.compute(operator, [first, *others], **attributes)
-        return self.add("Transpose", [made], output, perm=[0, *range(2, rank), 1])
+        first = self.add("Transpose", data, perm=[0, rank - 1, *range(1, rank - 1)])
+        made = self.compute(operator, first, *others, **attributes)
+        return self.add("Transpose", made, output=output, perm=[0, *range(2, rank), 1])
 
     def round(self, made: str, scale: int) -> None:
         """Adds the QuantizeLinear that makes the node's result, with the scale at input `scale` and the next one, its
         zero point."""
-        self.add("QuantizeLinear", [made, self.input(scale), self.input(scale + 1)], self.node.outputs[0])
+        grid = self.input(scale), self.input(scale + 1)
+        self.add("QuantizeLinear", made, *grid, output=self.node.outputs[0])
 
     def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
         """Operand list of an int32 bias in steps of the product of two scales; empty where it is left out."""
@@ -106,8 +90,8 @@ class _Steps:
             return []
         if self.context.integer_biases:
             return [self.input(index)]
-        step = self.add("Mul", scales)
-        return [self.add("DequantizeLinear", [self.input(index), step], axis=0)]
+        step = self.add("Mul", *scales)
+        return [self.add("DequantizeLinear", self.input(index), step, axis=0)]
 
 
 WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
@@ -118,7 +102,7 @@ def _written(write: Callable[[_Steps], None]) -> WriteSteps:
 
     @wraps(write)
     def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
-        steps = _Steps(context, node)
+        steps = _Steps(context=context, node=node)
         write(steps)
         return steps.nodes
 
@@ -135,7 +119,7 @@ def convolution_steps(steps: _Steps) -> None:
 @_written
 def matmul_steps(steps: _Steps) -> None:
     """Steps of QLinearMatMul."""
-    steps.round(steps.compute("MatMul", [steps.real(0), steps.real(3, axis=1)]), 6)
+    steps.round(steps.compute("MatMul", steps.real(0), steps.real(3, axis=1)), 6)
 
 
 @_written
@@ -148,10 +132,11 @@ def gemm_steps(steps: _Steps) -> None:
     rounded = bool(steps.input(7))
     scale = steps.input(4)
     if alpha != 1:
-        scale = steps.add("Mul", [scale, steps.add("Constant", [], value_float=alpha)])
-    weights = steps.add("DequantizeLinear", [steps.input(3), scale, steps.input(5)], axis=axis)
+        scale = steps.add("Mul", scale, steps.add("Constant", value_float=alpha))
+    weights = steps.add("DequantizeLinear", steps.input(3), scale, steps.input(5), axis=axis)
     operands = [steps.real(0), weights, *steps.bias(6, (steps.input(1), scale))]
-    made = steps.compute("Gemm", operands, "" if rounded else steps.node.outputs[0], **attributes)
+    output = "" if rounded else steps.node.outputs[0]
+    made = steps.compute("Gemm", *operands, output=output, **attributes)
     if rounded:
         steps.round(made, 7)
 
@@ -159,13 +144,13 @@ def gemm_steps(steps: _Steps) -> None:
 @_written
 def pair_steps(steps: _Steps) -> None:
     """Steps of QLinearAdd and QLinearMul."""
-    steps.round(steps.compute(steps.operator(), [steps.real(0), steps.real(3)]), 6)
+    steps.round(steps.compute(steps.operator(), steps.real(0), steps.real(3)), 6)
 
 
 @_written
 def single_steps(steps: _Steps) -> None:
     """Steps of QLinearSigmoid and QLinearLeakyRelu."""
-    steps.round(steps.compute(steps.operator(), [steps.real(0)], **steps.attributes()), 3)
+    steps.round(steps.compute(steps.operator(), steps.real(0), **steps.attributes()), 3)
 
 
 @_written
@@ -185,13 +170,13 @@ def reorder_steps(steps: _Steps) -> None:
     """Steps of ReorderInput and ReorderOutput: an Identity, as no other operator reads the blocks between them."""
     if steps.node.integer("channels_last", 0):
         steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
-    steps.compute("Identity", [steps.input(0)], steps.node.outputs[0])
+    steps.compute("Identity", steps.input(0), output=steps.node.outputs[0])
 
 
 @_written
 def blocked_steps(steps: _Steps) -> None:
     """Steps of pools in blocks of channels: the plain pools, which treat each channel by itself."""
-    steps.compute(steps.operator(), [steps.input(0)], steps.node.outputs[0], **steps.attributes())
+    steps.compute(steps.operator(), steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
 @_written
@@ -211,7 +196,7 @@ def softmax_steps(steps: _Steps) -> None:
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS
     if along_one_axis and context.opset >= SOFTMAX_HAS_ONE_AXIS:
-        steps.round(steps.compute("Softmax", [steps.real(0)], axis=axis), 3)
+        steps.round(steps.compute("Softmax", steps.real(0), axis=axis), 3)
         return
     rank = context.rank(node, 0)
     if not -rank <= axis < rank:
@@ -219,11 +204,11 @@ def softmax_steps(steps: _Steps) -> None:
     order = [*range(rank)]
     order[axis], order[-1] = order[-1], order[axis]
     if order == sorted(order):
-        result = steps.compute("Softmax", [steps.real(0)], axis=rank - 1)
+        result = steps.compute("Softmax", steps.real(0), axis=rank - 1)
     elif along_one_axis:
-        moved = steps.compute("Transpose", [steps.real(0)], perm=order)
-        shares = steps.compute("Softmax", [moved], axis=rank - 1)
-        result = steps.compute("Transpose", [shares], perm=order)
+        moved = steps.compute("Transpose", steps.real(0), perm=order)
+        shares = steps.compute("Softmax", moved, axis=rank - 1)
+        result = steps.compute("Transpose", shares, perm=order)
     else:
         context.fail(
             node, "is a softmax along several axes at once", "export the model for opset 13 or later"
@@ -236,21 +221,21 @@ def mean_steps(steps: _Steps) -> None:
     """Steps of QLinearReduceMean."""
     operands, attributes = [steps.real(0)], steps.attributes()
     if steps.context.opset >= AXES_ARE_AN_INPUT and "axes" in attributes:
-        operands.append(steps.add("Constant", [], value_ints=attributes.pop("axes")))
-    steps.round(steps.compute("ReduceMean", operands, **attributes), 3)
+        operands.append(steps.add("Constant", value_ints=attributes.pop("axes")))
+    steps.round(steps.compute("ReduceMean", *operands, **attributes), 3)
 
 
 @_written
 def concat_steps(steps: _Steps) -> None:
     """Steps of QLinearConcat."""
     parts = [steps.real(index) for index in range(2, len(steps.node.inputs), 3)]
-    steps.round(steps.compute("Concat", parts, **steps.attributes()), 0)
+    steps.round(steps.compute("Concat", *parts, **steps.attributes()), 0)
 
 
 @_written
 def where_steps(steps: _Steps) -> None:
     """Steps of QLinearWhere."""
-    steps.round(steps.compute("Where", [steps.input(0), steps.real(1), steps.real(4)]), 7)
+    steps.round(steps.compute("Where", steps.input(0), steps.real(1), steps.real(4)), 7)
 
 
 @dataclass(slots=True, kw_only=True)

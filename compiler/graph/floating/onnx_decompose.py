@@ -1,24 +1,18 @@
-"""Operators as formulas of simpler ONNX operators, where ONNX defines no function or one that does not serve.
-
-The nodes are named NODE/OPERATOR_i, as are the nodes of ONNX's own functions.
-"""
+"""Operators as formulas of simpler ONNX operators, where ONNX defines no function or one that does not serve."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from ...ir.types import DType
-from ..errors import NamedNode
-from ..graph import Shape
 from ..onnx_context import OnnxNode
 from ..onnx_rounding import rounded_type
+from ..onnx_steps import Steps
 from .onnx_context import FloatContext
 
 RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
@@ -33,78 +27,6 @@ RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
 """Lower and upper bound to which QuantizeLinear saturates, by integer dtype."""
 MOST_NEIGHBOURS = 256
 """Largest `size` of LRN: each of the channels that it sums is a Slice node."""
-
-
-class Shaped(Protocol):
-    """Shape and dtype of a tensor."""
-
-    @property
-    def shape(self) -> Shape: ...  # noqa: D102
-    @property
-    def dtype(self) -> DType: ...  # noqa: D102
-
-
-class StepContext(Protocol):
-    """The import that steps are made for: it gives shapes of inputs, stores constants and raises errors."""
-
-    def tensor(self, node: OnnxNode, index: int) -> Shaped: ...  # noqa: D102
-    def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
-    def fail(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
-    def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
-
-
-@dataclass(slots=True, kw_only=True)
-class Steps:
-    """The ONNX nodes that replace one node, under construction."""
-
-    context: StepContext
-    node: OnnxNode
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
-
-    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Adds a node of one output; returns the output's name, which is `output` if given."""
-        name = f"{self.node.name}/{operator}_{len(self.nodes)}"
-        output = name if output is None else output
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
-        return output
-
-    def add_all(self, operator: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
-        """Adds a node of `count` outputs; returns their names."""
-        name = f"{self.node.name}/{operator}_{len(self.nodes)}"
-        outputs = [f"{name}/{number}" for number in range(count)]
-        self.nodes.append(helper.make_node(operator, list(inputs), outputs, name=name, **attributes))
-        return outputs
-
-    def constant(self, value: Any, dtype: Any) -> str:
-        """Name of a constant of a numpy dtype; equal constants are stored once."""
-        array = np.asarray(value, dtype)
-        key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self._constants:
-            self._constants[key] = self.context.store(f"{self.node.name}/constant", array)
-        return self._constants[key]
-
-    def like(self, value: float, index: int = 0) -> str:
-        """Name of a scalar constant with the dtype of an input."""
-        return self.constant(value, self.context.tensor(self.node, index).dtype.numpy)
-
-    def axes(self, *axes: int) -> str:
-        """Name of an int64 constant with these axes."""
-        return self.constant(axes, np.int64)
-
-    def input(self, index: int) -> str:
-        """Name of an input of the node; "" where it is left out."""
-        return self.node.inputs[index] if index < len(self.node.inputs) else ""
-
-    def shape(self, index: int) -> Shape:
-        """An input's shape."""
-        return self.context.tensor(self.node, index).shape
-
-    def done(self, result: str, index: int = 0) -> list[onnx.NodeProto]:
-        """All nodes so far, with `result` as output `index` of the replaced node."""
-        if index < len(self.node.outputs) and self.node.outputs[index]:
-            self.add("Identity", result, output=self.node.outputs[index])
-        return self.nodes
 
 
 def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -243,13 +165,13 @@ def dequantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePro
 
 def _beside(s: Steps, index: int) -> str:
     """Name of a scale or zero point reshaped to broadcast: a scalar, a vector along the axis, or one for each block."""
-    shape, given, axis = s.shape(0), s.shape(index), s.node.integer("axis", 1)
+    shape, given = s.shape(0), s.shape(index)
     if not given or given == (1,):
         return s.add("Reshape", s.input(index), s.constant([], np.int64))
+    axis, block = s.node.integer("axis", 1), s.node.integer("block_size", 0)
     if not -len(shape) <= axis < len(shape):
         s.context.refuse(s.node, f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
     axis %= len(shape)
-    block = s.node.integer("block_size", 0)
     if not block and len(given) == 1 and given[0] == shape[axis]:
         return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
     count = -(-shape[axis] // block) if block else 0

@@ -9,8 +9,8 @@ import onnx
 
 from ..budgets import too_large
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
 
 
 def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
 
 MOST_ELEMENTS = 2**24
 """Largest size, in elements, of the matrix of cosines of a transform."""

@@ -15,9 +15,9 @@ from onnx import TensorProto
 from ...ir.types import DType
 from ..graph import Shape
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from ..onnx_window_attributes import read_windows
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
 
 EXACT = 2**24
 """Largest magnitude up to which float32 represents every integer."""

@@ -8,8 +8,8 @@ import onnx
 
 from ..budgets import SMALLER, too_large
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
 from .onnx_logic import element_type
 
 

@@ -1,27 +1,37 @@
-"""LayerNormalization and InstanceNormalization of a float model, by mean and variance of the data."""
+"""Normalizations of a float model, by mean and variance of the data; as several ONNX nodes where no kernel computes the
+node whole.
+
+ONNX's own functions compute the variance as the mean of squares less the squared mean, which cancels: for data around
+300 with a standard deviation of 1 the results are 4% off.
+"""
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
+import onnx
+from onnx import TensorProto
 
 from ..graph import Shape
+from ..onnx_axes import one_axis
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from ..operators import Normalization
 from .onnx_context import FloatContext
+
+
+def check_stash_type(context: FloatContext, node: OnnxNode) -> None:
+    """Fails for a normalization that is computed in another type than float32."""
+    if node.integer("stash_type", 1) != 1:
+        context.fail(node, "computes in another type than float32", "give it the stash_type 1")
 
 
 def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:
     """Imports LayerNormalization over all dimensions from `axis` on, with constant scale and bias of that shape."""
     data = context.operand(node, 0)
-    rank = len(data.shape)
-    axis = node.integer("axis", -1)
-    if not -rank <= axis < rank:
-        context.refuse(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
-    if any(node.outputs[1:]):
-        context.fail(node, "asks for its mean or deviation", "export the model for inference")
-    if node.integer("stash_type", 1) != 1:
-        context.fail(node, "computes in another type than float32", "give it the stash_type 1")
-    axis %= rank
+    axis = one_axis(context, node, data.shape, -1)
+    check_stash_type(context, node)
     _normalize(context, node, axis, data.shape[axis:], by_channel=False)
 
 
@@ -54,3 +64,66 @@ def _normalize(context: FloatContext, node: OnnxNode, axis: int, shape: Shape, *
     epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
     operator = Normalization(axis=axis, by_channel=by_channel, epsilon=epsilon)
     context.add(node, operator, (data.name, *factors), data.shape)
+
+
+MEAN_VARIANCE_EPSILON = 1e-9
+"""Added to the standard deviation by MeanVarianceNormalization."""
+
+
+def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """The ONNX nodes of a LayerNormalization whose scale or bias is no constant, or whose mean or deviation is used."""
+    s = Steps(context=context, node=node)
+    shape = s.shape(0)
+    axis = one_axis(context, node, shape, -1)
+    check_stash_type(context, node)
+    epsilon = float(node.attributes.get("epsilon", 1e-5))
+    if any(node.outputs[1:]):
+        half = context.half_type(node)
+        data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
+        mean, distance, variance = _moments(s, data, s.axes(*range(axis, len(shape))))
+        inverse = s.add("Reciprocal", s.add("Sqrt", s.add("Add", variance, s.constant(epsilon, np.float32))))
+        made = s.add("Mul", distance, inverse)
+        made = s.add("CastLike", made, s.input(0)) if half else made
+        s.done(mean, 1)
+        s.done(inverse, 2)
+    else:
+        ones = s.constant(np.ones(shape[axis:]), np.float32)
+        made = s.add("LayerNormalization", s.input(0), ones, axis=axis, epsilon=epsilon)
+    made = s.add("Mul", made, s.input(1))
+    return s.done(s.add("Add", made, s.input(2)) if s.input(2) else made)
+
+
+def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """The ONNX nodes of GroupNormalization: InstanceNormalization with groups as channels, then scale and bias."""
+    s = Steps(context=context, node=node)
+    shape, groups = s.shape(0), node.integer("num_groups", 0)
+    if len(shape) < 3 or groups < 1 or shape[1] % groups:
+        context.refuse(node, f"has {groups} groups for a tensor of shape {shape}", "export the model again")
+    check_stash_type(context, node)
+    half = context.half_type(node)
+    data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
+    rows = s.add("Reshape", data, s.axes(shape[0], groups, prod(shape[1:]) // groups))
+    ones, zeros = (s.constant(np.full(groups, value), np.float32) for value in (1, 0))
+    epsilon = float(node.attributes.get("epsilon", 1e-5))
+    made = s.add("InstanceNormalization", rows, ones, zeros, epsilon=epsilon)
+    made = s.add("Reshape", made, s.axes(*shape))
+    made = s.add("CastLike", made, s.input(0)) if half else made
+    column = s.axes(-1, *[1] * (len(shape) - 2))
+    scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
+    return s.done(s.add("Add", s.add("Mul", made, scale), shift))
+
+
+def mean_variance_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """The ONNX nodes of MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given axes."""
+    s = Steps(context=context, node=node)
+    _, distance, variance = _moments(s, s.input(0), s.axes(*node.integers("axes", (0, 2, 3))))
+    return s.done(
+        s.add("Div", distance, s.add("Add", s.add("Sqrt", variance), s.like(MEAN_VARIANCE_EPSILON)))
+    )
+
+
+def _moments(s: Steps, data: str, axes: str) -> tuple[str, str, str]:
+    """Names of the mean over `axes`, the distances from the mean, and their mean square."""
+    mean = s.add("ReduceMean", data, axes, keepdims=1)
+    distance = s.add("Sub", data, mean)
+    return mean, distance, s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -14,12 +12,8 @@ from ...te.ops.lstm import Direction
 from ..onnx_context import OnnxNode
 from ..operators import Dense, LstmSteps, RecurrentSteps
 from .onnx_context import FloatContext
-from .onnx_recurrent_steps import DEFAULTS, GATES
-from .onnx_recurrent_variants import activations_of, in_steps_since
-
-DIRECTIONS: Mapping[str, tuple[Direction, ...]] = MappingProxyType(
-    {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
-)
+from .onnx_recurrent_steps import DEFAULTS, GATES, activations_of, check_hidden_size, directions_of
+from .onnx_recurrent_variants import in_steps_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +88,10 @@ def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
     if (since := in_steps_since(context, node)) is not None:
         context.fail(node, f"has no kernel as {since[0]}", since[1] or "export the model otherwise")
     data = context.operand(node, 0)
-    directions = DIRECTIONS.get(node.text("direction", "forward"))
+    directions = directions_of(context, node, data.shape)
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")
     bias = context.array(node, 3, "bias B")
-    if directions is None or len(data.shape) != 3 or weight is None or recurrence is None:
-        context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
+    assert weight is not None and recurrence is not None
     steps, batch, inputs = data.shape
     count, hidden, gates = len(directions), recurrence.shape[-1], GATES[node.op_type]
     wanted = [
@@ -113,8 +106,7 @@ def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
                 f"has {what} of shape {array.shape} and type {array.dtype} where float32 {shape} fits",
                 "export the model again",
             )
-    if (size := node.integer("hidden_size", hidden)) != hidden:
-        context.refuse(node, f"has hidden_size {size} and weights for {hidden}", "export the model again")
+    check_hidden_size(context, node, hidden)
     return _Layer(
         directions=directions, steps=steps, batch=batch, hidden=hidden, w=weight, r=recurrence, b=bias
     )

@@ -7,16 +7,24 @@ by DynamicQuantizeLinear before their products.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
 import onnx
 from onnx import TensorProto
 
+from ...te.ops.lstm import Direction
+from ..graph import Shape
 from ..onnx_context import OnnxNode
-from .onnx_decompose import StepContext, Steps
+from ..onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256
 """Largest number of steps of all directions together; a step is some twenty nodes."""
 DYNAMIC = "DynamicQuantizeLSTM"
+DIRECTIONS: Mapping[str, tuple[Direction, ...]] = MappingProxyType(
+    {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
+)
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
@@ -32,25 +40,16 @@ def recurrent_steps(
 ) -> list[onnx.NodeProto]:
     """The ONNX nodes of all steps. The error for too many steps says `why` each step has nodes, and the `way_out`."""
     s = Steps(context=context, node=node)
-    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
-        node.text("direction", "forward")
-    )
-    if backwards is None or len(s.shape(0)) != 3 or any(not s.input(i) for i in range(3)):
-        context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
+    directions = directions_of(context, node, s.shape(0))
     first = bool(node.integer("layout", 0))
     steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
-    if steps * len(backwards) > MOST_STEPS:
-        context.fail(
-            node,
-            f"takes {steps * len(backwards)} steps one by one{why}, and {MOST_STEPS} is the most",
-            way_out,
-        )
+    if (count := steps * len(directions)) > MOST_STEPS:
+        context.fail(node, f"takes {count} steps one by one{why}, and {MOST_STEPS} is the most", way_out)
     x = s.add("Transpose", s.input(0), perm=[1, 0, 2]) if first else s.input(0)
     outputs: list[list[str]] = []
     finals: list[list[str]] = []
-    for number, back in enumerate(backwards):
-        direction = _Direction(s, number, len(backwards), batch, first)
-        listed, last = direction.run(x, steps, back)
+    for number, direction in enumerate(directions):
+        listed, last = _Direction(s, number, batch, first).run(x, steps, direction == "reverse")
         outputs.append(listed)
         finals.append(last)
     # Y is [steps, directions, batch, hidden], or with layout 1 [batch, steps, directions, hidden].
@@ -66,18 +65,43 @@ def recurrent_steps(
     return s.nodes
 
 
+def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Direction, ...]:
+    """The directions of a layer with inputs X of shape `data`; refuses a layer without X, W or R."""
+    found = DIRECTIONS.get(node.text("direction", "forward"))
+    if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
+        context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
+    return found
+
+
+def check_hidden_size(context: StepContext, node: OnnxNode, hidden: int) -> None:
+    """Refuses a layer whose attribute `hidden_size` differs from the size of its weights."""
+    if (size := node.integer("hidden_size", hidden)) != hidden:
+        context.refuse(node, f"has hidden_size {size} and weights for {hidden}", "export the model again")
+
+
+def kind_of(node: OnnxNode) -> str:
+    """RNN, GRU or LSTM."""
+    return "LSTM" if node.op_type == DYNAMIC else node.op_type
+
+
+def activations_of(node: OnnxNode) -> tuple[str, ...]:
+    """Names of the activations of all directions, in ONNX's spelling if `FUNCTIONS` has them, else unchanged."""
+    count = len(DIRECTIONS.get(node.text("direction", "forward"), ("forward",)))
+    given: Sequence[object] = node.attributes.get("activations", DEFAULTS[kind_of(node)] * count)
+    names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
+    known = {name.lower(): name for name in FUNCTIONS}
+    return tuple([known.get(name.lower(), name) for name in names])
+
+
 class _Direction:
     """One direction of a node: its weights, activations and states."""
 
-    def __init__(self, s: Steps, number: int, count: int, batch: int, batch_first: bool) -> None:
+    def __init__(self, s: Steps, number: int, batch: int, batch_first: bool) -> None:
         self.s, self.node, self.number = s, s.node, number
         self.dynamic = s.node.op_type == DYNAMIC
-        self.kind = "LSTM" if self.dynamic else s.node.op_type
+        self.kind = kind_of(s.node)
         self.hidden = s.shape(2)[1 if self.dynamic else -1]
-        if (size := s.node.integer("hidden_size", self.hidden)) != self.hidden:
-            s.context.refuse(
-                s.node, f"has hidden_size {size} and weights for {self.hidden}", "export the model again"
-            )
+        check_hidden_size(s.context, s.node, self.hidden)
         gates = GATES[self.kind]
         self.w, self.r = (self.weights(i) for i in (1, 2))
         self.wb = self.rb = ""
@@ -96,7 +120,7 @@ class _Direction:
                 self.rb_parts = [self.part(self.rb, 0, k, self.hidden) for k in range(3)]
         peepholes = self.of(7) if self.kind == "LSTM" and s.input(7) else ""
         self.peepholes = [self.part(peepholes, 0, k, self.hidden) if peepholes else "" for k in range(3)]
-        self.activations = self._activations(count)
+        self.activations = self._activations()
         self.clip = float(self.node.attributes.get("clip", 0.0))
 
     def of(self, index: int) -> str:
@@ -136,18 +160,15 @@ class _Direction:
         """Name of one gate, [batch, hidden], of all gates [batch, gates * hidden]."""
         return self.part(data, 1, number, self.hidden)
 
-    def _activations(self, count: int) -> tuple[str, ...]:
+    def _activations(self) -> tuple[str, ...]:
         """Names of this direction's activations; fails for activations that are not in `FUNCTIONS`."""
-        default = DEFAULTS[self.kind]
-        given = self.node.attributes.get("activations", default * count)
-        names = [a.decode(errors="replace") if isinstance(a, bytes) else str(a) for a in given]
-        known = {name.lower(): name for name in FUNCTIONS}
-        own = names[self.number * len(default) : (self.number + 1) * len(default)]
-        if len(own) != len(default) or any(name.lower() not in known for name in own):
+        names, count = activations_of(self.node), len(DEFAULTS[self.kind])
+        own = names[self.number * count : (self.number + 1) * count]
+        if len(own) != count or not set(own) <= set(FUNCTIONS):
             self.s.context.fail(
                 self.node, f"has the activations {', '.join(names)}", f"there are {', '.join(FUNCTIONS)}"
             )
-        return tuple(known[name.lower()] for name in own)
+        return own
 
     def apply(self, index: int, *terms: str) -> str:
         """Name of the activation of the sum of `terms`, which is clipped if the node has the attribute `clip`."""

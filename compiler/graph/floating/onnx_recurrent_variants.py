@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx
 from onnx import helper
 
 from ...ir.types import DType
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
-from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, recurrent_steps
+from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, activations_of, recurrent_steps
 
 
 def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -51,15 +49,6 @@ def in_steps_since(context: FloatContext, node: OnnxNode) -> tuple[str, str] | N
     return None
 
 
-def activations_of(node: OnnxNode) -> tuple[str, ...]:
-    """Names of the activations of all directions, in ONNX's spelling if `FUNCTIONS` has them, else unchanged."""
-    count = 2 if node.text("direction", "forward") == "bidirectional" else 1
-    given: Sequence[object] = node.attributes.get("activations", DEFAULTS[node.op_type] * count)
-    names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
-    known = {name.lower(): name for name in FUNCTIONS}
-    return tuple([known.get(name.lower(), name) for name in names])
-
-
 def _activations_have_kernels(node: OnnxNode) -> bool:
     default, names = DEFAULTS[node.op_type], activations_of(node)
     if node.op_type == "LSTM":
@@ -75,10 +64,9 @@ def _transposed(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
         if s.input(index):
             inputs[index] = s.add("Transpose", s.input(index), perm=[1, 0, 2])
     outputs = [f"{node.name}/{name}" if name else "" for name in node.outputs]
-    attributes = {name: value for name, value in node.attributes.items() if name != "layout"}
     # The inner layer needs a name of its own: the nodes of its steps are named after it.
     name = f"{node.name}/{node.op_type}"
-    s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=name, **attributes))
+    s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=name, **s.attributes("layout")))
     for index, (inner, output) in enumerate(zip(outputs, node.outputs, strict=True)):
         if output:
             s.add("Transpose", inner, output=output, perm=[2, 0, 1, 3] if index == 0 else [1, 0, 2])

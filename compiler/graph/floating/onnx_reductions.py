@@ -12,7 +12,7 @@ from ...te.blocks import Window
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument, exp, log
 from ..graph import Shape
-from ..onnx_axes import reduced_axes
+from ..onnx_axes import reduced_axes, softmax_axis
 from ..onnx_context import OnnxNode
 from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
 from .onnx_context import FloatContext
@@ -110,14 +110,9 @@ def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
 def import_softmax(context: FloatContext, node: OnnxNode) -> None:
     """Imports Softmax and LogSoftmax along one dimension or, before opset 13, along all dimensions from `axis` on."""
     data = context.operand(node, 0)
-    rank = len(data.shape)
-    old = context.opset < 13
-    axis = node.integer("axis", 1 if old else -1)
-    if not -rank <= axis < rank:
-        context.refuse(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
-    axis %= rank
+    axis, alone = softmax_axis(context, node, data.shape)
     logarithm = node.op_type == "LogSoftmax"
-    if not old or math.prod(data.shape[axis + 1 :]) == 1:
+    if alone:
         context.add(node, Softmax(axis=axis, logarithm=logarithm), (data.name,), data.shape)
         return
     rows = (math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ...te.ops.resize import positions
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
 from .onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis, modes_of, resized_axes
 
 MOST_GATHERED = 8

@@ -12,7 +12,7 @@ from ...te.ops.folds import FoldKind, extreme_index, fold, running_product, top_
 from ...te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
 from ...te.scalars import argument
 from ..graph import Shape, Tensor
-from ..onnx_axes import one_axis, reduced_axes
+from ..onnx_axes import one_axis, reduced_axes, softmax_axis
 from ..onnx_context import OnnxNode
 from ..operators import Computed, Elementwise
 from .onnx_context import FloatContext
@@ -49,14 +49,9 @@ def import_hardmax(context: FloatContext, node: OnnxNode) -> None:
     """Imports Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
     data = context.operand(node, 0)
     shape = data.shape
-    if context.opset < 13:
-        axis = node.integer("axis", 1) % max(len(shape), 1)
-        shape, at = (prod(shape[:axis]), prod(shape[axis:])), 1
-    else:
-        at = node.integer("axis", -1)
-        if not -len(shape) <= at < len(shape):
-            context.refuse(node, f"has axis {at} for a tensor of shape {shape}", "export the model again")
-        at %= len(shape)
+    at, alone = softmax_axis(context, node, shape)
+    if not alone:
+        shape, at = (prod(shape[:at]), prod(shape[at:])), 1
     program = extreme_index(shape, at)
     whole = tuple(1 if d == at else size for d, size in enumerate(shape))
     name = context.view(node, data, shape, output=context.temporary(node, "rows"))
@@ -85,11 +80,10 @@ def _places(context: FloatContext, node: OnnxNode, shape: Shape, axis: int) -> s
 def import_top_k(context: FloatContext, node: OnnxNode) -> None:
     """Imports TopK with a constant k; the result is always sorted."""
     data = context.tensor(node, 0)
-    rank, axis = len(data.shape), node.integer("axis", -1)
+    axis = one_axis(context, node, data.shape, -1)
     count = int(context.number(node, 1, "number k", 0))
-    if not -rank <= axis < rank or not 1 <= count <= data.shape[axis]:
+    if not 1 <= count <= data.shape[axis]:
         context.refuse(node, f"takes {count} along axis {axis} of {data.shape}", "export the model again")
-    axis %= rank
     if data.shape[axis] > MOST_RANKED:
         context.fail(
             node, f"ranks {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce them first"

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from ..budgets import SMALLER, too_large
 from ..geometry import Windows
 from ..onnx_context import OnnxNode
+from ..onnx_steps import Steps
 from ..onnx_window_attributes import pool_windows
 from .onnx_context import FloatContext
-from .onnx_decompose import Steps
 
 
 def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -33,8 +33,7 @@ def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
         context.refuse(node, f"pools a tensor of shape {shape}", "give it (N, C, ...)")
     kind = helper.np_dtype_to_tensor_dtype(context.tensor(node, 0).dtype.numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
-    attributes = {name: value for name, value in node.attributes.items() if name != "storage_order"}
-    maxima = s.add("MaxPool", x, **attributes)
+    maxima = s.add("MaxPool", x, **s.attributes("storage_order"))
     s.done(maxima if kind == TensorProto.FLOAT else s.add("Cast", maxima, to=kind))
     if not any(node.outputs[1:]):
         return s.nodes

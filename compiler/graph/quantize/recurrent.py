@@ -9,18 +9,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from ...ir.types import DType
 from ..errors import NodeErrors
 from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
+from ..graph import Tensor
 from ..names import unused
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, static_shapes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shaped:
-    shape: tuple[int, ...]
-    dtype: DType = DType.FLOAT32
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,14 +26,14 @@ class _Context(NodeErrors):
     taken: set[str]
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
-    def tensor(self, node: OnnxNode, index: int) -> _Shaped:
+    def tensor(self, node: OnnxNode, index: int) -> Tensor:
         """An input's shape; fails where it is not known."""
         name = node.inputs[index]
         if name not in self.shapes:
             self.fail(
                 node, f"the shape of its input '{name}' is not known", "export the model with fixed shapes"
             )
-        return _Shaped(shape=self.shapes[name])
+        return Tensor(name=name, shape=self.shapes[name])
 
     def store(self, name: str, array: np.ndarray) -> str:
         """A new initializer; returns its name."""

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.floating.crop_windows import cropped
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.graph.geometry import cropped
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
 
@@ -38,7 +38,8 @@ from vdla.compiler.te.blocks import Window
     ],
 )
 def test_what_is_left(window, size, expected) -> None:
-    assert cropped(window, *size) == expected
+    (rows, columns), left = cropped(window, size)
+    assert ((rows.start, columns.start), left) == expected
 
 
 @given(
@@ -56,7 +57,8 @@ def test_the_taps_that_read_the_input_are_kept(size, kernel, strides, pads, dila
         outputs = window.outputs(*size)
     except ValueError:
         return
-    first, left = cropped(window, *size)
+    (rows, columns), left = cropped(window, size)
+    first = (rows.start, columns.start)
     assert left.outputs(*size) == outputs and min(left.pads) >= 0
     for axis in (0, 1):
         for y in range(outputs[axis]):

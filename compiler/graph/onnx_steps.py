@@ -1,0 +1,101 @@
+"""ONNX nodes that replace one node, under construction: formulas of simpler operators, and steps between grids.
+
+The nodes are named NODE/OPERATOR_i, as are the nodes of ONNX's own functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from .errors import NamedNode
+from .graph import Shape, Tensor
+from .onnx_context import OnnxNode
+
+Context = TypeVar("Context")
+
+
+@dataclass(slots=True, kw_only=True)
+class Nodes(Generic[Context]):
+    """The ONNX nodes that replace one node so far. `context`: the import that they are for."""
+
+    context: Context
+    node: OnnxNode
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    @property
+    def stem(self) -> str:
+        """The first part of the names of new tensors."""
+        return self.node.name
+
+    def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Adds a node of one output, by default of a new name; returns the output's name. Inputs of the name "" are
+        left out."""
+        number, given = len(self.nodes), list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        output = output or f"{self.stem}/{operator}_{number}"
+        name = f"{self.node.name}/{operator}_{number}"
+        self.nodes.append(helper.make_node(operator, given, [output], name=name, **attributes))
+        return output
+
+    def input(self, index: int) -> str:
+        """Name of an input of the node; "" where it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else ""
+
+    def attributes(self, *without: str) -> dict[str, Any]:
+        """The attributes of the node, except those named in `without`."""
+        return {name: value for name, value in self.node.attributes.items() if name not in without}
+
+
+class StepContext(Protocol):
+    """The import that steps are made for: it gives shapes of inputs, stores constants and raises errors."""
+
+    def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102
+    def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
+    def fail(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
+    def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
+
+
+@dataclass(slots=True, kw_only=True)
+class Steps(Nodes[StepContext]):
+    """Nodes with constants, for an import that knows the shapes of inputs."""
+
+    _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
+
+    def add_all(self, operator: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
+        """Adds a node of `count` outputs; returns their names."""
+        name = f"{self.node.name}/{operator}_{len(self.nodes)}"
+        outputs = [f"{name}/{number}" for number in range(count)]
+        self.nodes.append(helper.make_node(operator, list(inputs), outputs, name=name, **attributes))
+        return outputs
+
+    def constant(self, value: Any, dtype: Any) -> str:
+        """Name of a constant of a numpy dtype; equal constants are stored once."""
+        array = np.asarray(value, dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self.context.store(f"{self.node.name}/constant", array)
+        return self._constants[key]
+
+    def like(self, value: float, index: int = 0) -> str:
+        """Name of a scalar constant with the dtype of an input."""
+        return self.constant(value, self.context.tensor(self.node, index).dtype.numpy)
+
+    def axes(self, *axes: int) -> str:
+        """Name of an int64 constant with these axes."""
+        return self.constant(axes, np.int64)
+
+    def shape(self, index: int) -> Shape:
+        """An input's shape."""
+        return self.context.tensor(self.node, index).shape
+
+    def done(self, result: str, index: int = 0) -> list[onnx.NodeProto]:
+        """All nodes so far, with `result` as output `index` of the replaced node."""
+        if index < len(self.node.outputs) and self.node.outputs[index]:
+            self.add("Identity", result, output=self.node.outputs[index])
+        return self.nodes
