@@ -1,4 +1,6 @@
-"""The DRAM image that random programs work on: micro-ops, parameters and their totals in place, random numbers else."""
+"""The DRAM image of random programs: micro-ops, parameters and their totals at fixed places, random
+numbers elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +20,41 @@ SIXTEEN = 2**16 - 1
 """The largest number of 16 bits."""
 
 UOPS = 64
-"""Micro-ops that lie ready in the image, and the part of micro-op memory that random programs use."""
+"""Number of micro-ops in the image, and size of the part of micro-op memory that random programs use."""
 
 ENTRIES = 8
-"""Places where a parameter load may start; it reaches at most 10 entries further, all of them valid."""
+"""Number of places where a parameter load may start; it reaches at most 10 entries further, all of them valid."""
 
 CHAINED = 16
-"""The last micro-ops work on the first few vectors, so that results are used a few operations after they are made."""
+"""Number of micro-ops, the last ones, that work on the first few vectors, so that results are used a few operations
+after they are computed.
+"""
 
 TABLE = 3 * ENTRIES
 """Entries of the parameter table in the image."""
 
 WORST = TABLE - 1
-"""The one of them whose totals are the hardest to round."""
+"""The entry of the parameter table whose totals are the hardest to round."""
 
 NEAR = 4
-"""The first accumulators and vectors, used more than others, are twice as many."""
+"""Number of accumulators and vectors that are used more often than others: the first ones (twice as many for some
+uses).
+"""
 
 EVEN = 32
-"""Operands of stores whose bytes are equal, so that all lanes have the same pair."""
+"""Number of store operands whose bytes are all equal, so that all lanes have the same pair."""
 
 _FAR = 4 * 2**20
-"""Most bytes of memory behind the outputs, which only long strides reach."""
+"""Most bytes of memory after the outputs, which only long strides reach."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Regions:
-    """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096.
+    """Byte addresses of the parts of the image; micro-ops and parameters cross a multiple of 4096.
 
-    `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties, with the zero point that
-    `zero_points` has for it. `even`: EVEN output vectors of equal bytes. Behind `end` there may be more memory.
+    `totals`: for each parameter entry, TOTALS accumulator vectors whose products with it are near ties, with the
+    entry's zero point in `zero_points`. `even`: EVEN output vectors of equal bytes. After `end` there may be more
+    memory.
     """
 
     uops: int
@@ -67,9 +74,10 @@ def _page(size: int) -> int:
 def random_image(
     config: Config, rng: np.random.Generator, *, far: bool = False
 ) -> tuple[np.ndarray, Regions]:
-    """A DRAM image (uint8) with micro-ops, parameters and their totals in place, random numbers elsewhere.
+    """A DRAM image (uint8) with micro-ops, parameters and their totals at fixed places, random numbers elsewhere.
 
-    Half of these are bytes, half int32 of every magnitude. With `far` zeros follow, as far as strides reach.
+    Half of the random numbers are bytes, half int32 of every magnitude. With `far`, zeros follow, as far as strides
+    reach.
     """
     boundary = 4096
     uops = boundary - config.uop_bytes * UOPS // 2
@@ -94,13 +102,13 @@ def random_image(
     for column in columns:
         column[-CHAINED:] %= NEAR
     if rng.random() < 0.3:
-        # As ALU operands: both indices are accumulators.
+        # As for ALU operands: both indices are accumulators.
         columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
     assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
     image[uops : uops + config.uop_bytes * UOPS] = encode_uops(config, *columns).view(np.uint8)
     table = random_parameters(rng, TABLE, config.block_out)
     rows = TOTALS * config.batch
-    # A third of them far from zero, where bits count that else only saturate.
+    # A third of them are far from zero, which gives weight to bits that otherwise only saturate.
     zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
     worst = _worst_entry(rng, table, zero_points)
     image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
@@ -130,7 +138,7 @@ def random_image(
 def _worst_entry(
     rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Put the hardest scales, with their zero point, into entry WORST; their totals, one a lane."""
+    """Puts the hardest scales, with their zero point, into entry WORST; returns their totals, one for each lane."""
     worst = worst_totals(rng, table.shape[2])
     table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)
     zero_points[WORST] = worst.zero_point

@@ -1,4 +1,4 @@
-"""Random instructions that mostly stay in bounds; see `random_programs.py`."""
+"""Random instructions that mostly stay in bounds; used by `random_programs.py`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from .random_operands import combine_constants, log_uniform_int32
 
 _SHARED = 12
 MANY_LOADS = 40
-"""More loads than may be in flight."""
+"""A number of loads above the most that may be in flight."""
 
 _MOST_READS = 128
 """Accumulators of the largest windows; a store has dozens of vectors."""
 
 _MOST_LOOPS = 2**14 - 1
 _CHAINED = 0.4
-"""Share of the stores of a machine with a chain memory that go there."""
+"""Share of stores that go to the chain memory, on machines that have one."""
 _QUICK = 1000
 _SHAPES = 0.2
-"""Share of the CONFIGs of a machine that folds which set the shape, without which there is one group alone."""
+"""Share of CONFIGs that set the shape, on machines that fold; without them there is only one group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Source:
     """The random generator and its constraints: the machine, its image and the current registers.
 
-    `wide`: fields take values from all over their range, so that an instruction may take thousands of cycles.
-    `uops_at`: a second place in micro-op memory that holds the micro-ops of the image; 0: there is none.
+    `wide`: fields take values from their whole range, so that an instruction may take thousands of cycles. `uops_at`: a
+    second place in micro-op memory that holds the micro-ops of the image; 0: there is none.
     """
 
     config: Config
@@ -55,7 +55,7 @@ class Source:
     uops_at: int
 
     def number(self, limit: int, low: int = 0) -> int:
-        """A random integer in low..limit, ends included; `limit` where nothing lies between, as on small machines."""
+        """A random integer in low..limit, both included; `limit` if the range is empty, as on small machines."""
         return int(self.rng.integers(min(low, limit), limit + 1))
 
     def chance(self, probability: float) -> bool:
@@ -63,11 +63,11 @@ class Source:
         return bool(self.rng.random() < probability)
 
     def any_size(self, limit: int) -> int:
-        """A random integer in 1..limit, each number of bits as likely as another."""
+        """A random integer in 1..limit, with every number of bits equally likely."""
         return min(limit, int(np.exp2(self.rng.uniform(0, np.log2(limit + 1)))))
 
     def wider(self, probability: float) -> bool:
-        """True with this probability, if at all a field may take any value."""
+        """True with this probability, if fields may take any value at all."""
         return self.wide and self.chance(probability)
 
 
@@ -75,7 +75,7 @@ class Source:
 
 
 def dram_base(source: Source, kind: str) -> int:
-    """A random element address in the region that fits `kind`; now and then among the outputs."""
+    """A random element address in the region for `kind`; occasionally among the outputs."""
     size, regions = source.config.element_bytes(kind), source.regions
     match kind:
         case "uop":
@@ -95,7 +95,7 @@ def dram_base(source: Source, kind: str) -> int:
 
 def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
     if source.wider(0.06):
-        # Nothing at all, whatever the other fields say.
+        # No element at all, whatever the other fields are.
         empty = ("x_size", "y_size")[source.number(1)]
         return {
             name: 0 if name == empty else source.any_size(SIXTEEN)
@@ -106,7 +106,7 @@ def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
     if source.wider(0.04):
         return {"y_size": source.any_size(SIXTEEN), "x_size": 1, "x_stride": source.number(1)}
     if source.wider(0.1):
-        # Of a single row the stride means nothing.
+        # For a single row the stride has no effect.
         return {"y_size": 1, "x_size": source.number(columns, 1), "x_stride": source.number(SIXTEEN)}
     width = source.number(columns, 0 if source.chance(0.1) else 1)
     return {
@@ -133,20 +133,20 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         most = 15 if source.wider(0.1) else 2
         values |= {name: source.number(most) for name in PADS}
     if source.chance(0.06):
-        # Nothing but pads, often a single one.
+        # Only pads, often a single one.
         width = {"x_size": source.number(2, 1), "x_pad_0": source.number(1), "x_pad_1": source.number(1)}
         values |= {"y_size": 0, "y_pad_0": source.number(1), "y_pad_1": source.number(2), **width}
     if not values["y_size"] * values["x_size"] and source.wider(0.5):
         return {**values, "sram_base": source.number(depth - 1), "dram_base": source.number(2**32 - 1)}
     place = _place(source, depth)
     if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
-        # Any words at all, where no instruction uses them.
+        # Arbitrary words, at places that no instruction uses.
         values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
         region = source.regions
         end = region.end if source.chance(0.5) else region.output + _SHARED * source.config.out_bytes
         return {**values, "dram_base": source.number(end, region.output) // source.config.uop_bytes}
     if kind not in ("uop", "par") and source.chance(0.08):
-        # Longer than the FIFO, in one run or in rows that touch.
+        # Longer than the FIFO, in one run or in adjacent rows.
         fifo = (
             source.config.fifo_bytes("load")
             if target in ("inp", "wgt")
@@ -166,7 +166,7 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         place = source.uops_at + source.number(UOPS - 1)
     base = dram_base(source, kind)
     if kind == "par" and values["y_size"] > 1:
-        # Scales must be finite: rows end before the table does, as programs write any bytes after it.
+        # Scales must be finite: rows end before the end of the table, because programs write arbitrary bytes after it.
         end = source.regions.parameters // source.config.par_bytes + TABLE
         room = max(0, end - base - values["x_size"])
         values["x_stride"] = min(values["x_stride"], room // (values["y_size"] - 1))
@@ -180,7 +180,7 @@ def _patch(source: Source) -> dict[str, int]:
         values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
     base = dram_base(source, "patch")
     if source.chance(0.2):
-        # Whole beats, if rows are.
+        # Whole beats, if rows are whole beats.
         base -= base % source.config.memory.bus_bytes
     return {**values, "sram_base": _place(source, source.config.inp_depth), "dram_base": base}
 
@@ -200,7 +200,7 @@ def _loops(source: Source) -> dict[str, int]:
 
 
 def _wide_loops(source: Source) -> dict[str, int]:
-    """Loops of no operation, of many, or of a few that lie far apart."""
+    """Loops without operations, with many, or with a few that are far apart."""
     config = source.config
     begin = (
         source.uops_at + source.number(UOPS - 1)
@@ -233,7 +233,7 @@ def _wide_loops(source: Source) -> dict[str, int]:
 
 
 def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
-    """Steps from weight to weight that a machine may take with `loops`."""
+    """Steps between weight tiles that are legal with `loops`."""
     depth = source.config.wgt_depth
     found = {}
     for loop in ("out", "in"):
@@ -258,7 +258,9 @@ def matrix(source: Source) -> dict[str, int]:
 
 
 def _tile_parts(source: Source) -> dict[str, int]:
-    """Loops through tiles that follow each other, often into one accumulator for each micro-op, as of a whole tile."""
+    """Loops through consecutive tiles, often into one accumulator for each micro-op, as for the parts of a
+    whole tile.
+    """
     step = {
         name: source.number(1) if source.chance(0.3) else 0 for name in ("dst_factor_in", "src_factor_in")
     }
@@ -269,7 +271,7 @@ def _tile_parts(source: Source) -> dict[str, int]:
 def alu(source: Source) -> dict[str, int]:
     """Fields of an ALU instruction."""
     loops = _loops(source)
-    # Operations of the fewest cycles where there are many of them.
+    # The cheapest operations if there are many.
     quick = loops["iter_out"] * loops["iter_in"] > _QUICK
     opcodes = alu_opcodes(source.config)
     if quick:
@@ -311,7 +313,7 @@ def store(source: Source, post: bool) -> dict[str, int]:
         values["multiply"] = int(values["operand"] and source.chance(0.4))
         values["swap"] = int(values["operand"] and source.chance(0.4))
         values["unsigned"] = int(source.chance(0.5))
-        # Entries beyond the table are drawn too, seldom: with several rows and columns few steps stay inside.
+        # Entries beyond the table are rare: with several rows and columns few steps stay inside.
         left = config.par_depth - 1 - values["par_index"]
         for name, size in (("par_by_x", values["x_size"]), ("par_by_y", values["y_size"])):
             if source.chance(0.4) and (size - 1 <= left or source.chance(0.02)):

@@ -1,9 +1,8 @@
-"""Random operands for STORE.POST that reach every branch of its arithmetic; see `random_programs.py`.
+"""Random operands for STORE.POST that reach every branch of its arithmetic; used by `random_programs.py`.
 
-Numbers drawn evenly hardly ever show a wrong rounding: a sum is a 24-bit mantissa, and one unit in its last place
-decides an int8 in one case of a hundred thousand. So half of the operands here lie at ties: exact products or sums of
-n + 1/2, or one of the neighbours of those. Others are of every magnitude (each distance of each shifter), zero or
-subnormal.
+Uniform numbers hardly ever reveal a wrong rounding: a sum is a 24-bit mantissa, and one unit in its last place changes
+an int8 in one case of a hundred thousand. Half of the operands here are therefore at ties: exact products or sums of n
++ 1/2, or one of their neighbours. Others are of every magnitude (each distance of each shifter), zero or subnormal.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from vdla.isa.arithmetic import CONSTANT_BITS
 from vdla.isa.errors import ProgramError
 
 TOTALS = 8
-"""Accumulator vectors that go with an entry of a parameter table (`near_tie_totals`)."""
+"""Accumulator vectors for each entry of a parameter table (`near_tie_totals`)."""
 
 _INT32 = 2**31
 _LARGEST = 2.0**CONSTANT_BITS
@@ -33,7 +32,9 @@ def magnitude(rng: np.random.Generator, low: float, high: float) -> np.float32:
 
 
 def dyadic(rng: np.random.Generator, bits: int = 6) -> np.float32:
-    """m / 2^k for a small odd m and k up to `bits`, which times an integer often is n + 1/2; or a trifle off that."""
+    """m / 2^k for a small odd m and k up to `bits`, whose product with an integer often is n + 1/2; or a number
+    slightly off.
+    """
     value = float(2 * rng.integers(0, 4) + 1) / float(1 << rng.integers(1, bits + 1))
     if rng.random() < 0.6:
         value *= 1 + float(rng.choice((-1, 1))) * 2.0 ** -float(rng.integers(10, 24))
@@ -86,9 +87,10 @@ def near_tie_totals(
     rows: int,
     zero_point: int = 0,
 ) -> NDArray[np.int32]:
-    """(rows, lanes) int32 such that with `biases` (lanes,) added and times `scales` (lanes,) they lie around n + 1/2.
+    """(rows, lanes) int32 whose sums with `biases` (lanes,), times `scales` (lanes,), are around n + 1/2.
 
-    Most of the n are within int8 once `zero_point` is added. Raises ProgramError unless biases are as many as scales.
+    Most of the n are within int8 after `zero_point` is added. Raises ProgramError if there are not as many biases as
+    scales.
     """
     if scales.shape != biases.shape:
         raise ProgramError(f"{scales.shape} scales need as many biases, not {biases.shape}")
@@ -106,7 +108,7 @@ def near_tie_totals(
 
 
 def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
-    """A ratio whose products with int8 are some units in the last place of `of`."""
+    """A ratio whose products with int8 are several units in the last place of `of`."""
     unit = float(np.spacing(np.abs(of)))
     if rng.random() < 0.5:
         # Some products are exactly half a unit: ties of the rounding to float32.
@@ -118,18 +120,18 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
     """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B."""
     match int(rng.integers(8)):
         case 0:
-            # What models have.
+            # Constants as in models.
             return magnitude(rng, -6, 3), magnitude(rng, -6, 3), np.float32(rng.uniform(-300, 300))
         case 1 | 2:
-            # Sums that are exactly ties, or would be but for a trifle.
+            # Sums that are exact ties, or nearly so.
             trifle = magnitude(rng, -26, -8) if rng.random() < 0.5 else np.float32(0)
             return dyadic(rng), dyadic(rng), np.float32(dyadic(rng, 3) + trifle)
         case 3:
-            # The offset is a tie, the products decide.
+            # The offset is a tie, and the products decide.
             offset = tie(rng)
             return _few_units(rng, offset), _few_units(rng, offset), offset
         case 4:
-            # One product and the offset make a tie, the other decides.
+            # One product and the offset make a tie, and the other product decides.
             own, operand, offset = dyadic(rng), magnitude(rng, -60, -8), dyadic(rng, 4)
             return (own, operand, offset) if rng.random() < 0.5 else (operand, own, offset)
         case 5:
@@ -151,9 +153,10 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
 
 
 def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
-    """A ratio, and the int16 zero point that brings int8 less `zero_point_in`, times the ratio, back near int8.
+    """A ratio and the int16 zero point with which (int8 - `zero_point_in`) * ratio comes back near the range of int8.
 
-    Many of these products lie around n + 1/2, with n of up to 15 bits: each place of n is the first one now and then.
+    Many of these products are around n + 1/2, with n of up to 15 bits, so that each bit of n is sometimes the leading
+    one.
     """
     ratio = dyadic(rng)
     number = int(rng.integers(-128, 128))

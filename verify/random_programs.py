@@ -4,11 +4,11 @@
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
 Equal arguments give equal programs. Every instruction kind that the configuration has appears, with pads, empty
-instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields from all
-over their range, results of the store pipeline that a last bit decides, values used right after they are made,
-leftover tokens, tokens that order nothing, several tokens in flight and, now and then, instructions behind FINISH.
-`run_reference(config, program.instructions, program.image)` is what every engine must reproduce. `program_builder.py`
-says why there is neither race nor deadlock.
+instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields from
+their whole range, results of the store pipeline that depend on a last bit, values used right after they are computed,
+leftover tokens, redundant tokens, several tokens in flight and, occasionally, instructions after FINISH. Every engine
+must reproduce `run_reference(config, program.instructions, program.image)`. `program_builder.py` explains why there is
+neither race nor deadlock.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from .random_instructions import MANY_LOADS, Source
 from .random_sequences import random_sequence
 
 _LONG = 1500
-"""Operations of an instruction that holds the compute unit."""
+"""Operations of an instruction that keeps the compute unit busy."""
 
 _FAR = 0.15
-"""Share of the programs whose memory reaches as far as strides do."""
+"""Share of programs whose memory extends as far as strides reach."""
 
 _WIDE = 0.8
-"""Share of the programs whose fields may take any value."""
+"""Share of programs whose fields may take any value."""
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_STORES = 3000
-"""Longer instructions are left out: steps of matrix and ALU instructions, and of all others."""
+"""Longest instructions, in steps: of matrix and ALU instructions, and of all others; longer ones are left out."""
 
 _IDLE = 0.03
 _MOST_IDLE = 2200
-"""Instructions that do nothing before the others, in few programs: more than ten bits count."""
+"""Empty instructions before the others, in few programs: a count of more than ten bits."""
 
 _SEQUENCE = 8
-"""Most instructions that a sequence counts as, so that long ones leave room for others."""
+"""Most instructions that a sequence counts as, so that long sequences leave room for others."""
 
 _MOST_TOKENS = 64
-"""Queues up to this depth are filled now and then."""
+"""Deepest token queues that are sometimes filled."""
 
 
 def random_config(seed: int) -> Config:
@@ -84,11 +84,11 @@ def random_config(seed: int) -> Config:
     extensions = with_what_they_need(extensions)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
     match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
-        case "alu":  # its factors alone do not fit an instruction of 128 bits
+        case "alu":  # its factors alone exceed an instruction of 128 bits
             inp_depth, acc_depth = 4096, 2048
         case "loops":
             uop_depth = 16384
-        case "micro-ops":  # of 64 bits
+        case "micro-ops":  # micro-ops of 64 bits
             inp_depth, wgt_depth, acc_depth = 2048, 2048, 2048
         case _:
             pass
@@ -97,7 +97,7 @@ def random_config(seed: int) -> Config:
             int(uneven.integers(-(-3 * depth // 4), depth + 1))
             for depth in (uop_depth, inp_depth, wgt_depth, acc_depth)
         )
-    if "taps" in extensions:  # which reads whole positions, and has two in each of its banks
+    if "taps" in extensions:  # `taps` reads whole positions, and needs two in each of its banks
         position = max(1, block_out // block_in)
         inp_depth = max(2 * TAPS, -(-inp_depth // position)) * position
     samples = _samples(Config, seed)
@@ -145,13 +145,14 @@ def _samples(kind: type, seed: int) -> dict[str, Any]:
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """A generator for the part called `name`; drawing one number more there leaves the numbers of other parts
-    unchanged."""
+    """A generator for the part called `name`; one more number drawn there leaves the numbers of other
+    parts unchanged.
+    """
     return np.random.default_rng((seed, zlib.crc32(name.encode())))
 
 
 def _tokens(source: Source, values: dict[str, int]) -> bool:
-    """Wish for tokens at random; whether to insist on them."""
+    """Requests random tokens in `values`; returns whether to insist on them."""
     if source.chance(0.25):
         for flag in FLAGS:
             values[flag] = int(source.chance(0.5))
@@ -162,7 +163,7 @@ def _tokens(source: Source, values: dict[str, int]) -> bool:
 
 
 def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
-    """Keep `unit` from beginning anything more for hundreds of cycles."""
+    """Keeps `unit` from beginning further instructions for hundreds of cycles."""
     config = source.config
     match unit:
         case Unit.LOAD:
@@ -181,7 +182,7 @@ def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
 
 
 def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
-    """Let `item.producer` push until the queue is full, as its consumer is held up; the command queue fills too."""
+    """Lets `item.producer` push until the queue is full, while its consumer is held up; the command queue fills too."""
     give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
     _hold(build, source, item.consumer)
     for _ in range(min(build.config.token_queue_depth, _MOST_TOKENS)):
@@ -262,7 +263,7 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    """Loads the whole table, in rows from one place."""
+    """Fields of a load of the whole parameter table, in rows from one place."""
     count = min(config.par_depth, TABLE)
     return {
         "y_size": config.par_depth // count,

@@ -1,4 +1,4 @@
-"""Stores whose results hang on the last bits of their operands; see `random_programs.py`."""
+"""Stores whose results depend on the last bits of their operands; used by `random_programs.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _SERIES = 0.12
 
 
 def near_ties(source: Source) -> list[Instruction]:
-    """Stores of totals that their parameters bring near n + 1/2, with constants that bring stage B there."""
+    """Stores of totals whose products with their parameters are near n + 1/2, with constants that bring stage B near
+    ties.
+    """
     config, regions = source.config, source.regions
     entry = WORST if source.chance(0.35) else source.number(TABLE - 1)
     index, place = source.number(config.par_depth - 1), source.number(config.acc_depth - TOTALS)
@@ -37,7 +39,7 @@ def near_ties(source: Source) -> list[Instruction]:
     first = register_values(source, "REQUANTIZE")
     if regions.zero_points[entry]:
         first["zero_point"] = regions.zero_points[entry]
-    # Now and then with the entry before it, so that a load ends within a beat at both ends.
+    # Sometimes with the entry before it, so that a load ends within a beat at both ends.
     more = source.number(1) if entry and index else 0
     table = {"y_size": 1, "x_size": 1 + more, "x_stride": 1 + more, "sram_base": index - more}
     table["dram_base"] = regions.parameters // config.par_bytes + entry - more
@@ -73,7 +75,7 @@ def _mode(source: Source) -> dict[str, int]:
         case 0:
             return values | {"combine": 0, "operand": 0, "swap": 0}
         case 1 | 2:
-            # The only one whose rounded numbers leave int8 before its zero point brings them back.
+            # The only mode whose rounded numbers leave int8 before the zero point brings them back.
             return values | {"operand": 0, "swap": 0}
         case 3 | 4:
             return values | {"multiply": 1}

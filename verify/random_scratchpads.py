@@ -25,7 +25,7 @@ def random_parameters(rng: np.random.Generator, entries: int, block_out: int) ->
 
 
 def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Seeded contents of every memory of `config`: any bytes, but micro-ops and parameters that mean something."""
+    """Seeded contents of every memory of `config`: arbitrary bytes, except for valid micro-ops and parameters."""
     rng = np.random.default_rng((seed, 3))
     contents = {
         kind: rng.integers(0, 256, size, dtype=np.uint8) for kind, size in scratchpad_sizes(config).items()

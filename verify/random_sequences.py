@@ -1,4 +1,4 @@
-"""Random instructions that belong together; see `random_programs.py`."""
+"""Random sequences of related instructions; used by `random_programs.py`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .random_instructions import (
 from .random_roundings import near_ties, setting
 
 _ENDS = 10
-"""Instructions that end together; a pipeline of a GEMM has no room for more."""
+"""Instructions that end together; the pipeline of a GEMM has no room for more."""
 
 _ALIKE = 16
-"""Most equal stores in a row, more than can be in flight."""
+"""Most equal stores in sequence, more than can be in flight."""
 
 _ROWS = 1500
-"""Most rows of a store of many."""
+"""Most rows of a store with many rows."""
 
 
 def random_sequence(source: Source) -> list[Instruction]:
-    """One random instruction or, now and then, several that belong together; any may leave a memory."""
+    """One random instruction or, sometimes, several related ones; any may access outside a memory."""
     if source.chance(0.02):
         # More loads in flight than the load unit holds: pads need no memory, only time.
         pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
@@ -58,7 +58,9 @@ def random_sequence(source: Source) -> list[Instruction]:
 
 
 def _chain(source: Source) -> list[Instruction]:
-    """Instructions of the compute unit, and perhaps a store, that use the result of the one before at once."""
+    """Instructions of the compute unit, and perhaps a store, each of which uses the result of the previous
+    one at once.
+    """
     config = source.config
     kinds = [
         name for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", *MATRIX, "ALU") if name in kinds_of(config)
@@ -99,7 +101,7 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
         if not values.get("chain"):
             values |= to_chain(source, values)
         if values.get("operand"):
-            # The distance from the place in the chain memory, so mostly far.
+            # The distance from the place in the chain memory, which is mostly large.
             size, last = config.out_bytes, values["dram_base"] + (values["y_size"] - 1) * values["x_stride"]
             last += values["x_size"]
             at = source.number(max(0, regions.end // size - last), regions.data // size)
@@ -140,8 +142,9 @@ def chained_product(source: Source) -> list[Instruction]:
 
 
 def folded_products(source: Source) -> list[Instruction]:
-    """Products of few accumulators by parts of tiles in some order, of one shape after another; between them perhaps
-    instructions that do not look at the shape."""
+    """Products of few accumulators by parts of tiles in some order, in one shape after another; sometimes with
+    instructions between that are independent of the shape.
+    """
     config = source.config
     others = [name for name in (*MATRIX, "ALU") if name in kinds_of(config)]
     base = {"acc_base": source.number(4), "inp_base": source.number(4)}
@@ -168,7 +171,9 @@ def folded_products(source: Source) -> list[Instruction]:
 
 
 def _shaped_operands(source: Source) -> list[Instruction]:
-    """A store whose operands have a row stride of their own, or one a row, somewhere in the data or the outputs."""
+    """A store whose operands have a separate row stride, or one operand for a row, somewhere in the data or the
+    outputs.
+    """
     config, regions = source.config, source.regions
     values = store(source, True) | {"combine": 1, "operand": 1}
     rows, own, repeat = values["y_size"], source.number(1), source.number(1)
@@ -188,7 +193,7 @@ def _shaped_operands(source: Source) -> list[Instruction]:
 
 
 def _shared_out(source: Source) -> list[Instruction]:
-    """Rows of bytes, their statistics, and stores of their shares or normalized elements, as networks have them."""
+    """Rows of bytes, their statistics, and stores of their shares or normalized elements, as in networks."""
     config = source.config
     blocks, width = source.number(6, 1), source.number(6, 1)
     place = source.number(max(0, config.acc_depth - blocks * width))
@@ -251,7 +256,7 @@ def alike_stores(source: Source) -> list[Instruction]:
 
 
 def _many_ends(source: Source) -> list[Instruction]:
-    """A matrix instruction and, behind it, as many without operations as can end together with it."""
+    """A matrix instruction, followed by as many without operations as can end together with it."""
     kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
     empty = [
@@ -261,7 +266,7 @@ def _many_ends(source: Source) -> list[Instruction]:
 
 
 def _many_rows(source: Source) -> list[Instruction]:
-    """A store of up to thousands of short rows that touch, so that they are one run; all of one or a few vectors."""
+    """A store of up to thousands of short adjacent rows, which are one run; all of one or a few vectors."""
     config, regions = source.config, source.regions
     width = source.number(2, 1)
     rows = min(source.number(_ROWS), (regions.end - regions.output) // (width * config.out_bytes))

@@ -37,7 +37,7 @@ class NetworkBuilder:
     nodes: list[Node] = dataclasses.field(default_factory=list)
 
     def add(self, operator: Int8Operator, inputs: tuple[str, ...], shape: tuple[int, ...]) -> str:
-        """A node; the name of its output, a tensor of `shape`."""
+        """Adds a node; returns the name of its output, a tensor of `shape`."""
         name = f"node{len(self.nodes)}"
         node = Node(name=name, members=(name,), operator=operator, inputs=inputs, output=f"t{name}")
         self.nodes.append(node)
@@ -53,7 +53,7 @@ class NetworkBuilder:
         groups: int = 1,
         weight: NDArray[np.int8] | None = None,
     ) -> str:
-        """The name of its output. Weights are uniform where none are given."""
+        """Adds a convolution, with uniform weights unless `weight` is given; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         pad = kernel // 2 if kernel < height else 0
         shape = (filters, channels // groups, kernel, kernel)
@@ -72,14 +72,14 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, filters, rows, columns))
 
     def max_pool(self, data: str, kernel: int, stride: int) -> str:
-        """The name of its output."""
+        """Adds a max-pool; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         operator = Int8MaxPool(window=Window(kernel=(kernel, kernel), strides=(stride, stride)))
         rows, columns = ((size - kernel) // stride + 1 for size in (height, width))
         return self.add(operator, (data,), (batch, channels, rows, columns))
 
     def average_pool(self, data: str) -> str:
-        """Over the whole of every channel; the name of its output."""
+        """Adds an average over each whole channel; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         count = height * width
         operator = Int8AveragePool(
@@ -94,14 +94,15 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, channels, 1, 1))
 
     def add_tensors(self, a: str, b: str) -> str:
-        """The name of the sum."""
+        """Adds a sum of two tensors; returns its name."""
         combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 
     def attention(self, queries: str, keys: str, values: str, zero_points: tuple[int, int]) -> str:
-        """Scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), their softmax, and its products
-        with `values` (1, positions, width, 1); the name of the context (1, width, rows, 1). `zero_points` are those of
-        queries and keys."""
+        """Adds scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), their softmax, and its
+        products with `values` (1, positions, width, 1); returns the name of the context (1, width, rows, 1).
+        `zero_points` are those of queries and keys.
+        """
         depth, rows = self.tensors[queries].nchw[1:3]
         positions, width = self.tensors[values].nchw[1:3]
         one = (Group(image=0, a=(0, 0), b=(0, 0), output=(0, 0)),)

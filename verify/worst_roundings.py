@@ -1,10 +1,10 @@
-"""Operands of the store pipeline on which a last bit decides: the hardest cases of its roundings.
+"""Operands of the store pipeline for which a last bit decides: the hardest cases of its roundings.
 
-A float32 rounding and the rounding to an integer that follows agree with exact arithmetic but for numbers within half
-a unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is where the first rounding begins to reach the tie. Here
-operands are solved for, such that a result lies at T, or beyond it by any power of two down to the last bit of the
-exact product or sum. So the result, an int8, depends on every bit behind it. Random operands get within 2^-20 of T
-once in a million times.
+A float32 rounding followed by the rounding to an integer agrees with exact arithmetic, except for numbers within half a
+unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is the threshold from which the first rounding reaches the
+tie. This module solves for operands whose result is T, or differs from T by a power of two down to the last bit of the
+exact product or sum. The result, an int8, then depends on every lower bit. Random operands get within 2^-20 of T once
+in a million times.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add
 _MANTISSA = 24
 _LARGEST = 2.0**CONSTANT_BITS
 _CANDIDATES = 1 << 15
-"""Mantissas tried at a time. Of some times as many, one is a factor of a product that is solved for."""
+"""Mantissas tried at a time; about one in several such sets is a factor of a product that solves the equation."""
 
 _ZERO_POINTS = 1 << 12
-"""Tried at a time."""
+"""Zero points tried at a time."""
 
 _ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstTotals:
-    """Scales (n,) float32 and totals (n,) int32, all of one sign, whose products lie at T; one zero point that brings
-    them within int8."""
+    """Scales (n,) float32 and totals (n,) int32, all of one sign, whose products are at T; one zero point that brings
+    the products within int8.
+    """
 
     scales: NDArray[np.float32]
     totals: NDArray[np.int32]
@@ -38,8 +39,8 @@ class WorstTotals:
 
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
-    """`count` pairs for stage A, the hardest of many."""
-    bits = int(rng.integers(5, 16))  # of n
+    """The `count` hardest pairs for stage A among many."""
+    bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))
     length = int(rng.integers(47, 49))
     places = length - bits
@@ -49,7 +50,7 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
     side = rng.choice((-1, 1), _CANDIDATES) << length - _MANTISSA - 1
     threshold = (2 * integers + 1 << places - 1) + side
     nearest = (threshold + (first >> 1)) // first
-    # Exact solutions come before near ones, and these by their distance.
+    # Exact solutions come before near ones, which are sorted by their distance.
     distance = np.concatenate([np.full(_CANDIDATES, -1), np.abs(first * nearest - threshold)])
     first, second = np.concatenate([first, first]), np.concatenate([exact, nearest])
     product = first * second
@@ -70,8 +71,9 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
 def worst_add(
     rng: np.random.Generator, first: int, second: int, low: int, high: int
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """ratio_a, ratio_b and offset with which combine_add of `first` and `second`, both as fma sees them, lies at T,
-    n within `low` .. `high`."""
+    """(ratio_a, ratio_b, offset) with which combine_add of `first` and `second`, as operands of the fused
+    multiply-adds, is at T, with n within `low` .. `high`.
+    """
     threshold = _threshold(rng, low, high)
     if rng.random() < 0.3:
         # The first product may be of any size; it is the rest of the inner sum.
@@ -86,14 +88,14 @@ def worst_add(
     sum_ = float(inner) + float(rng.choice((-1, 0, 0, 0, 1))) * unit / 2
     sum_ += unit * _trifle(rng, -30, -2)
     if rng.random() < 0.4:
-        # An odd multiple of half a unit: the offset makes up for it exactly.
+        # An odd multiple of half a unit, which the offset compensates exactly.
         odd = (int(rng.integers(0, 8)) * 2 + 1) << int(rng.integers(0, 12))
         ratio_b = _limited(unit / 2 * odd / ((second & -second) or 1))
         return ratio_a, ratio_b, _limited(sum_ - second * float(ratio_b))
     ratio_b = _limited(sum_ * np.exp2(rng.uniform(-24, 6)) * rng.choice((-1, 1)) / (second or 1))
     offset = _limited(sum_ - second * float(ratio_b))
     if rng.random() < 0.3 and second:
-        # Then the product is the sum minus the offset.
+        # The product is then the sum minus the offset.
         ratio_b = _limited((sum_ - float(offset)) / second)
     if rng.random() < 0.5:
         # Losses of the other roundings are corrected, as far as possible.
@@ -104,7 +106,8 @@ def worst_add(
 
 def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32, int]:
     """A ratio that brings the `difference` of an int8 and its zero point (17 bits) to T, and the int16 zero point that
-    brings the result near int8."""
+    brings the result near int8.
+    """
     ratio = _exact_ratio(rng, difference, 15)
     result = round(difference * float(ratio))
     return ratio, int(np.clip(int(rng.integers(-100, 101)) - result, -(2**15), 2**15 - 1))
@@ -113,10 +116,12 @@ def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32
 def worst_multiply(
     rng: np.random.Generator, difference: int, operand: int, low: int, high: int
 ) -> tuple[np.float32, int]:
-    """A ratio and the operand's zero point, with which combine_multiply of an int8 whose distance from its zero point
-    is `difference` lies at T, n within `low` .. `high`, if its result's zero point adds nothing before rounding."""
+    """A ratio and the operand's zero point with which combine_multiply of an int8, whose distance from its zero point
+    is `difference`, is at T with n within `low` .. `high`, provided that the zero point of the result adds nothing
+    before rounding.
+    """
     if rng.random() < 0.5:
-        # Few digits, so that the ratio can be solved for.
+        # A number of few digits, so that the ratio can be solved for.
         other = int(rng.choice((1, 3, 5, 7, -1, -3))) << int(rng.integers(0, 9))
         ratio = _exact_ratio(rng, difference * other, max(1, high.bit_length() - 1))
         return ratio, min(max(operand - other, -(2**15)), 2**15 - 1)
@@ -130,7 +135,9 @@ def worst_multiply(
 
 
 def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> np.float32:
-    """A ratio whose product with `difference` lies at T, n of up to `most_bits` bits; any if there was no luck."""
+    """A ratio whose product with `difference` is at T, with n of up to `most_bits` bits; an arbitrary one if none was
+    found.
+    """
     size = abs(difference) or 1
     odd = size // (size & -size)
     mantissa, places = 1 << _MANTISSA - 1, _MANTISSA
@@ -152,8 +159,9 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """A random rest that the conversion to float32 rounds off of totals `mantissas` << `shift` plus the rest, ties
-    included."""
+    """A random remainder that the conversion to float32 rounds away from totals `mantissas` << `shift` plus the
+    remainder, ties included.
+    """
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)
     rest = rng.integers(-half, half + 1)
@@ -161,8 +169,9 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """The value that a product of `length` bits must have modulo 2^`places`, its fraction: the threshold T, or
-    nearly."""
+    """The value that a product of `length` bits must have modulo 2^`places`, its fraction: the threshold
+    T, or nearly.
+    """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
     if half_unit > 1 and rng.random() < 0.7:
@@ -171,7 +180,7 @@ def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
 
 
 def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.uint64]:
-    """The numbers below 2^`places` that make `product` modulo 2^`places` of the odd `factor`s."""
+    """The numbers below 2^`places` whose products with the odd `factor`s are `product` modulo 2^`places`."""
     # Newton's iteration for the inverse: 5 bits, then twice as many each time.
     inverse = (factor * np.uint64(3)) ^ np.uint64(2)
     for _ in range(4):
@@ -180,13 +189,13 @@ def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.
 
 
 def _threshold(rng: np.random.Generator, low: int, high: int) -> float:
-    """T of an n within `low` .. `high`."""
+    """The threshold T of an n within `low` .. `high`."""
     tie = int(rng.integers(low, high + 1)) + 0.5
     return tie + float(np.spacing(np.float32(abs(tie)))) / 2 * int(rng.choice((-1, 1)))
 
 
 def _trifle(rng: np.random.Generator, lowest: float, highest: float) -> float:
-    """Zero most often, or a power of two of either sign."""
+    """Most often zero, else a small power of two of either sign."""
     return float(rng.choice((0, 0, 0, 0, -1, 1)) * np.exp2(np.round(rng.uniform(lowest, highest))))
 
 

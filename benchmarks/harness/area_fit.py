@@ -30,14 +30,16 @@ from .area_rows import HELD_OUT, Synthesized
 Costs = dict[str, dict[str, float]]
 _DIGITS = 6
 QUANTILE = 0.9
-"""Quantile of the errors on training machines left out of the fit, which makes intervals of 90%. The jackknife covers
-about that; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) (Barber et al., Annals of Statistics 2021)."""
+"""Quantile of the errors on training machines left out of the fit, used for intervals of 90%. The jackknife covers
+about this share; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) (Barber et al., Annals of Statistics
+2021).
+"""
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
     """Square micrometres of one module by feature; a machine counts by its relative error.
 
-    Modules with memories that may be flip-flops are fitted together: a bit of them costs the same in each.
+    Modules with memories that may be flip-flops are fitted together: a bit of such a memory costs the same in each.
     """
     shared = {module for module, (_, names) in MODULES.items() if not set(MEMORY_BITS).isdisjoint(names)}
     columns: dict[tuple[str, str], int] = {}
@@ -68,7 +70,7 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
 
 def fit_registers(rows: Sequence[Synthesized]) -> Costs:
-    """Flip-flops of one module by feature, bits of its memories apart; a machine counts by its relative error."""
+    """Flip-flops of one module by feature, without bits of its memories; a machine counts by its relative error."""
     found: Costs = {}
     for module in MODULES:
         have = [row for row in rows if module in row.modules]
@@ -86,7 +88,7 @@ def fit_registers(rows: Sequence[Synthesized]) -> Costs:
 
 @lru_cache(maxsize=1 << 16)
 def _features(row: Synthesized, module: str) -> Mapping[str, float]:
-    """The quantities of a machine's module; machines are fitted to over and over, each time without another one."""
+    """The quantities of a machine's module; cached, because the fit is repeated without each machine in turn."""
     config = row.config
     return features_of(config) | own_features(config, module, memories_of(config))
 
@@ -116,15 +118,15 @@ def _fit(
 
 
 def _least_squares(table: NDArray[np.float64]) -> list[float]:
-    """Non-negative coefficients with which every row of `table` sums to 1, in least squares."""
-    # Columns of equal size, or the solver takes small ones for nothing.
+    """Non-negative coefficients with which every row of `table` sums to 1, in the least-squares sense."""
+    # Columns of equal size; the solver would treat small ones as zero.
     size = np.maximum(np.abs(table).max(axis=0), 1e-30)
     costs, _ = nnls(table / size, np.ones(len(table)))
     return [float(f"{cost:.{_DIGITS}g}") for cost in costs / size]
 
 
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
-    """The model without intervals. Raises ValueError for a machine that is kept for judging."""
+    """The model without intervals. Raises ValueError for a machine reserved for evaluation."""
     if any(row.is_reserved for row in rows):
         raise ValueError(f"draws from {HELD_OUT} on are kept for judging and not fitted on")
     return CellModel(
@@ -155,7 +157,7 @@ def macros_of(config: Config) -> list[Memory]:
 def ratios_left_out(
     rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[list[float], list[float]]:
-    """Measured over predicted of logic and of the longest path, each machine by a model fitted without it."""
+    """Measured over predicted logic area and longest path, each machine by a model fitted without it."""
     logic, path = [], []
     for left_out in rows:
         model = fit([row for row in rows if row is not left_out], head, scale)
@@ -166,9 +168,10 @@ def ratios_left_out(
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """The conformal interval of measured over predicted: as far from 1 on both sides as `QUANTILE` of the machines
-    left out are, the one that is to come counted with them. Between two of them it is interpolated: the next rank
-    would cover more than is said, of 40 machines by up to 2.4%."""
+    """The conformal interval of measured over predicted values, symmetric around 1: its half-width is the `QUANTILE` of
+    the errors of the machines left out, counted with the machine to come. Between two ranks it is interpolated, because
+    the next rank would cover up to 2.4% more (for 40 machines).
+    """
     far = sorted(abs(ratio - 1) for ratio in ratios)
     width = float(np.interp(QUANTILE * (len(far) + 1), range(1, len(far) + 1), far))
     return 1 - width, 1 + width

@@ -1,4 +1,4 @@
-"""Machines that were synthesized: the rows of `benchmarks/cell_areas.py`, and the values that models are fitted to."""
+"""Synthesized machines: the rows of `benchmarks/cell_areas.py`, and the values to which models are fitted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from typing import Any
 from vdla.isa.config import Config, Memory
 
 HELD_OUT = 1000
-"""The first draw of `benchmarks/cell_areas.py` that is kept for judging: no model is fitted on it."""
+"""Number of the first draw of `benchmarks/cell_areas.py` that is reserved for evaluation: no model is fitted to it."""
 _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Synthesized:
-    """One machine. Equal instances count as one module: `modules` has their number and the area of all (square
-    micrometres, without memory macros), `flip_flops` the flip-flops of all; `macros` by module are count, words and
-    bits of a word; `ends` has the nanoseconds and the start of the longest path by its end."""
+    """The synthesis of one machine. Equal instances count as one module. By module: `modules` has the number of
+    instances and their total area (square micrometres, without memory macros), `flip_flops` the total of flip-flops,
+    `macros` the number, words and bits of a word of its memories. `ends`: by the end of each longest path, its
+    nanoseconds and its start.
+    """
 
     draw: int
     config: Config
@@ -31,7 +33,7 @@ class Synthesized:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether it is kept for judging."""
+        """Whether the machine is reserved for evaluation."""
         return self.draw >= HELD_OUT
 
     @property
@@ -46,12 +48,12 @@ class Synthesized:
 
 
 def module_name(path: str) -> str:
-    """The common name of equal instances: the path without their numbers."""
+    """The common name of equal instances: the path without instance numbers."""
     return _NUMBER.sub("", path)
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Synthesized]]:
-    """The head of the file, and its machines."""
+    """The header of the file, and its machines."""
     head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return head, [_row(row) for row in rows]
 
@@ -73,7 +75,7 @@ def _row(row: Mapping[str, Any]) -> Synthesized:
         modules=modules,
         flip_flops=flip_flops,
         macros={
-            # A line has the memories of one module, of which a machine may have several.
+            # A line has the memories of one module, and a machine may have several lines.
             path: [(n * row["modules"][path][0], words, width) for n, words, width, _, _ in own]
             for path, own in row["macros"].items()
         },

@@ -1,4 +1,4 @@
-"""A case: one computation of ours and the peer's equal one; measured, it is a row."""
+"""A case: one of our computations and the peer's equal one; the measured case is a row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from vdla.codesign.timing import LEAST_SECONDS, Timed, clock_of, interleaved, ratio
 
 RATIO_IS = "our speed over the peer's: the peer's time / ours, median over the rounds; above 1 ours is faster"
-"""The one meaning of `ratio` in all rows of `vdla bench`."""
+"""The meaning of `ratio` in all rows of `vdla bench`."""
 
 
 def _first(times: Sequence[float]) -> float:
@@ -29,7 +29,7 @@ class Case:
 
     `operations` are the arithmetic operations (a multiplication and an addition are two), `error` the largest
     difference of the outputs, relative to the peer's largest. `ours_time` and `peer_time` compute a side's seconds from
-    those of its runs. `close` ends threads.
+    the times of its runs. `close` ends threads.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Row:
 
 
 def measure(case: Case, rounds: int) -> Row:
-    """Ours and the peer's runs take turns; each round gives one ratio."""
+    """Measures a case: our runs and the peer's alternate, and each round gives one ratio."""
     times = interleaved(
         clock_of(case.threads),
         [*case.ours, *case.peer],

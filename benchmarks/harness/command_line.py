@@ -1,4 +1,4 @@
-"""The command line as a process of its own."""
+"""The command line in a separate process."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()"
 
 
 def size(path: Path) -> int:
-    """Bytes of a file that a command writes; 0 where it is not there yet."""
+    """Bytes of a file that a command writes; 0 if it does not exist yet."""
     return path.stat().st_size if path.exists() else 0

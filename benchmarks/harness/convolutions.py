@@ -1,9 +1,9 @@
-"""The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and other ones.
+"""The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and further ones.
 
 A convolution's time is marginal on both sides, (time of 11 - time of 1) / 10, so that layout conversions at the ends
-and the cost of a call do not count. Both sides run the same two models: 11 convolutions in a chain where the output
-can be the input, else 11 on one input, added up (either side may fuse these additions). Each has weights of its own,
-so they come from as deep in the caches as in a network.
+and the cost of a call do not count. Both sides run the same two models: 11 convolutions in a chain if the output can be
+the input, else 11 on one input, added up (either side may fuse these additions). Each has its own weights, which
+therefore come from as deep in the caches as in a network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def marginal(times: Sequence[float]) -> float:
 def layers_model(
     copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
 ) -> onnx.ModelProto:
-    """`copies` convolutions in a chain or, where shapes differ, side by side and added up; X to Y in NCHW."""
+    """`copies` convolutions in a chain or, if input and output shapes differ, side by side and added up; X to Y in
+    NCHW.
+    """
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {
         "kernel_shape": list(window.kernel),

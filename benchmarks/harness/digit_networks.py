@@ -63,7 +63,7 @@ def cnn(seed: int) -> onnx.ModelProto:
 
 
 def transformer(seed: int) -> onnx.ModelProto:
-    """Two layers as BERT has them, on the tokens of `patches`: `x` [1, 16, 4] to `y` [1, 10]."""
+    """A transformer of two layers in the style of BERT, on the tokens of `patches`: `x` [1, 16, 4] to `y` [1, 10]."""
     w, rows = Writer(rng=np.random.default_rng(seed)), (1, TOKENS)
     embedded = w.linear("embedded", "x", PATCH * PATCH, SIZES.width)
     data = w.node("Add", "embeddings", [embedded, w.weight("positions", 1, TOKENS, SIZES.width)])

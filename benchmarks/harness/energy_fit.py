@@ -1,4 +1,4 @@
-"""Coefficients of the energy model, by non-negative least squares on replayed programs, and how far it is off."""
+"""Coefficients of the energy model, by non-negative least squares on replayed programs, and the model's errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Picojoules of a program: of data that change, of clock pins, of memories."""
+    """Picojoules of a program: of changing data, of clock pins, of memories."""
 
     data: float
     clock: float
@@ -40,13 +40,13 @@ class Parts:
 
     @property
     def whole(self) -> float:
-        """All of it."""
+        """The sum of all parts."""
         return self.data + self.clock + self.memories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Energy of a program: replayed, and predicted by a model that was not fitted on its machine."""
+    """Energy of a program: replayed, and predicted by a model that was not fitted to its machine."""
 
     machine: str
     seed: int
@@ -56,8 +56,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """Inputs of predictions beside coefficients of events: the model of area, which counts flip-flops, picojoules of
-    the `clock` pin of one in a cycle, and the `scale` of memory macros."""
+    """Inputs of predictions besides coefficients of events: the model of area, which counts flip-flops; the picojoules
+    of one `clock` pin in a cycle; and the `scale` of memory macros.
+    """
 
     cells: CellModel
     clock: float
@@ -80,7 +81,7 @@ def measured_clock(row: Row) -> float:
 
 
 def measured_memories(row: Row, scale: Scale) -> float:
-    """Picojoules of all macros, as often as the replay read and wrote them."""
+    """Picojoules of all macros, from the numbers of reads and writes in the replay."""
     total = 0.0
     for name, (reads, writes) in row["memories"].items():
         words, width = map(int, name.rpartition(" ")[2].split("x"))
@@ -90,9 +91,9 @@ def measured_memories(row: Row, scale: Scale) -> float:
 
 
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """Picojoules by part and feature. A program counts by its relative error, however long it is.
+    """Picojoules by part and feature. A program counts by its relative error, independent of its length.
 
-    Raises ValueError for a row that is kept for judging.
+    Raises ValueError for a row reserved for evaluation.
     """
     if any(is_reserved(row) for row in rows):
         raise ValueError("machines and programs that are kept for judging are not fitted on")
@@ -107,14 +108,14 @@ def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str,
 
 
 def _solved(names: Sequence[str], table: Any, target: Any) -> dict[str, float]:
-    # Columns of equal size, or the solver takes small ones for nothing.
+    # Columns of equal size; the solver would treat small ones as zero.
     scale = np.maximum(np.abs(table).max(axis=0), 1e-30)
     costs, _ = nnls(table / scale, target)
     return {name: float(f"{c:.{_DIGITS}g}") for name, c in zip(names, costs / scale, strict=True) if c > 0}
 
 
 def clock_of(library: Library) -> float:
-    """Picojoules that the clock pin of the smallest flip-flop costs in a cycle: its load twice, and its tables."""
+    """Picojoules of the clock pin of the smallest flip-flop in a cycle: its load twice, and its tables."""
     cell = min((c for c in library.cells.values() if c.register and c.refused is None), key=lambda c: c.area)
     assert cell.register is not None
     pin = cell.register.clock
@@ -131,7 +132,7 @@ def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[st
 
 
 def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) -> Judged:
-    """A row beside its prediction."""
+    """A row compared with its prediction."""
     config, events = machines[row["machine"]], Events(**row["events"])
     flip_flops = sum(rest.cells.flip_flops_by_module(config, memories_of(config)).values())
     return Judged(
@@ -151,7 +152,7 @@ def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) ->
 
 
 def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
-    """Every program whose memories' accesses were counted, each machine's predicted from the other machines."""
+    """Every program whose memory accesses were counted, each machine predicted from the other machines."""
     found: list[Judged] = []
     for name in dict.fromkeys(row["machine"] for row in rows):
         costs = fit_events([row for row in rows if row["machine"] != name], machines)
@@ -189,7 +190,7 @@ def spread_of(found: Sequence[Judged]) -> Spread:
 
 
 def ends_of(one: Judged, spread: Spread) -> tuple[float, float]:
-    """Picojoules, least and most, that the whole of a program is predicted to be."""
+    """(least, most) picojoules of the predicted interval of a program's whole energy."""
     ours = one.predicted
     off = spread.reach * spread.deviation(ours.data, ours.clock, ours.memories)
     return ours.whole - off, ours.whole + off

@@ -1,4 +1,4 @@
-"""Programs replayed on the netlists of small machines: energy by unit beside the simulator's events."""
+"""Programs replayed on the netlists of small machines: energy by unit, together with the simulator's events."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from vdla.sim.statistics import operand_statistics
 from vdla.verify.energy_programs import energy_program
 
 FITTED = range(60)
-"""Seeds of the programs of every machine of `fitted_machines`, by which features are chosen and that are fitted on."""
+"""Seeds of the programs of every machine of `fitted_machines`, used for the choice of features and for the fit."""
 RESERVED = range(6000, 6005)
-"""Seeds of the programs of every machine of `judged_machines`: nothing is fitted on them or on another program of these
-machines, and nothing is chosen by them. Seeds 5000 to 5004 were looked at when the form of the interval was chosen."""
+"""Seeds of the programs of every machine of `judged_machines`, used for evaluation only: neither these programs nor
+others of these machines are used for a fit or a choice. Seeds 5000 to 5004 were used when the form of the interval was
+chosen.
+"""
 
 _RESET_CYCLES = 4
 _DEFAULT = ("post", "patch", "depthwise")
@@ -43,8 +45,9 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 
 def fitted_machines() -> dict[str, Config]:
-    """Machines whose replays are fitted on: `tiny`, a wide, a larger and a folding array, a batch of two, buses of 16
-    and 32 bytes, and every extension in one of them."""
+    """Machines whose replays are used for the fit: `tiny`, a wide, a larger and a folding array, a batch of two, buses
+    of 16 and 32 bytes, and every extension in one of them.
+    """
     found = (
         load_config("tiny"),
         _changed(
@@ -80,8 +83,9 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines that models are judged on: other arrays, 16x16 among them, buses of 8, 16 and 32 bytes, other buffers,
-    and every extension in one of them."""
+    """Machines for the evaluation of models: other arrays, 16x16 among them, buses of 8, 16 and 32 bytes, other
+    buffers, and every extension in one of them.
+    """
     found = (
         _changed(
             "16x4 bus 16", 16, block_in=16, uop_buffer_bytes=2816, inp_buffer_bytes=5584, wgt_buffer_bytes=11456,
@@ -112,12 +116,12 @@ def judged_machines() -> dict[str, Config]:
 
 
 def machines() -> dict[str, Config]:
-    """All of them."""
+    """All fitted and judged machines."""
     return fitted_machines() | judged_machines()
 
 
 def is_reserved(row: Mapping[str, Any]) -> bool:
-    """Whether a row is of a machine or a program that is kept for judging."""
+    """Whether a row is of a machine or a program reserved for evaluation."""
     return row["machine"] in judged_machines() or row["seed"] not in FITTED
 
 
@@ -130,7 +134,7 @@ class Replayed:
     netlist: Netlist
     state: Electrical
     parts: tuple[NDArray[np.intp], tuple[str, ...]]
-    """The place of every cell's part in the names behind."""
+    """(part of every cell, as an index into the names; names of the parts)."""
 
     def replay(self, program: Program) -> Activity:
         """The activity of a program while it runs; raises MismatchError if the netlist's outputs differ from the
@@ -140,8 +144,8 @@ class Replayed:
             machine.reset()
             machine.run(program.instructions, program.image)
             ports = machine.watched_ports()
-        # Before it runs and behind its end registers are set and read over the control bus; and at power-up every net
-        # comes from nowhere. None of it is the program's.
+        # Before the run and after its end, registers are set and read over the control bus, and at power-up every net
+        # changes; none of these changes belongs to the program.
         runs = np.flatnonzero(ports["running"][:, 0])
         start, stop = int(runs[0]), int(runs[-1]) + 1
         simulation = Simulation(self.netlist)
@@ -164,8 +168,9 @@ def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
 
 
 def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
-    """One program: its events, bits that change, picojoules by part of the machine ([data, clock pins]), and by module
-    and size of a memory how often all of this size in the module are read and written."""
+    """The row of one program: its events; changing bits; picojoules by part of the machine ([data, clock pins]); and by
+    module and memory size the number of reads and writes of all memories of this size in the module.
+    """
     config, netlist = machine.config, machine.netlist
     program = energy_program(config, seed)
     activity = machine.replay(program)
@@ -197,12 +202,12 @@ def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
 
 
 def module_of_memory(path: str) -> str:
-    """The instance that has the memory at a netlist's path ("load$346.patches.window_0"), without numbers."""
+    """The instance that contains the memory at a netlist's path ("load$346.patches.window_0"), without numbers."""
     return re.sub(r"\$\d+|_\d+(?=\.|$)", "", path).rpartition(".")[0]
 
 
 def counted(program: Program) -> dict[str, Any]:
-    """Events and bits that change of a program, as a row has them."""
+    """Events and changing bits of a program, in the form of a row."""
     config = program.config
     simulation = simulate(config, program.instructions, program.image, data=False)
     statistics = operand_statistics(config, program.instructions, program.image)

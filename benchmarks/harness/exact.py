@@ -1,4 +1,4 @@
-"""Compares cycles of the committed results with today's: figures that are the same on every machine."""
+"""Compares cycles in the committed results with present ones, for figures that are equal on every machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .page import At, Document, Where, at
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A figure of a file of results that is not today's."""
+    """A figure in a file of results that differs from the present one."""
 
     file: str
     figure: str
@@ -37,13 +37,13 @@ def _resnet18() -> bytes:
 
 
 def resnet18_cycles(config: Config, *, virtual_threads: int = 2, records: RecordBook | None = None) -> int:
-    """Cycles of ResNet-18, as `vdla run resnet18 --config ...` counts them."""
+    """Cycles of ResNet-18, as reported by `vdla run resnet18 --config ...`."""
     compiled = compile_program(_resnet18(), config, virtual_threads=virtual_threads, records=records)
     return run(compiled, {}, data=False).simulation.cycles
 
 
 def figures_of_today() -> Iterator[tuple[At, int]]:
-    """Places of cycles of ResNet-18 on the presets in the results, and today's cycles."""
+    """(place in the results, present cycles) for the cycles of ResNet-18 on the presets."""
     vta = load_config("vta")
     plain = resnet18_cycles(vta)
     for file, path in (
@@ -64,7 +64,7 @@ def _variant(name: str) -> At:
 
 
 def stale(files: Mapping[str, Document]) -> list[Stale]:
-    """The figures of `files` that are not today's."""
+    """The figures of `files` that differ from present ones."""
     return [
         Stale(figure.file, " / ".join(map(str, figure.path)), kept, today)
         for figure, today in figures_of_today()

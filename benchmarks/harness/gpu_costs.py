@@ -21,7 +21,7 @@ from vdla.util.errors import UserError
 
 
 class TilesError(UserError):
-    """A file of measured candidates cannot be used."""
+    """An invalid file of measured candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,8 +39,8 @@ class Measured:
 class Judgement:
     """Errors of the cost model on one workload's candidates.
 
-    `regret`: time of the candidate that it ranks first over that of the best one. `spread`: standard deviation of the
-    logarithm of measured over estimated seconds, the smaller, the better the ranking. `bias`: geometric mean of
+    `regret`: time of the candidate ranked first over that of the best one. `spread`: standard deviation of the
+    logarithm of measured over estimated seconds; a smaller one means a better ranking. `bias`: geometric mean of
     estimated over measured seconds; meaningless for Winograd, whose cost model here covers the products alone.
     """
 
@@ -54,7 +54,7 @@ class Judgement:
 
 
 def read_tiles(path: Path) -> list[Measured]:
-    """The candidates of a file as benchmarks/results/gpu-tiles-CARD.json is; TilesError where it is none such."""
+    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json; TilesError for any other file."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         card = replace(cuda_target(document["arch"]), card=document["card"])
@@ -66,8 +66,7 @@ def read_tiles(path: Path) -> list[Measured]:
 
 
 def measured_in(records: Iterable[Record], target: GpuTarget) -> list[Measured]:
-    """The candidates of the tuner's records that succeeded, as on `target`; records of other kinds of target are left
-    out."""
+    """The successful candidates in the tuner's records, for `target`; records of other kinds of target are left out."""
     found: dict[str, tuple[CudaWorkload, list[Record]]] = {}
     for record in records:
         if record.task.target["kind"] == "cuda" and record.cost is not None and record.knobs:
@@ -93,7 +92,7 @@ def measured_in(records: Iterable[Record], target: GpuTarget) -> list[Measured]:
 
 
 def _shapes(workload: CudaWorkload) -> str:
-    """The shapes of a workload's arrays, which its name does not hold."""
+    """The shapes of a workload's arrays as text, which its name does not contain."""
     return " ".join("x".join(map(str, p.shape)) for p in workload.expression.parameters)
 
 
@@ -130,5 +129,5 @@ def judge(measured: Measured) -> Judgement:
 
 
 def mean_regret(judgements: Sequence[Judgement]) -> float:
-    """The geometric mean."""
+    """The geometric mean of the regrets."""
     return exp(sum(log(judgement.regret) for judgement in judgements) / len(judgements))

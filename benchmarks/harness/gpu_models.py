@@ -1,7 +1,7 @@
 """Models of one layer or operator for GPUs: the layers of the TVM paper (its Table 2), and other operators of networks.
 
-`reduced` ones are small in every dimension but keep what makes a layer itself: kernels, strides, channels that divide
-nothing.
+`reduced` models are small in every dimension but keep the properties of the layer: kernels, strides, odd numbers of
+channels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, even_window
 from .peer import model_of, value
 
 NETWORKS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
-"""The TVM paper's five."""
+"""The five networks of the TVM paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class ModelCase:
 
 
 def layer_cases() -> tuple[ModelCase, ...]:
-    """C1-C12 and D1-D9."""
+    """The layers C1-C12 and D1-D9."""
     return (
         *(
             ModelCase(name=n, group="convolutions", make=partial(_convolution, *shape))
@@ -53,7 +53,7 @@ def layer_cases() -> tuple[ModelCase, ...]:
 
 
 def operator_cases() -> tuple[ModelCase, ...]:
-    """Everything else that networks are made of, each alone."""
+    """All other operators of networks, each alone."""
     image, rows, deep = (2, 40, 28, 28), (64, 1000), (3, 12, 33, 64)
     small_image, small_rows, small_deep = (2, 5, 9, 7), (5, 37), (2, 3, 7, 9)
 
@@ -105,7 +105,9 @@ def operator_cases() -> tuple[ModelCase, ...]:
 
 
 def network_cases() -> tuple[ModelCase, ...]:
-    """The five networks, batch 1, which have no reduced form, and BERT-base's encoder, of which one narrow layer is."""
+    """The five networks, batch 1, which have no reduced form, and BERT-base's encoder, whose reduced form is one narrow
+    layer.
+    """
     return (
         *(ModelCase(name=n, group="networks", make=partial(_network, n)) for n in NETWORKS),
         ModelCase(name="bert_encoder", group="networks", make=_encoder),
@@ -118,7 +120,7 @@ def product_case(size: int) -> ModelCase:
 
 
 def inputs_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
-    """Seeded inputs by name: of a normal distribution."""
+    """Seeded, normally distributed inputs by name."""
     rng = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
     for held in model.graph.input:

@@ -34,7 +34,7 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place where our kernels run: a device with its target, or (None) emulation for a target."""
+    """The execution platform of our kernels: a device with its target, or (None) emulation for a target."""
 
     target: GpuTarget
     device: Device | None
@@ -55,10 +55,11 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ours:
-    """Ours, compiled and with its inputs: `run` gives outputs, `time` milliseconds on the device, `close` ends it.
+    """Our kernel, compiled and with its inputs: `run` returns outputs, `time` milliseconds on the device, `close` ends
+    it.
 
-    `operations` are arithmetic, a multiply-add two. `expected` are the outputs in float64, or rows of them, and
-    `compared` picks the same rows of the outputs of `run`.
+    `operations` are arithmetic operations, two for a multiply-add. `expected` are the outputs in float64, or some of
+    their rows; `compared` selects the same rows from the outputs of `run`.
     """
 
     operations: int
@@ -69,7 +70,7 @@ class Ours:
 
 
 def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
-    """A model at its place. Raises UserError."""
+    """A model on its platform. Raises UserError."""
     data = model.SerializeToString()
     if place.device is None:
         emulated = compile_kernels(data, gpu_emulated(place.target))
@@ -87,8 +88,8 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
 def product_on(place: Place, precision: str, size: int) -> Ours:
     """A product of two square matrices of `precision` ("float16", ...) on tensor cores; sums of floats in float32.
 
-    float16 and bfloat16 give their own type, int8 gives int32; W of int8 lies column after column, as tensor cores and
-    the peer's library like it best. Raises UserError.
+    float16 and bfloat16 give results of the same type, int8 gives int32; W of int8 is stored column after column, the
+    preferred layout of tensor cores and of the peer's library. Raises UserError.
     """
     dtype, output = LOW_PRECISION[precision], output_type(precision)
     program = tensor_product(
@@ -124,7 +125,7 @@ def output_type(precision: str) -> DType:
 
 
 def in_columns(precision: str) -> bool:
-    """Whether W of a product lies column after column: as [columns, depth]."""
+    """Whether W of a product is stored column after column: as [columns, depth]."""
     return precision == "int8"
 
 
@@ -173,7 +174,7 @@ def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: floa
 
 
 def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
-    """The worst of all outputs."""
+    """The worst comparison over all outputs."""
     errors = [relative_error(got[name], values) for name, values in expected.items()]
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 

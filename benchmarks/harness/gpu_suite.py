@@ -45,8 +45,9 @@ SIZES = (512, 1024, 2048, 4096, 8192)
 CHECKED_SIZES = (512, 1000)
 REDUCED_SIZES = (96, 100)
 TOLERANCES = {"float32": 2e-5, "tf32": 4e-3, "float16": 2e-3, "bfloat16": 1.6e-2, "int8": 0.0}
-"""The largest difference allowed, relative to the largest value: sums in float32 in any order, Winograd's among them;
-tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11."""
+"""The largest allowed difference, relative to the largest value: sums in float32 in any order, including Winograd's;
+tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11.
+"""
 NETWORK_FACTOR = 4.0
 """Factor of the tolerance of networks, where many layers follow one another."""
 GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune, CUDA graph"
@@ -57,7 +58,7 @@ MilliSeconds = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuEntry:
-    """A row to be: a model, or (None) a product of square matrices of `size`, in a precision."""
+    """An entry of the suite: a model, or (None) a product of square matrices of `size`, in a precision."""
 
     name: str
     group: str
@@ -67,12 +68,11 @@ class GpuEntry:
 
     @property
     def tolerance(self) -> float:
-        """The tolerance: `codegen.cuda.tolerances` for products, whose depth is known, and `TOLERANCES` for all
-        else."""
+        """The tolerance: from `codegen.cuda.tolerances` for products, whose depth is known, else from `TOLERANCES`."""
         if self.group == "products":
             precision: Precision = self.precision  # type: ignore[assignment]
             output = output_type(self.precision)
-            # Only products in networks have factors of float32 that are still to be rounded.
+            # Only products in networks have float32 factors that are still to be rounded.
             return tolerance(precision, self.size, output=output, rounded=precision != "tf32")
         return TOLERANCES[self.precision] * (NETWORK_FACTOR if self.group == "networks" else 1.0)
 
@@ -81,7 +81,7 @@ class GpuEntry:
 class GpuRow:
     """A measured row. `ratios` are the peers' time over ours, medians over the rounds: above 1 ours is faster.
 
-    Times are medians in milliseconds, `gflops` ours, `of_peak` their part of the card's in this precision.
+    Times are medians in milliseconds; `gflops` is our speed, `of_peak` its share of the card's peak in this precision.
     """
 
     name: str
@@ -99,7 +99,7 @@ class GpuRow:
 
 
 def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
-    """All that is checked: every operator, layers, products in all precisions, and networks."""
+    """All checked entries: every operator, layers, products in all precisions, and networks."""
     cases = (*operator_cases(), *layer_cases(), *network_cases())
     sizes = REDUCED_SIZES if reduced else CHECKED_SIZES
     return (
@@ -110,7 +110,7 @@ def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
 
 
 def timed_entries() -> tuple[GpuEntry, ...]:
-    """All that is timed, in float32 and, in rows of their own, in tf32 and less."""
+    """All timed entries, in float32 and, as separate entries, in tf32 and less precise types."""
     layers, networks = layer_cases(), network_cases()
     return (
         *(_of_model(case, "float32") for case in (*layers, *networks)),
@@ -125,7 +125,7 @@ def _of_model(case: ModelCase, precision: str) -> GpuEntry:
 
 
 def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
-    """Products in float32 and tf32 as networks have them, of less precise types alone."""
+    """Products in float32 and tf32 as in networks, and single products of less precise types."""
     return tuple(
         [
             GpuEntry(
@@ -142,7 +142,7 @@ def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
 
 
 def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[GpuEntry, ...]:
-    """The entries of these names or groups, in order; all where none is named. UnknownRowError for others."""
+    """The entries with these names or groups, in order; all if none is named. UnknownRowError for others."""
     wanted = set(names)
     known = {entry.name for entry in entries} | {entry.group for entry in entries}
     if unknown := sorted(wanted - known):
@@ -168,7 +168,7 @@ def measure_entry(
     *,
     library_convolutions: bool = False,
 ) -> GpuRow:
-    """Ours and the peers' runs take turns; each round gives one ratio to each peer.
+    """Measures an entry: our runs and the peers' alternate; each round gives one ratio to each peer.
 
     `library_convolutions`: torch.compile uses cuDNN's convolutions only (`gpu_torch.set_convolutions`). A peer's
     outputs are compared before it is timed: PeerError if they differ from ours.
@@ -268,7 +268,9 @@ def _peers(
 def compare_peer(
     entry: GpuEntry, name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> None:
-    """Raises PeerError unless the peer's outputs are ours, each side as far from float64 as the entry allows."""
+    """Raises PeerError if the peer's outputs differ from ours by more than the entry allows for each side against
+    float64.
+    """
     shapes = [array.shape for array in ours], [array.shape for array in theirs]
     if shapes[0] != shapes[1]:
         raise PeerError(

@@ -1,4 +1,6 @@
-"""The peer on GPUs, torch with cuDNN and cuBLAS: ONNX models and single products in it. It need not be installed."""
+"""The peer on GPUs, torch with cuDNN and cuBLAS: ONNX models and single products in torch, which need not
+be installed.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ from .gpu_run import in_columns
 
 Forward = Callable[[], Any]
 WARM_UP = 3
-"""Runs before capture: cuDNN measures its algorithms, and libraries take their workspaces, in the first."""
+"""Runs before capture: in the first ones cuDNN measures its algorithms, and libraries allocate their workspaces."""
 
 
 class PeerError(UserError):
-    """torch cannot be the peer: it does not see the device, or has no such operator."""
+    """torch cannot serve as the peer: it finds no device, or lacks an operator."""
 
 
 def find_torch() -> ModuleType | None:
-    """torch with a GPU that it can use; None where it is not installed. PeerError where it sees no GPU."""
+    """torch with a usable GPU; None if it is not installed. PeerError if it finds no GPU."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -36,7 +38,7 @@ def find_torch() -> ModuleType | None:
 
 
 def set_precision(torch: ModuleType, *, tensor_float: bool) -> None:
-    """TF32 on or off everywhere; cuDNN measures which of its algorithms is the fastest."""
+    """Switches TF32 on or off everywhere; cuDNN then measures which of its algorithms is the fastest."""
     torch.backends.cuda.matmul.allow_tf32 = tensor_float
     torch.backends.cudnn.allow_tf32 = tensor_float
     torch.backends.cudnn.benchmark = True
@@ -44,7 +46,7 @@ def set_precision(torch: ModuleType, *, tensor_float: bool) -> None:
 
 
 def set_convolutions(torch: ModuleType, *, library: bool) -> None:
-    """Whether torch.compile takes convolutions from cuDNN alone, or tries Triton's at max-autotune as well."""
+    """Lets torch.compile take convolutions from cuDNN alone, or also try Triton's at max-autotune."""
     config: Any = importlib.import_module("torch._inductor.config")
     config.max_autotune_conv_backends = "ATEN" if library else "ATEN,TRITON"
 
@@ -58,7 +60,7 @@ def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
 
 
 class TorchTimer:
-    """Milliseconds of `forward` by events of the device, of `repetitions` at once, in one graph if `graphed`."""
+    """Milliseconds of `forward` by device events, for `repetitions` at once, in one graph if `graphed`."""
 
     def __init__(self, torch: ModuleType, forward: Forward, *, repetitions: int, graphed: bool) -> None:
         self._torch, self._forward, self._repetitions = torch, forward, repetitions
@@ -100,9 +102,9 @@ def model_forward(
     device: str = "cuda",
     compiled: bool = False,
 ) -> Forward:
-    """A call that runs `model` on these inputs, which lie on the device; `compiled` by torch.compile, at its most.
+    """A call that runs `model` on these inputs, which are on the device; `compiled` by torch.compile at max-autotune.
 
-    torch.compile takes no CUDA graphs of its own, so that its module can be captured in one as all others are. It
+    torch.compile's own CUDA graphs are off, so that its module can be captured in a graph like all others. The call
     returns the outputs in order. PeerError for operators that the peer's translation lacks.
     """
     module = _module(torch, model).eval().to(device)
@@ -159,7 +161,7 @@ def _module(torch: ModuleType, model: onnx.ModelProto) -> Any:
 
 
 def _step(torch: ModuleType, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> Any:
-    """One node as a module of its inputs that are no constants."""
+    """One node as a module of its non-constant inputs."""
     functional = torch.nn.functional
     held = [constants.get(name) for name in node.input]
     at = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -275,7 +277,7 @@ def _pool(functional: Any, at: Mapping[str, Any], *, largest: bool) -> Callable[
 
 
 def _around(pads: Sequence[int]) -> list[int]:
-    """ONNX's pads (all begins, then all ends) as torch has them: from the last dimension, begin and end."""
+    """ONNX's pads (all begins, then all ends) in torch's order: from the last dimension, begin and end."""
     rank = len(pads) // 2
     return [pad for d in reversed(range(rank)) for pad in (pads[d], pads[d + rank])]
 
@@ -288,7 +290,7 @@ def _gemm(functional: Any, at: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _recurrent(torch: ModuleType, held: Sequence[np.ndarray | None], at: Mapping[str, Any]) -> Any:
-    """An LSTM of constant weights: cuDNN's, with the gates in its order (input, forget, cell, output)."""
+    """An LSTM of constant weights, by cuDNN's, with the gates in its order (input, forget, cell, output)."""
     weights, recurrence = held[1], held[2]
     if weights is None or recurrence is None or any(value is not None for value in held[4:]):
         raise PeerError("the peer's translation has only LSTMs of constant weights that begin at zero")
@@ -307,7 +309,7 @@ def _recurrent(torch: ModuleType, held: Sequence[np.ndarray | None], at: Mapping
                     ("bias_ih", bias[d, : 4 * units]),
                     ("bias_hh", bias[d, 4 * units :]),
                 ):
-                    # ONNX has input, output, forget, cell.
+                    # ONNX's order is input, output, forget, cell.
                     gates = np.array(np.split(value, 4))[[0, 2, 3, 1]].reshape(value.shape)
                     parameter = torch.nn.Parameter(torch.from_numpy(gates), requires_grad=False)
                     setattr(self.lstm, f"{name}_l0{suffix}", parameter)

@@ -1,4 +1,4 @@
-"""A worker of studies whose evaluations take known times: it sleeps instead of compiling and simulating."""
+"""A worker for studies with known evaluation times: it sleeps instead of compiling and simulating."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vdla.compiler.tune.measure.worker import serve
 from vdla.isa.config import Config
 
 LEAST, MOST = 0.2, 0.6
-"""Seconds of an evaluation: about what machines take on ResNet-18 and MobileNet."""
+"""Limits of an evaluation's seconds, about those of machines on ResNet-18 and MobileNet."""
 
 
 def seconds_of(machine: Config) -> float:
@@ -23,7 +23,7 @@ def seconds_of(machine: Config) -> float:
 
 
 def evaluate(machine: Config, networks: Sequence[Network], components: Components, effort: Effort) -> Figures:
-    """Sleeps; the figures are made up."""
+    """Sleeps, then returns invented figures."""
     time.sleep(seconds_of(machine))
     run = NetworkFigures(cycles=1000, roofline_cycles=1000.0, dram_bytes=1, energy={"array": 1.0})
     made_up = {network.name: run for network in networks}

@@ -1,4 +1,4 @@
-"""Language models for the accelerator, from token ids and from embeddings on, as float ONNX models."""
+"""Language models for the accelerator, starting at token ids or at embeddings, as float ONNX models."""
 
 from __future__ import annotations
 
@@ -33,21 +33,24 @@ class Feeds(Protocol):
 
 
 TOKENS = 128
-"""Tokens of a prompt, or all that a decode step attends to."""
+"""Tokens of a prompt, or all tokens attended to by a decode step."""
 WORDS = 2048
-"""Words of every vocabulary: logits are products with all words, and originals have 15 to 25 times as many. All else
-has the original's sizes, but for the number of layers."""
+"""Words of every vocabulary: logits are products with all words, and the originals have 15 to 25 times as many. All
+other sizes are the original's, except the number of layers.
+"""
 FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
-"""Endings of the nodes that a user must leave float: masks add the least float32, so that no 8 bits hold a masked score
-and any other; and 8 bits are too few for the statistics of a whole row in a normalization."""
+"""Name endings of nodes that must stay float: masks add the least float32, so that 8 bits cannot represent a masked
+score together with others; and 8 bits are too few for the statistics of a whole row in a normalization.
+"""
 ANGLES = "turns."
-"""Prefix of the nodes that compute sines and cosines of positions: an angle of many turns has no 8 bits."""
+"""Prefix of nodes that compute sines and cosines of positions: angles of many turns do not fit 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """`build` makes the model from ids; `embedded` are the tensors at which "from embeddings on" begins, `float_ends`
-    those at which it ends in place of an output (of that name) that no quantizer rounds."""
+    """`build` makes the model from ids; `embedded` are the tensors at which the part after the embeddings begins,
+    `float_ends` the tensors (by output name) at which it ends instead of an output that no quantizer rounds.
+    """
 
     build: Callable[[], onnx.ModelProto]
     embedded: tuple[str, ...]
@@ -119,8 +122,9 @@ def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.Mod
 def _name_sizes(
     model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], longer: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes the shapes of inputs into a model: sizes that differ between both are the symbol. ONNX's inference
-    gives each size that it cannot compute a symbol of its own."""
+    """Writes the shapes of inputs into a model; sizes that differ between `arrays` and `longer` become one symbol.
+    ONNX's inference would give each unknown size a separate symbol.
+    """
     for info in model.graph.input:
         sizes = zip(arrays[info.name].shape, longer[info.name].shape, strict=True)
         shape = [size if size == other else SEQUENCE for size, other in sizes]

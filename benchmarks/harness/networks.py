@@ -21,8 +21,9 @@ NETWORKS = {
     "mobilenet_int8": ("mobilenet", "u8"),
     "dqn_int8": ("dqn", "u8"),
 }
-"""A row's name, and which shipped model it is in which form: the TVM paper's five, and the quantized ones among them
-(QDQ, uint8 activations, which are the peer's fastest)."""
+"""(shipped model, its form) by a row's name: the TVM paper's five networks, and the quantized ones among them (QDQ,
+uint8 activations, which are the peer's fastest).
+"""
 
 
 def network_case(name: str, threads: int) -> Case:

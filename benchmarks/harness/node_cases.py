@@ -1,6 +1,6 @@
 """The ONNX backend's node tests on this processor: each case compiled by `vdla.compile`, its outputs compared.
 
-The cases are made by the installed `onnx` package. Outputs are equal by the rules of its own runner: shapes and types,
+The installed `onnx` package generates the cases. Outputs are compared by the rules of its own runner: shapes and types,
 and values within the tolerances of the case.
 """
 
@@ -26,7 +26,7 @@ VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")
 APART = ("training", "strings", "sequences", "optional")
 """Kinds of cases that are not counted."""
 BFLOAT16_TOLERANCE = 2.0**-6
-"""Relative, of bfloat16 outputs: two units in the last place, as ONNX's runner has it."""
+"""Relative tolerance of bfloat16 outputs: two units in the last place, as in ONNX's runner."""
 PARAMETERS = {
     "axes",
     "shape",
@@ -56,13 +56,14 @@ PARAMETERS = {
     "M",
     "cond",
 }
-"""Formal inputs that parametrize operators (axes, shapes ...): most exporters write them as constants."""
+"""Formal inputs that parametrize operators (axes, shapes ...); most exporters write them as constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCase:
-    """A case. `operator` is that of the node it is about, of an expanded function the function's, and so are
-    `parameters`: the inputs that say what to compute."""
+    """A case. `operator` is the operator of the tested node, or the function for an expanded function; `parameters` are
+    its inputs that parametrize the computation.
+    """
 
     name: str
     operator: str
@@ -75,8 +76,9 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The verdict on a case, and the message if it is not right. `fixed`: with its parameters as constants. `at_run`:
-    it was compiled when the values of its parameters arrived."""
+    """The verdict on a case, with a message if it is not right. `fixed`: with its parameters as constants. `at_run`:
+    the case was compiled after the values of its parameters arrived.
+    """
 
     name: str
     operator: str
@@ -89,7 +91,7 @@ class Judged:
 def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
     """All cases of the installed `onnx` package, or of one operator; their data are made in memory."""
     with warnings.catch_warnings():
-        # Some cases divide by zero on purpose.
+        # Some cases divide by zero intentionally.
         warnings.simplefilter("ignore")
         found = collect_testcases(operator)
     about = {case.name: case.model.graph.node[0].op_type for case in found if case.model is not None}
@@ -121,13 +123,13 @@ def apart(case: NodeCase) -> str | None:
 
 
 def judge(case: NodeCase) -> Judged:
-    """Compiles and runs a case without changes."""
+    """The verdict of compiling and running a case unchanged."""
     verdict, message, at_run = _verdict(case, case.model, {})
     return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, at_run=at_run)
 
 
 def judge_fixed(case: NodeCase) -> Judged | None:
-    """Compiles and runs a case with parameters of the node as constants; None if no input is a parameter."""
+    """The verdict with the node's parameters as constants; None if no input is a parameter."""
     fixed = case.parameters
     if not fixed:
         return None
@@ -141,7 +143,7 @@ def judge_fixed(case: NodeCase) -> Judged | None:
 
 
 def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
-    """The inputs of a model that a node takes as one of `PARAMETERS`."""
+    """The inputs of a model that are inputs of a node listed in `PARAMETERS`."""
     names = {info.name for info in model.graph.input}
     opset = {entry.domain: entry.version for entry in model.opset_import}
     found: dict[str, None] = {}
@@ -157,12 +159,12 @@ def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
-    """The names that are inputs of a model."""
+    """The names among `names` that are inputs of a model."""
     return [info.name for info in model.graph.input if info.name in names]
 
 
 def cause_of(message: str) -> str:
-    """The problem in a refusal's message, without names and way out."""
+    """The problem stated by a refusal's message, without names and way out."""
     problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
     return re.sub(r"'[^']*'", "'…'", problem)[:110]
 
@@ -179,7 +181,7 @@ def _holds_strings(end: TypeProto) -> bool:
 def _verdict(
     case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]
 ) -> tuple[Verdict, str, bool]:
-    """Verdict and message, and whether values of inputs had to arrive before the model was compiled."""
+    """Verdict, message, and whether values of inputs had to arrive before the model was compiled."""
     at_run = False
     try:
         network = vdla.compile(model, target="llvm", constants=fixed, cache=False)

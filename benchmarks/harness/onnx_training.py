@@ -1,7 +1,7 @@
-"""Training of small float ONNX models: a model is its own definition, its float initializers are learnt.
+"""Training of small float ONNX models: the model's graph is differentiated, and its float initializers are trained.
 
-Each node is computed by a function of numpy's operators under `autograd` (PyPI), which differentiates them. Every
-tensor may have several samples where the model has one: a batch of 1, in front.
+Each node is computed by a function of numpy's operators under `autograd` (PyPI), which differentiates it. Where the
+model has a leading batch dimension of 1, tensors may have several samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from vdla.util.errors import UserError
 
-# Its functions come from numpy's at run time: type checkers know none of them.
+# Its functions are created from numpy's at run time, unknown to type checkers.
 np: Any = import_module("autograd.numpy")
 erf: Any = import_module("autograd.scipy.special").erf
 value_and_grad: Any = import_module("autograd").value_and_grad
@@ -25,7 +25,7 @@ Attributes = Mapping[str, Any]
 
 BATCH = 64
 RATE, DECAY = 3e-3, 0.05
-"""Adam's step at the beginning, and the factor of it that remains at the end."""
+"""Adam's step size at the beginning, and the factor of it that remains at the end."""
 MEANS, SQUARES, LEAST = 0.9, 0.999, 1e-8
 """Constants of Adam (Kingma and Ba, 2014)."""
 
@@ -48,7 +48,7 @@ def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
 
 
 def trained(model: onnx.ModelProto, data: Any, labels: Any, epochs: int, seed: int) -> onnx.ModelProto:
-    """A model of the same nodes, whose weights make the cross-entropy of `labels` (integers) little: by Adam.
+    """A model of the same nodes, with weights that minimize the cross-entropy of `labels` (integers), trained by Adam.
 
     Float initializers of one dimension or more are weights.
     """
@@ -91,7 +91,8 @@ def _convolution(inputs: Sequence[Any], attributes: Attributes) -> Any:
     data, weight, bias = inputs
     samples, channels, height, width = data.shape
     pads, strides = attributes.get("pads", [0] * 4), attributes.get("strides", [1, 1])
-    # A product with zeros and ones takes what each tap reads: gradients of slices would be added element by element.
+    # A product with zeros and ones selects the elements of each tap; gradients of slices would be added element by
+    # element.
     chosen, (out_height, out_width) = _read_by_taps((height, width), weight.shape[2:], pads, strides)
     taps = chosen.shape[1] // (out_height * out_width)
     read = np.matmul(np.reshape(data, (samples, channels, height * width)), chosen)
@@ -162,4 +163,4 @@ OPERATORS: Mapping[str, Callable[[Sequence[Any], Attributes], Any]] = {
     "Softmax": _shares,
     "Reshape": _reshaped,
 }
-"""Operators that can be trained: those of `small_networks`, in the forms that these have."""
+"""Operators that can be trained: those of `small_networks`, in the forms used there."""

@@ -18,13 +18,14 @@ from .results import RESULTS, provenance, read_results, write_results
 from .table_parts import geomean
 
 RESULTS_NAME = "cpu_originals"
-"""The file of benchmarks/results that has the rows."""
+"""Name of the file in benchmarks/results with the rows."""
 Row = Mapping[str, Any]
 
 
 def measure_original(name: str, rounds: int) -> Row:
-    """A row, JSON: that of `outside.OutsideRow`, with the network's `name` and the `size` of its images, which is the
-    original's; whether the outputs are right is found before anything is timed. UserError for an unknown name."""
+    """A row as JSON: that of `outside.OutsideRow`, with the network's `name` and the original's `size` of images.
+    Outputs are checked before the timing. UserError for an unknown name.
+    """
     size = original(name).size
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.onnx"
@@ -34,7 +35,9 @@ def measure_original(name: str, rounds: int) -> Row:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Figures of rows in the file: how many, how many of them right, geometric mean and greatest of their ratios."""
+    """Figures of rows in the file: their number, the number of right ones, geometric mean and greatest of
+    their ratios.
+    """
     ratios = [row["ratio"] for row in rows]
     return {
         "networks": len(rows),
@@ -46,9 +49,9 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> Iterator[Row]:
-    """Rows of networks as they are measured; with `write` each goes to the file at once.
+    """Rows of networks as they are measured; with `write` each is written to the file at once.
 
-    A row that the file has from this very commit, without changes, is measured anew only with `again`.
+    A row that the file has from the present commit without changes is measured anew only with `again`.
     """
     commit = provenance()["commit"]
     kept: dict[str, Row] = {}
@@ -63,7 +66,7 @@ def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> 
 
 
 def originals_text(document: Document) -> str:
-    """A page's table of the rows, with their mean and where they come from."""
+    """A page's table of the rows, with their mean and provenance."""
     lines = [
         f"{document['right']} of {document['networks']} networks right; our time over the peer's: geometric mean "
         f"{document['geomean']:.2f}, at most {document['worst']:.2f}.",

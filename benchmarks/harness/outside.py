@@ -26,7 +26,7 @@ from .page import Document, source
 from .peer import session
 
 RESULTS_NAME = "cpu_outside"
-"""The file of benchmarks/results that has the rows."""
+"""Name of the file in benchmarks/results with the rows."""
 SEED = 0
 """Seed of the inputs."""
 
@@ -34,8 +34,9 @@ SEED = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideRow:
     """A measured file: its `name`, `sha256`, median milliseconds, and `ratio`, our time over the peer's (median of the
-    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most;
-    `check`: how the outputs were found right (`processor_run.OutputCheck.mode`), or "wrong"."""
+    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most; `check`
+    is the mode of the successful check of the outputs (`processor_run.OutputCheck.mode`), or "wrong".
+    """
 
     name: str
     sha256: str
@@ -50,18 +51,18 @@ class OutsideRow:
 
     @property
     def right(self) -> bool:
-        """Whether the outputs are the peer's, within the tolerance of `verdict`."""
+        """Whether the outputs equal the peer's, within the tolerance of `verdict`."""
         return self.check != "wrong"
 
 
 def measure_file(path: Path, rounds: int) -> OutsideRow:
     """Thread CPU time of the network in an ONNX file of static shapes, ours and the peer's runs alternately.
 
-    Raises UserError where the file cannot be read or compiled.
+    Raises UserError if the file cannot be read or compiled.
     """
     try:
         model = onnx.load(path)
-        # Of this file alone: weights that lie beside it are not part of it.
+        # The hash of this file alone, without weights stored beside it.
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
@@ -107,7 +108,9 @@ def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 
 def outside_text(document: Document) -> str:
-    """A page's table of the rows, with where they come from; float32 networks of `originals` have a table there."""
+    """A page's table of the rows, with their provenance; float32 networks of `originals` have a table of their own
+    there.
+    """
     lines = [
         "| file | ours | ONNX Runtime | our time over the peer's | largest error | compared | SHA-256 begins |",
         "|---|---|---|---|---|---|---|",

@@ -1,7 +1,7 @@
 """Tables of the project's pages, made from the committed results of benchmarks.
 
 A page has blocks between `<!-- figures NAME -->` and `<!-- /figures -->`. A block is a table, a list of rows; a row is
-a format string and where its figures stand in the files. A row whose file was not measured yet is left out.
+a format string and the places of its figures in the files. A row whose file does not exist yet is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PageError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A step into a list of objects: the one whose `key` is `value`."""
+    """A step into a list of objects: the object whose `key` is `value`."""
 
     key: str
     value: object
@@ -40,7 +40,7 @@ class At:
     then: Callable[[Any], Any] | None = None
 
     def is_in(self, files: Mapping[str, Document]) -> bool:
-        """Whether the file has it."""
+        """Whether the file has the figure."""
         try:
             self.value(files)
         except PageError:
@@ -48,7 +48,7 @@ class At:
         return True
 
     def value(self, files: Mapping[str, Document]) -> Any:
-        """The figure. PageError where the file has none there."""
+        """The figure. PageError if the file does not have it."""
         found: Any = files[self.file]
         for step in self.path:
             try:
@@ -73,7 +73,7 @@ def _item(rows: Sequence[Document], where: Where) -> Document:
 class Row:
     """A line of a table: the measured quantity, the figures through `template` (as `str.format`), and the command.
 
-    `optional`: left out where its files do not have its figures yet.
+    `optional`: left out if its files do not have its figures yet.
     """
 
     measure: str
@@ -83,17 +83,17 @@ class Row:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it reads, each once."""
+        """The files read by the row, each once."""
         return tuple(dict.fromkeys(figure.file for figure in self.figures))
 
     def is_shown(self, files: Mapping[str, Document]) -> bool:
-        """Whether its files are there and, for an optional row, have its figures."""
+        """Whether its files exist and, for an optional row, have its figures."""
         if not all(name in files for name in self.files):
             return False
         return not self.optional or all(figure.is_in(files) for figure in self.figures)
 
     def cells(self, files: Mapping[str, Document]) -> tuple[str, str]:
-        """The measure and its value."""
+        """(measured quantity, value as text)."""
         try:
             return self.measure, self.template.format(*[figure.value(files) for figure in self.figures])
         except (ValueError, IndexError, TypeError) as error:
@@ -102,8 +102,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under two headings. `note` comes first; with `sources` a line for each file behind the rows says how it
-    was measured.
+    """Rows under two headings. `note` comes first; with `sources`, a line for each file after the rows states its
+    provenance.
     """
 
     rows: tuple[Row, ...]
@@ -112,7 +112,7 @@ class Table:
     sources: bool = True
 
     def row(self, beginning: str) -> Row:
-        """The one row whose measure begins so. PageError where none does, or several do."""
+        """The only row whose quantity begins with `beginning`. PageError if there is none, or several."""
         found = [row for row in self.rows if row.measure.startswith(beginning)]
         if len(found) != 1:
             raise PageError(f"{len(found)} rows begin with {beginning!r}, not one")
@@ -120,11 +120,11 @@ class Table:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that its rows read, each once."""
+        """The files read by the rows, each once."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.files))
 
     def text(self, files: Mapping[str, Document]) -> str:
-        """The table in Markdown, with where its figures come from."""
+        """The table in Markdown, with the provenance of its figures."""
         shown = [row for row in self.rows if row.is_shown(files)]
         cells = [row.cells(files) for row in shown]
         lines = [f"| {' | '.join(self.headings)} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
@@ -136,18 +136,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A block that is made otherwise than as a table of rows, of one file."""
+    """A block made from one file by a function instead of rows."""
 
     file: str
     make: Callable[[Document], str]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The file that it reads."""
+        """The file read by the block."""
         return (self.file,)
 
     def text(self, files: Mapping[str, Document]) -> str:
-        """The block, empty where its file is not there."""
+        """The block's text, empty if its file does not exist."""
         return self.make(files[self.file]) if self.file in files else ""
 
 
@@ -177,7 +177,7 @@ def read_files(folder: Path) -> dict[str, Document]:
 
 
 def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
-    """The text of a page with all of its blocks made anew. PageError for a block that nothing makes."""
+    """The text of a page with all of its blocks regenerated. PageError for an unknown block."""
 
     def made(match: re.Match[str]) -> str:
         name = match[1]
@@ -189,6 +189,6 @@ def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
 
 
 def missing(blocks: Blocks, files: Mapping[str, Document]) -> Iterator[str]:
-    """Names of files that blocks read and that were not measured."""
+    """Names of files that blocks read and that do not exist."""
     wanted = dict.fromkeys(name for block in blocks.values() for name in block.files)
     return (name for name in wanted if name not in files)

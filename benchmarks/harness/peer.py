@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoPeerError(UserError):
-    """ONNX Runtime is not installed; the message says how it is."""
+    """ONNX Runtime is not installed; the message says how to install it."""
 
 
 def session(model: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
@@ -57,5 +57,5 @@ def model_of(
 
 
 def value(name: str, shape: tuple[int, ...], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    """An input or output of such a model."""
+    """An input or output for `model_of`."""
     return helper.make_tensor_value_info(name, kind, shape)

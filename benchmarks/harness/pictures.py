@@ -25,20 +25,20 @@ from .page import Document
 from .results import ROOT
 
 COLOURS = 64
-"""Enough for these plots; with them a picture takes a quarter of the bytes."""
+"""Colours of a picture: enough for these plots, and a quarter of the bytes."""
 PICTURES = ROOT / "docs" / "pictures"
 DRAWN_FROM = "Source"
-"""Name of the PNG's text with the digest of the data that it shows."""
+"""Key of the PNG's text entry with the digest of the picture's data."""
 
 
 def digest(document: Document) -> str:
-    """SHA-256 of the report of benchmarks/results/demo.json, however its keys are ordered."""
+    """SHA-256 of the report of benchmarks/results/demo.json, independent of the order of keys."""
     return hashlib.sha256(json.dumps(document["report"], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture of docs/pictures: `source` is a digest of all that it shows, `draw` makes its PNG."""
+    """A picture of docs/pictures: `source` is a digest of the data it shows, `draw` makes its PNG."""
 
     name: str
     source: str
@@ -51,11 +51,11 @@ class Picture:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the repository's picture shows the same."""
+        """Whether the repository's picture shows the same data."""
         return self.path.is_file() and drawn_from(self.path.read_bytes()) == self.source
 
     def data(self) -> bytes:
-        """The PNG, with its source in it."""
+        """The PNG, with the digest of its source in it."""
         return _small(self.draw(), self.source)
 
 

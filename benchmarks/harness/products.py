@@ -87,7 +87,7 @@ def int8_product_case(size: int, threads: int) -> Case:
     """uint8 x int8 to int32 sums; the peer's is the faster of MatMulInteger and QLinearMatMul."""
     rng = np.random.default_rng(size)
     x = rng.integers(0, 256, (size, size)).astype(np.uint8)
-    # Sums of two products stay below 2^15 where the peer adds them in 16 bits.
+    # Sums of two products stay below 2^15, because the peer adds them in 16 bits.
     most = 64 if kernels_saturate() else 128
     w = rng.integers(-most, most, (size, size)).astype(np.int8)
     program = product(Matrices(rows=size, depth=size, columns=size), types=DOT_INT8)

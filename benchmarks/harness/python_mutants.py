@@ -1,4 +1,4 @@
-"""One-line mutants of Python sources: where an operator, a comparison, a constant or a condition can be changed."""
+"""One-line mutants of Python sources: changes of an operator, a comparison, a constant or a condition."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ class Mutant:
 def mutants_of(path: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines.
 
-    Annotations, docstrings and imports have none, nor has what only another tool reads or what states a belief:
-    `if TYPE_CHECKING`, `assert`, and `strict=True` of `zip`. Of `reshape(-1)` the 1 has none: any negative number does.
+    There are none for annotations, docstrings and imports, nor for code that is read by other tools only or states a
+    belief: `if TYPE_CHECKING`, `assert`, and `strict=True` of `zip`; nor for the 1 of `reshape(-1)`, since any negative
+    number works.
     """
     lines = source.splitlines()
     found: list[Mutant] = []
@@ -78,7 +79,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
 
 
 def draw(root: Path, count: int, seed: int, folders: Sequence[str] = FOLDERS) -> list[Mutant]:
-    """`count` mutants of the sources in these folders of `root`, on lines drawn uniformly from all that have one.
+    """`count` mutants of the sources in these folders of `root`, on lines drawn uniformly from all lines with mutants.
 
     The same seed draws the same lines from the same sources.
     """
@@ -94,7 +95,7 @@ def draw(root: Path, count: int, seed: int, folders: Sequence[str] = FOLDERS) ->
 
 
 def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
-    """All nodes that run when the module is used, each with the first line of its statement."""
+    """All nodes that are executed when the module is used, each with the first line of its statement."""
 
     def walk(node: ast.AST, statement: int) -> Iterator[tuple[int, ast.AST]]:
         for name, value in ast.iter_fields(node):
@@ -111,7 +112,7 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
 
 
 def _states_no_more(node: ast.AST) -> bool:
-    """Whether a right program does the same without this part."""
+    """Whether a correct program behaves the same without this part."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
             return True
@@ -124,7 +125,7 @@ def _states_no_more(node: ast.AST) -> bool:
 
 
 def readers_of(source: str, statement: int) -> list[int]:
-    """Lines that read a name which the statement at this line sets; none where no assignment begins there."""
+    """Lines that read a name set by the statement at line `statement`; empty if no assignment begins there."""
     tree = ast.parse(source)
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -177,7 +178,7 @@ def _replaced(node: ast.expr, lines: Sequence[str], text: str) -> tuple[int, int
 def _between(
     left: ast.expr, right: ast.expr, old: str, new: str, lines: Sequence[str]
 ) -> Iterator[tuple[int, int, int, str]]:
-    """The operator that stands between two operands on one line."""
+    """The operator between two operands on one line."""
     if left.end_lineno != right.lineno or left.end_col_offset is None:
         return
     start, end = _columns(lines, right.lineno, left.end_col_offset, right.col_offset)
@@ -187,6 +188,6 @@ def _between(
 
 
 def _columns(lines: Sequence[str], line: int, start: int, end: int) -> tuple[int, int]:
-    """Columns in characters of columns in bytes, which `ast` counts."""
+    """Columns in characters, from columns in bytes as counted by `ast`."""
     data = lines[line - 1].encode()
     return len(data[:start].decode()), len(data[:end].decode())

@@ -1,4 +1,4 @@
-"""Networks quantized as a new user would, and the machine that runs them: common parts of several benchmarks."""
+"""Networks quantized with default tools, and the machine that runs them: common parts of several benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDED = ("table", "broadcast", "rows", "zero_points")
 def quantize_qdq(
     plain: Path, out: Path, feeds: Iterable[Mapping[str, np.ndarray]], *, exclude: Sequence[str] = ()
 ) -> None:
-    """Write the quantized form of the ONNX file `plain`, calibrated on `feeds`, to `out`.
+    """Writes the quantized form of the ONNX file `plain`, calibrated on `feeds`, to `out`.
 
     ONNX Runtime's preprocessing, then its static quantization: QDQ, uint8 activations, int8 weights by channel. Nodes
     named in `exclude` stay float.

@@ -1,7 +1,7 @@
-"""Committed results of benchmarks: figures in a JSON file, with where they come from.
+"""Committed results of benchmarks: figures in a JSON file, with their provenance.
 
-Every file of benchmarks/results is written here, so each says the commit, date, machine, versions and command behind
-its figures, and the pages made from it can be compared with it.
+Every file of benchmarks/results is written here, so each has the commit, date, machine, versions and command of its
+figures, and the pages made from it can be compared with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vdla.util.whole_files import write_whole
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime")
-"""Packages whose versions every file states; a benchmark adds those of its peers."""
+"""Packages whose versions every file records; a benchmark adds those of its peers."""
 
 
 def provenance(packages: Sequence[str] = ()) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def write_results(
 ) -> Path:
     """Write `figures` and their provenance (under "written") to benchmarks/results/NAME.json, whole or not at all.
 
-    `compact` leaves out the spaces, for files of many rows. Returns the path. Raises ProgramError where it cannot be
+    `compact` leaves out the spaces, for files of many rows. Returns the path. Raises ProgramError if the file cannot be
     written.
     """
     RESULTS.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def read_results(name: str) -> dict[str, Any]:
 
 
 def processor_name() -> str:
-    """The processor as the system names it."""
+    """The processor's name as reported by the system."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

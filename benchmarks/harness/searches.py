@@ -1,8 +1,8 @@
-"""The searches that a study of the tuner compares: the tuner's own, the same without one of its parts, and baselines.
+"""The searches compared by studies of the tuner: the tuner's own, variants without one of its parts, and baselines.
 
 The tuner begins with points that the template's estimate ranks best and then learns from its measurements. The gain of
 the learned model is measured against baselines with the same first points; the gain of the estimate, with a search that
-only follows it.
+only follows the estimate.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vdla.compiler.tune.search.model_search import evolutionary_search
 from vdla.compiler.tune.search.point_features import examine
 
 BATCH = 8
-"""Points that a search decides on at once; the first batch is the first points."""
+"""Points that a search decides on at once; the first batch consists of the first points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateSearch:
-    """The points that the template's estimate ranks best, in batches; costs that were measured change nothing."""
+    """The points that the template's estimate ranks best, in batches; measured costs have no effect."""
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -53,7 +53,7 @@ class AfterFirstPoints:
 
 
 FULL = "evolution"
-"""The tuner's own search, as `vdla tune` runs it."""
+"""Name of the tuner's own search, the default of `vdla tune`."""
 
 
 def _full(prior: Sequence[Samples]) -> Strategy:
@@ -86,5 +86,6 @@ SEARCHES: Mapping[str, Compared] = {
     "model-first": Compared(label="model without first points", make=_without_estimate),
     FULL: Compared(label="full", make=_full),
 }
-"""Searches by their names in results. The model without first points starts at random and follows no estimate later on;
-the estimate stays one of its features."""
+"""Searches by their names in results. The model without first points starts at random and never follows the estimate,
+which remains one of its features.
+"""

@@ -1,4 +1,4 @@
-"""Compares the output in a page or notebook with today's: integers exactly, decimals to their last digit."""
+"""Compares output quoted in a page or notebook with present output: integers exactly, decimals to their last digit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _TOKEN = re.compile(
     r"(?P<any>\.\.\.)|(?P<blank>\s+)|(?P<rule>─+)|(?P<decimal>\d[\d,]*\.\d+)|(?P<other>\d[\d,]*|.)"
 )
 _PATTERNS = {"any": ".*?", "blank": r"\s+", "rule": "─+", "decimal": r"(\d[\d,]*\.\d+)"}
-"""Parts of a shown text that match more than themselves, as regular expressions."""
+"""Parts of a quoted text that match more than themselves, as regular expressions."""
 
 
 def fits(shown: str, printed: str) -> bool:
-    """Whether `shown` is what was `printed`.
+    """Whether the quoted text `shown` matches the output `printed`.
 
     Integers and words are compared exactly. A number with a decimal point may differ by one in its last digit, since
     processors round differently. `...` stands for a time and matches anything; runs of blanks and of `─` are equal.
@@ -25,7 +25,7 @@ def fits(shown: str, printed: str) -> bool:
 
 
 def _close(shown: str, printed: str) -> bool:
-    """Whether two decimal numbers have as many digits behind the point and differ by one in the last at most."""
+    """Whether two decimal numbers have equally many digits after the point and differ by at most one in the last."""
     digits, others = (len(text.partition(".")[2]) for text in (shown, printed))
     values = [int(re.sub("[.,]", "", text)) for text in (shown, printed)]
     return digits == others and abs(values[0] - values[1]) <= 1

@@ -1,5 +1,4 @@
-"""Suites, row by row: the layers and networks that the TVM paper (OSDI 2018) measures on processors, and other
-shapes."""
+"""Suites of rows: the layers and networks that the TVM paper (OSDI 2018) measures on processors, and other shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from .products import OTHER_PRODUCTS, int8_product_case, product_case
 
 
 class UnknownRowError(UserError):
-    """A row that the suite does not have."""
+    """A row name that the suite does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def paper_suite() -> tuple[Entry, ...]:
 
 
 def other_suite() -> tuple[Entry, ...]:
-    """Layers and matrix products from other networks, and of sizes that divide nothing."""
+    """Layers and matrix products from other networks, and of odd sizes."""
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in OTHER_CONVOLUTIONS),
         *(_product(name, sizes) for name, sizes in OTHER_PRODUCTS.items()),
@@ -55,7 +54,7 @@ def _product(name: str, sizes: tuple[int, int, int]) -> Entry:
 
 
 def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
-    """The entries of these names, in the suite's order; all where none is named. UnknownRowError for others."""
+    """The entries with these names, in the suite's order; all if none is named. UnknownRowError for other names."""
     wanted = set(names)
     if unknown := sorted(wanted - {entry.name for entry in entries}):
         raise UnknownRowError(
@@ -71,8 +70,9 @@ def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
 
 
 def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
-    """Geometric means of the ratios of each group that has rows; None where noise left a layer's peer with no time at
-    all."""
+    """Geometric means of the ratios of each group with rows; None if, because of noise, a layer's peer has no time at
+    all.
+    """
     groups = {entry.name: entry.group for entry in entries}
     ratios: dict[str, list[float]] = {}
     for row in rows:

@@ -15,7 +15,7 @@ def geomean(values: Iterable[float]) -> float:
 
 
 def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[Document]], list[Any]]:
-    """Picks `key` of a list's objects with these names (None: all)."""
+    """A function that picks `key` from the objects of a list with these names (None: all)."""
     wanted = None if names is None else set(names)
     return lambda rows: [row[key] for row in rows if wanted is None or row["name"] in wanted]
 
@@ -23,6 +23,8 @@ def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[D
 def mean_of(
     key: str, names: Iterable[str] | None = None, pick: Callable[[Iterable[float]], float] = geomean
 ) -> Callable[[Sequence[Document]], float]:
-    """The geometric mean (or the result of `pick`) of `key` over a list's objects with these names."""
+    """A function that takes a list of objects and returns the geometric mean (or the result of `pick`) of `key` over
+    the objects with these names.
+    """
     values = chosen(key, names)
     return lambda rows: pick(values(rows))

@@ -33,7 +33,7 @@ def demo_text(document: Document) -> str:
 
 
 def outputs_row(prefix: str, measure: str) -> Row:
-    """A row on the agreement of outputs, over all figures of network.json whose names begin with `prefix`."""
+    """A row on the agreement of outputs, over all figures of network.json with this name prefix."""
 
     def worst(document: Document) -> int:
         return max(row["max_lsb"] for row in _starting(document, prefix))
@@ -118,7 +118,7 @@ ACCELERATOR = Table(
 
 
 def campaigns_text(document: Document) -> str:
-    """A line a campaign of mutations."""
+    """A table with a line for each campaign of mutations."""
     lines = [
         "| machine | seed | programs improved on it | mutations | caught | proven equivalent | caught of the others |",
         "|---|---|---|---|---|---|---|",
@@ -187,7 +187,7 @@ failures."""
 
 
 def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
-    """The row of the cases of a kind; the file may not have it yet."""
+    """The row of the cases of a kind, optional because the file may lack it."""
     row = (Where("kind", kind),)
     return Row(
         name,

@@ -10,13 +10,13 @@ from .table_parts import geomean
 
 CARD = "gpu-nvidia-h100-80gb-hbm3"
 CORRECTED = "be9c478"
-"""The commit that compared the outputs and put torch.compile's module into a graph, too."""
+"""The commit from which on outputs are compared and torch.compile's module is captured in a graph as well."""
 UNGRAPHED = "torch.compile, max-autotune, convolutions by cuDNN"
-"""The name that the peer had in rows of before it was captured in a graph."""
+"""The peer's name in rows that are older than its capture in a graph."""
 
 
 def gpu(group: str, precision: str) -> At:
-    """The geometric mean of torch's time, in a graph, over ours over a group's rows."""
+    """The geometric mean, over a group's rows, of torch's time in a graph over ours."""
 
     def mean(rows: Sequence[Document]) -> float:
         return geomean(

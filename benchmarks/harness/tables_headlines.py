@@ -1,4 +1,4 @@
-"""The README's table: a few rows of the others, without the lines that say how each file was measured."""
+"""The README's table: a few rows of the other tables, without the lines on each file's provenance."""
 
 from __future__ import annotations
 

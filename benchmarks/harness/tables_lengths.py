@@ -14,7 +14,7 @@ NAMES = {
 
 
 def lengths_text(document: Document) -> str:
-    """A row for each model."""
+    """A table with a row for each model."""
     lines = [
         "| one artefact for 1 to 512 tokens | worst of the lengths measured | geomean | rungs | file, over that of 512 "
         "tokens alone | compiled in (CPU time) |",

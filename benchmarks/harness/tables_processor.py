@@ -14,7 +14,7 @@ INTEGERS = ("resnet18_int8", "mobilenet_int8", "dqn_int8")
 
 
 def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f") -> Row:
-    """A figure of several networks, in a row."""
+    """A row with a figure of several networks."""
     return Row(
         measure,
         ", ".join(f"{{{k}:{form}}}" for k in range(len(names))),
@@ -23,7 +23,7 @@ def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f")
 
 
 def spread_row(measure: str, file: str, names: Iterable[str]) -> Row:
-    """Geometric mean, least and largest ratio of rows."""
+    """A row with the geometric mean, least and largest ratio of other rows."""
     held = tuple(names)
     return Row(
         measure,
@@ -98,7 +98,7 @@ MOVING = (
 
 
 def fusion_row(measure: str, key: str, names: Sequence[str]) -> Row:
-    """A figure of fusion for several chains."""
+    """A row with a figure of fusion for several chains."""
     return Row(
         measure,
         ", ".join(f"{{{k}:.2f}}" for k in range(len(names))),
@@ -107,7 +107,7 @@ def fusion_row(measure: str, key: str, names: Sequence[str]) -> Row:
 
 
 def fusion_range(measure: str, key: str, names: Sequence[str]) -> Row:
-    """Least and largest figure of several chains."""
+    """A row with the least and largest figure of several chains."""
     return Row(
         measure,
         "{0:.2f} to {1:.2f}",

@@ -16,7 +16,7 @@ NAMES = {
 
 
 def transformers_text(document: Document) -> str:
-    """A row for each network."""
+    """A table with a row for each network."""
     lines = [
         "| network | ours | ONNX Runtime | our time over the peer's | largest error | compiled in |",
         "|---|---|---|---|---|---|",
@@ -30,7 +30,9 @@ def transformers_text(document: Document) -> str:
 
 
 def node_tests_text(document: Document) -> str:
-    """A table of the cases that are right, unchanged and with parameters as constants, wrong, or set apart."""
+    """A table of the numbers of cases that are right (unchanged, and with parameters as constants), wrong, or set
+    apart.
+    """
     fixed = document["right"] + document["right_fixed"]
     apart = ", ".join(f"{count} of {kind}" for kind, count in document["apart"].items())
     lines = [

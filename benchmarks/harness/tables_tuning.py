@@ -9,7 +9,9 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """A search of the study: mean trials, over those of the full search, and how often runs never reached it."""
+    """A row for a search of the study: mean trials, relative to the full search, and the number of runs that never
+    reached the goal.
+    """
 
     def text(found: Document) -> str:
         trials = found.get("geometric_means", {}).get(name)
@@ -31,7 +33,7 @@ def _gain(found: Document, name: str) -> str:
 
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
-    """Mean trials of a search on processors to the peer's neighbourhood, by layer, as text."""
+    """Mean trials of a search on processors until close to the peer, by layer, as text."""
 
     def text(rows: Sequence[Document]) -> str:
         layers = dict.fromkeys(row["layer"] for row in rows)

@@ -1,4 +1,4 @@
-"""The pages' tables of networks that run whole on the accelerator."""
+"""The pages' tables of networks that run entirely on the accelerator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPORTED = "exported_networks"
 
 
 def networks_text(document: Document) -> str:
-    """A row for each network, those first that are whole."""
+    """A table with a row for each network, those that run entirely first."""
     lines = [
         f"{document['whole']} of {document['networks']} whole; geomean of their utilization "
         f"{document['utilization']:.3f}. Steps are the largest difference of a single layer to ONNX Runtime.",
@@ -36,8 +36,9 @@ def networks_text(document: Document) -> str:
 
 
 def exported_text(document: Document) -> str:
-    """Networks that PyTorch exported, divided: the largest difference of a part to ONNX Runtime, which gets the same
-    inputs."""
+    """A table of networks exported from PyTorch and divided: the largest difference of a region from ONNX Runtime with
+    the same inputs.
+    """
     lines = [
         f"{document['right']} of {len(document['rows'])} right. A part is a stretch of the network on one side.",
         "",
@@ -58,7 +59,7 @@ def exported_text(document: Document) -> str:
 
 
 def vision_transformers_text(document: Document) -> str:
-    """Vision transformers at the size of their originals, scores of attention in a chain memory."""
+    """A table of vision transformers at their original sizes, with attention scores in a chain memory."""
     lines = [
         "| vision transformer | image | chain memory, bytes | cycles | utilization | bit-equal to the interpreter |",
         "|---|---|---|---|---|---|",
@@ -96,7 +97,7 @@ def encoders_text(document: Document) -> str:
 
 
 def accuracy_text(document: Document) -> str:
-    """A table of held-out images that are classified right."""
+    """A table of the share of held-out images that are classified correctly."""
     lines = [
         "| trained network | held-out images | float | int8, ONNX Runtime | int8, accelerator | the same answer | "
         "largest difference |",
@@ -111,7 +112,7 @@ def accuracy_text(document: Document) -> str:
 
 
 def language_text(document: Document) -> str:
-    """A row for each language model, from embeddings on."""
+    """A table with a row for each language model, starting at embeddings."""
     lines = [
         "| language model | cycles | utilization | bound by the bus | no product | bit-equal to the interpreter | "
         "steps | from ids, elsewhere |",

@@ -15,7 +15,7 @@ SEED = 0
 """Seed of example inputs."""
 
 Example = tuple[Any, tuple[np.ndarray, ...]]
-"""A module in evaluation mode, and the arrays that its `forward` takes."""
+"""A module in evaluation mode, and the arrays that are the arguments of its `forward`."""
 
 
 def image(size: int, channels: int = 3) -> tuple[np.ndarray, ...]:
@@ -50,7 +50,7 @@ def segmentation(name: str, size: int = 64) -> Callable[[], Example]:
 def transformer(
     model: str, configuration: str, inputs: tuple[np.ndarray, ...], output: str, **sizes: Any
 ) -> Callable[[], Example]:
-    """A class of transformers with a small configuration; `output` names the tensor that is kept."""
+    """A model of the transformers package with a small configuration; `output` names the output tensor."""
 
     def example() -> Example:
         transformers = import_module("transformers")
@@ -61,7 +61,7 @@ def transformer(
 
 
 def named(output: str, module: Any) -> Any:
-    """The module, giving one entry of its output instead of all."""
+    """The module, returning one entry of its output instead of all."""
     torch = import_module("torch")
 
     class Entry(torch.nn.Module):
@@ -76,7 +76,7 @@ def named(output: str, module: Any) -> Any:
 
 
 def own(build: Callable[[Any], Any], inputs: tuple[np.ndarray, ...]) -> Callable[[], Example]:
-    """A module written with torch.nn alone; `build` gets torch."""
+    """A module written with torch.nn alone; `build` receives torch."""
     return lambda: (build(import_module("torch")), inputs)
 
 

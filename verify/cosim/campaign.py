@@ -1,4 +1,6 @@
-"""Many cases over several processes: libraries first, then programs, results as they come."""
+"""Many co-simulation cases in several processes: libraries are built first, then programs run; results come in order of
+completion.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,18 @@ from .observe import Bin
 from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
 
 _LAST_SECONDS = 5.0
-"""Seconds granted to a worker to end; a moment is enough."""
+"""Seconds granted to a worker to end; it normally takes a moment."""
 _CHUNK = 6
 """Cases that a process runs before it reports."""
 
 
 def _ignore(*_: object) -> None:
-    """Nobody listens."""
+    """Ignores its arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Callbacks of a campaign: after each library built, each case run, and the failure minimized."""
+    """Callbacks of a campaign: after each library built, after each case run, and after a failure is minimized."""
 
     built: Callable[[Config, float], None] = _ignore
     ran: Callable[[CaseResult], None] = _ignore
@@ -66,14 +68,16 @@ class Campaign:
 
     @property
     def holes(self) -> list[str]:
-        """Bins that fail the run: reachable and empty, or hit against all reason, where there were enough programs."""
+        """Bins that fail the run, if it has enough programs: reachable and empty, or hit although declared
+        unreachable.
+        """
         if len(self.lengths) < ENOUGH:
             return []
         coverage = self.coverage
         return [f"{group}: {name}" for group, name in (*coverage.empty, *coverage.unexpected)]
 
     def document(self) -> dict[str, Any]:
-        """The shape of the JSON object."""
+        """The campaign as a JSON object."""
         return {
             "programs": len(self.lengths),
             "seed": self.seed,
@@ -114,7 +118,7 @@ def run_campaign(
 ) -> Campaign:
     """Run `programs` cases over `machines` in `jobs` processes.
 
-    Raises the errors of workers: BuildError where a tool is missing, ModuleNotFoundError without the RTL's packages.
+    Raises the errors of workers: BuildError if a tool is missing, ModuleNotFoundError without the RTL's packages.
     """
     listener = Listener() if listener is None else listener
     started = time.perf_counter()
@@ -132,7 +136,7 @@ def run_campaign(
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of worker processes; if the block ends early, kills them and their children."""
     context = multiprocessing.get_context("spawn")
-    # This process removes the folder, as a killed worker removes nothing.
+    # This process removes the folder, because a killed worker removes nothing.
     with tempfile.TemporaryDirectory(prefix="vdla-cosim-", ignore_cleanup_errors=True) as place:
         pool = ProcessPoolExecutor(
             max_workers=jobs, mp_context=context, initializer=start_worker, initargs=(place,)
@@ -160,8 +164,9 @@ def _work(
     campaign: Campaign,
     listener: Listener,
 ) -> Iterator[CaseResult]:
-    """Every case's result as it comes. A machine's cases start when its library is built; at most `jobs` libraries are
-    in the making."""
+    """Every case's result in order of completion. A machine's cases start when its library is built; at most `jobs`
+    libraries are built at a time.
+    """
     unbuilt = [group for group in groups if group]
     building: dict[Future[float], list[Case]] = {}
     running: set[Future[list[CaseResult]]] = set()

@@ -1,4 +1,4 @@
-"""The programs of a co-simulation: each is a case that its seed determines, on any computer and in any order."""
+"""The programs of a co-simulation: each is a case determined by its seed, on any computer and in any order."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LENGTH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One program on one machine behind one memory.
+    """One program on one machine with one memory timing.
 
-    `machine` is the machine as listed, `config` the same with this case's memory timing. `number` counts the cases of
-    the machine. `random_state` seeds registers and scratchpads at power-up; None means scratchpads of zeros. `place`
-    seeds where memory lies and from where counters count (`places`); None means address 0 and zeros.
+    `machine` is the machine as listed, `config` the same machine with this case's memory timing. `number` counts the
+    cases of the machine. `random_state` seeds registers and scratchpads at power-up; None means scratchpads of zeros.
+    `place` seeds the memory's address and the counters' initial values (`places`); None means address 0 and zeros.
     """
 
     machine: Config
@@ -44,16 +44,16 @@ class Case:
 
     @property
     def name(self) -> str:
-        """A name with which a person finds the case again: machine, seed and number."""
+        """A name that identifies the case: machine, seed and number."""
         return f"{self.machine.name} / seed {self.campaign} / number {self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch:
-    """The start of both engines; `scratchpads` None means zeros, `random_state` None means registers at their reset
-    values.
+    """The initial state of both engines; `scratchpads` None means zeros, `random_state` None means registers at their
+    reset values.
 
-    `place`: the RTL runs the program moved (`places.surround`); None: as it is.
+    `place`: the RTL runs the program moved to other addresses (`places.surround`); None: unchanged.
     """
 
     program: Program
@@ -74,9 +74,9 @@ def _uop_memory(config: Config, scratchpads: Contents | None) -> NDArray[np.unsi
 def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
-    The three timings alternate; of each three programs with one timing one is mutated compiler output,
-    where a network fits the machine; every second
-    program starts from random registers and scratchpads; of four programs three run at a random place.
+    The three timings alternate. Of each three programs with one timing, one is mutated compiler output, if a network
+    fits the machine; every second program starts from random registers and scratchpads; of four programs, three run at
+    a random place.
     """
     words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
     seed, timing = int(words[0]), number % len(TIMINGS)

@@ -17,13 +17,14 @@ from .cases import Launch
 from .places import surround
 
 _LIMIT = 200_000_000
-"""Cycles after which the simulator gives a program up; no case comes near."""
+"""Cycles after which the simulator abandons a program; no case comes near this limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Results of both engines for a launch, None for an engine without a result; `differences` is empty where they
-    agree."""
+    """Results of both engines for a launch, None for an engine without a result; `differences` is empty if
+    they agree.
+    """
 
     simulated: SimulationResult | None
     rtl: RtlResult | None
@@ -41,7 +42,7 @@ def run_both(config: Config, start: Launch) -> Outcome:
 
 
 def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outcome:
-    """The RTL on `start`, of which the simulator says `simulated`."""
+    """Runs the RTL on `start` and compares it with the simulator's result `simulated`."""
     program = start.program
     try:
         words, surroundings = placed(config, start)
@@ -62,7 +63,9 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(n, words) uint64 instructions for the RTL, and its surroundings, at the place of `start`."""
+    """(n, words) uint64 instructions for the RTL and the conditions of its run, moved to the addresses that the seed
+    `start.place` determines.
+    """
     if start.place is None:
         return start.program.instructions, PLAIN
     return surround(config, start.program, start.place)
@@ -76,7 +79,7 @@ def simulate_program(
 
 
 def counters(simulated: SimulationResult) -> dict[str, int]:
-    """The simulator's counters under the names that the RTL gives them; those that are zero are left out."""
+    """The simulator's counters under the RTL's names, without those that are zero."""
     found = {
         f"{unit}.{name}": count
         for unit, items in simulated.units.items()
@@ -88,10 +91,10 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Total, begin and end of every instruction, counters, registers, memory and scratchpads: a line for each that
-    differs.
+    """Differences in total, begin and end of every instruction, counters, registers, memory and scratchpads, one line
+    each.
 
-    Of an array the first place that differs stands for all.
+    For an array, only the first place that differs is given.
     """
     found = []
     if simulated.cycles != run.cycles:

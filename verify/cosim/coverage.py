@@ -1,6 +1,6 @@
-"""Coverage of a co-simulation: which bins there are, which can be hit, and which were.
+"""Coverage of a co-simulation: all bins, the bins that can be hit, and the bins that were hit.
 
-What cannot be hit is said with its reason, so that an empty bin without one is a hole in the programs.
+Every bin that cannot be hit has a reason, so that an empty bin without a reason is a hole in the programs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .observe import (
 )
 
 ENOUGH = 1000
-"""Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
+"""Least number of programs with which an empty reachable bin fails a run; shorter runs only report it."""
 
 _ALIGNMENTS = ("aligned", "start unaligned", "end unaligned", "both ends unaligned")
 _READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand", "table")
@@ -63,12 +63,12 @@ class Coverage:
 
     @property
     def empty(self) -> list[Bin]:
-        """Reachable bins that nothing hit."""
+        """Reachable bins without a hit."""
         return [item for item, count in self.hits.items() if not count and item not in self.unreachable]
 
     @property
     def unexpected(self) -> list[Bin]:
-        """Bins held for unreachable that were hit: the reason is wrong."""
+        """Bins declared unreachable that were hit: the declared reason is wrong."""
         return [item for item in self.unreachable if self.hits.get(item)]
 
     def document(self) -> dict[str, object]:
@@ -89,7 +89,7 @@ class Coverage:
 
 
 def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
-    """The coverage that `counts` (programs by bin) means on `machines`. Raises KeyError for a bin nobody declared."""
+    """The coverage of `machines` with `counts` (programs by bin). Raises KeyError for an undeclared bin."""
     unreachable: dict[Bin, str] = {}
     hits: dict[Bin, int] = {}
     for group, name, reason in _bins(machines):
@@ -104,13 +104,13 @@ def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
 
 
 def machine_bin(config: Config, timing: int, random_state: bool) -> Bin:
-    """The bin of a program's machine, memory and initial state."""
+    """The bin of a program's machine, memory timing and initial state."""
     state = "random state" if random_state else "zero state"
     return "machine x timing x state", f"{config.name}, {TIMINGS[timing]}, {state}"
 
 
 def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
-    """(group, bin, why it cannot be hit or None) of every bin."""
+    """(group, bin, reason why it cannot be hit or None) of every bin."""
     for config, timing, state in product(machines, range(len(TIMINGS)), (False, True)):
         yield *machine_bin(config, timing, state), None
     names = list(formats(machines[0]))
@@ -316,7 +316,7 @@ def _length(machines: Sequence[Config], kind: str, size: str) -> str | None:
             continue
         bus, fifo = config.memory.bus_bytes, fifo_bytes(config, kind)
         burst = bus * (write_burst_beats(config) if kind == "out" else read_burst_beats(config, fifo))
-        # A transfer without gaps between rows: as long as the scratchpad or the table at most.
+        # A transfer without gaps between rows: at most as long as the scratchpad or the table.
         longest = _longest(config, kind)
         if size == "one burst" or longest > (burst if size == "several bursts" else fifo):
             return None

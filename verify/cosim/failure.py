@@ -24,7 +24,7 @@ PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
 """Names of the files that together determine a run."""
 
 AROUND = 6
-"""Instructions shown before and behind the first that differs."""
+"""Instructions shown before and after the first one that differs."""
 
 
 def first_difference(outcome: Outcome) -> int | None:
@@ -45,7 +45,7 @@ def first_difference(outcome: Outcome) -> int | None:
 
 
 def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
-    """Begin and end of the instructions around the first difference, simulator beside RTL."""
+    """Begin and end of the instructions around the first difference, in the simulator and in the RTL."""
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None:
         return "the simulator gives no timeline\n"
@@ -97,7 +97,7 @@ def report_text(folder: Path, title: str, config: Config, launch: Launch, outcom
 def write_failure(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> list[Path]:
     """Writes program (text, and as hex with its memory), configuration, initial scratchpads if any, and the report.
 
-    Raises FileError and ProgramError when the system refuses.
+    Raises FileError or ProgramError if writing fails.
     """
     make_directory(folder)
     program = launch.program

@@ -1,5 +1,6 @@
-"""Coverage of arrays that fold: the number of groups of rows, the effect of `overwrite`, and the lanes of an
-accumulator that an operation wrote when it was used again a few operations later."""
+"""Coverage of arrays that fold: the number of groups of rows, the effect of `overwrite`, and the lanes written by an
+operation in an accumulator that is used again a few operations later.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +22,21 @@ _LANES = ("the same lanes", "other lanes", "some of the lanes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Operations in order: the accumulator of each, the parts of its lanes as bits, and whether it adds to them."""
+    """Operations in order: the accumulator of each, the written parts of its lanes as bits, and whether it adds."""
 
     accumulators: NDArray[np.int64]
     lanes: NDArray[np.int64]
     adds: NDArray[np.bool_]
 
     def last(self, count: int) -> Touched:
-        """The last `count` of them."""
+        """The last `count` operations."""
         return Touched(
             accumulators=self.accumulators[-count:], lanes=self.lanes[-count:], adds=self.adds[-count:]
         )
 
 
 def declare(machines: Sequence[Config], distances: Sequence[int]) -> Iterator[tuple[str, str, str | None]]:
-    """(group, bin, why it cannot be hit or None) of every bin."""
+    """(group, bin, reason why it cannot be hit or None) of every bin."""
     most = max((config.tile_parts for config in machines), default=1)
     none = None if most > 1 else "no machine has the extension fold"
     groups = 1
@@ -103,9 +104,9 @@ def shapes(
 
 
 def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The bins of operations of `now` that add to an accumulator which one shortly before, perhaps among `before`, had.
+    """The bins of operations of `now` that add to an accumulator written shortly before, perhaps in `before`.
 
-    Results are on their way to it then, for all of its lanes, some or none.
+    Results for all of its lanes, some or none are then still in the pipeline.
     """
     both = [now] if before is None else [before, now]
     accumulators, lanes, adds = (

@@ -1,11 +1,11 @@
 """The machines that co-simulation covers by default, and the memory timings that each is run with.
 
-A fixed list, so that their libraries are built once. Together: blocks from 4 to 128, square and not, batch 1 to 8,
-instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth,
-buses from 64 to 512 bits, every combination of the default extensions, each other one with and without, STORE.POST in
-one to four passes, chain memories where input vectors are as wide as output vectors, wider and narrower, one to eight
-look-up tables, statistics of rows, arrays that fold in two and in four, one to eight accumulator banks, and queues and
-FIFOs from the smallest that the configuration allows (so that they fill) to those of the presets.
+The list is fixed, so that libraries are built once. Together the machines have blocks from 4 to 128, square and not,
+batch 1 to 8, instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth, buses from 64 to 512
+bits, every combination of the default extensions, each other one with and without, STORE.POST in one to four passes,
+chain memories where input vectors are as wide as output vectors, wider and narrower, one to eight look-up tables,
+statistics of rows, arrays that fold in two and in four, one to eight accumulator banks, and queues and FIFOs from the
+smallest that the configuration allows (so that they fill) to those of the presets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STALL = (1, 5)
 
 
 def default_machines() -> tuple[Config, ...]:
-    """The machines in the order in which programs are dealt to them; the first are cheap to build."""
+    """The machines in the order in which programs are assigned to them; the first ones are quick to build."""
     tiny = load_config("tiny")
     small = Config(
         name="4x4 without extensions, smallest queues",
@@ -546,11 +546,11 @@ def default_machines() -> tuple[Config, ...]:
 
 
 def _covering(*machines: Config) -> tuple[Config, ...]:
-    """The machines, so that every declared field of the RTL takes its `samples` and every extension is there.
+    """The machines, changed so that every declared field of the RTL takes its `samples` and every extension occurs.
 
-    A field that all of `machines` leave at its default gets one sample after another on the machines that are no
-    presets. An extension that is off by default goes to every second of these machines, if they have the extension that
-    it needs; extensions that need "post" or "table" are excepted, and "fold" goes to square machines only.
+    If all `machines` leave a field at its default, the machines that are no presets get its samples in turn. An
+    extension that is off by default goes to every second of these machines, if they have the extension that it needs;
+    extensions that need "post" or "table" are excepted, and "fold" goes to square machines only.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
@@ -579,7 +579,7 @@ def share(config: Config) -> float:
 
 
 def with_timing(config: Config, timing: int, seed: int) -> Config:
-    """The machine behind a memory of kind TIMINGS[timing], whose latencies and noise follow from `seed`."""
+    """The machine with a memory of kind TIMINGS[timing], whose latencies and noise follow from `seed`."""
     rng = np.random.default_rng((seed, 4))
     memory = config.memory
     latencies = (

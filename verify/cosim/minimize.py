@@ -1,8 +1,8 @@
 """Shrinks a launch on which the engines differ: fewer instructions, smaller fields, a plainer start.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over instructions:
-ever smaller pieces are left out as long as the rest still differs. The rest is repaired (`mutate.repair`), so that
-every candidate is a program that the static checker accepts. Fields follow, one at a time.
+ever smaller pieces are left out as long as the engines still differ on the rest. The rest is repaired
+(`mutate.repair`), so that the static checker accepts every candidate. Then fields are reduced, one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .cases import Launch
 from .mutate import repair
 
 MOST_RUNS = 600
-"""Most runs of both engines before minimizing stops with the smallest launch so far."""
+"""Most runs of both engines; then minimizing stops with the smallest launch so far."""
 
 Differs = Callable[[Config, Launch], bool]
 
@@ -32,7 +32,7 @@ _KEPT = ("opcode", "memory_type", "unit", "register")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Smallest:
-    """The smallest launch found that still differs, its configuration, and how many runs that took."""
+    """The smallest launch found on which the engines still differ, its configuration, and the number of runs so far."""
 
     config: Config
     launch: Launch
@@ -47,7 +47,7 @@ class _Search:
     runs: int = 0
 
     def accepts(self, config: Config, launch: Launch) -> bool:
-        """Whether the engines still differ on `launch`, which then is the best one so far."""
+        """Whether the engines still differ on `launch`, which then becomes the best launch so far."""
         if self.runs >= MOST_RUNS:
             return False
         self.runs += 1
@@ -130,7 +130,7 @@ def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
 
 
 def _as_they_are(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The launch of `instructions` and FINISH, sound or not."""
+    """The launch of `instructions` and FINISH, unchecked."""
     words = [encode(search.config, name, **values) for name, values in (*instructions, search.finish)]
     return _with_words(search.config, search.launch, np.array(words, np.uint64))
 
@@ -149,7 +149,7 @@ def _fewer_instructions(search: _Search) -> None:
             rest = current[:start] + current[start + size :]
             candidate = _candidate(search, rest)
             if len(candidate.program.instructions) > len(current):
-                continue  # FINISH included: repairing took as many instructions as were left out
+                continue  # FINISH included: repairing added as many instructions as were left out
             if search.accepts(search.config, candidate):
                 shorter = True
                 break
@@ -162,7 +162,7 @@ def _fewer_instructions(search: _Search) -> None:
 
 
 def _smaller_fields(search: _Search) -> None:
-    """Zero, one or half of each field, for as long as the program stays sound without repair."""
+    """Tries zero, one or half for each field, as long as the program stays valid without repair."""
     for index in range(len(search.instructions)):
         name, values = search.instructions[index]
         for key in values:
@@ -178,7 +178,7 @@ def _smaller_fields(search: _Search) -> None:
 
 
 def _smaller(value: int) -> Iterator[int]:
-    """Values worth trying in place of `value`, the smallest first."""
+    """Smaller values to try in place of `value`, the smallest first."""
     if value not in (0, 1):
         yield 0
         yield 1

@@ -1,7 +1,7 @@
-"""Programs of the compiler, mutated: windows of real programs with changes that no template would make.
+"""Mutated compiler programs: windows of real programs with changes that no template would make.
 
-A mutation works on a list of instructions; what comes out is built anew by `vdla.isa.program_builder`, which keeps
-the tokens that still make sense and adds those that are missing, until the static checker accepts the whole.
+A mutation changes a list of instructions; `vdla.isa.program_builder` rebuilds the result: it keeps the tokens that are
+still valid and adds missing ones, until the static checker accepts the whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHORTEST, LONGEST = 45, 160
 """Instructions of a window, before mutations."""
 
 MOST_STEPS = 4000
-"""Operations or steps of one instruction, so that a program stays quick on the RTL of a large array."""
+"""Most operations or steps of one instruction, so that a program stays quick on the RTL of a large array."""
 
 _FIXED = ("opcode", "memory_type", "unit", "register")
 _ATTEMPTS = 40
@@ -59,9 +59,11 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """The checked program nearest to `instructions`: instructions that leave a memory are dropped, tokens are repaired.
+    """The valid program nearest to `instructions`: instructions that access outside a memory are dropped, tokens are
+    repaired.
 
-    It ends in its first FINISH, added if there is none. Raises RuntimeError if the checker stays unhappy: a defect.
+    It ends at its first FINISH, added if there is none. RuntimeError if the checker still finds errors, which is a
+    defect.
     """
     wanted = [item for item in instructions if item[0] != "FINISH"]
     ends = [item for item in instructions if item[0] == "FINISH"][:1] or [("FINISH", {})]
@@ -76,7 +78,7 @@ def repair(
             append(build, name, values)
         program = finish(build)
         found = check(config, program.instructions, image, uop=uop)
-        # Unchecked accesses (micro-ops from DRAM that the program wrote) have no place here.
+        # Accesses that cannot be checked (micro-ops from DRAM that the program wrote) are not allowed.
         bad = {item.instructions[0] for item in found if item.severity == "error" or item.kind == "unchecked"}
         if not bad:
             return program
@@ -88,7 +90,7 @@ def repair(
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
-    """Whether a parameter load reads DRAM that the program wrote: its scales need not be finite."""
+    """Whether a parameter load reads DRAM that the program wrote, whose scales may not be finite."""
     shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
     if not shape["x_size"]:
         return False
@@ -103,7 +105,7 @@ def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
 def mutated_program(
     config: Config, seed: int, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program | None:
-    """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch. None where no
+    """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch. None if no
     network fits the machine.
 
     Equal arguments give equal programs.
@@ -121,7 +123,9 @@ def mutated_program(
 
 
 def _pick(rng: np.random.Generator, config: Config) -> Program | None:
-    """A compiled network that fits; the small graphs, which fit nearly all, more often. None if none fits."""
+    """A compiled network that fits; the small graphs, which fit nearly all machines, are more likely. None if none
+    fits.
+    """
     for _ in range(_TRIES):
         count = len(SOURCES) if rng.random() < 0.25 else len(GRAPHS)
         program = compiled(config, SOURCES[int(rng.integers(count))], int(rng.integers(1, 3)))
@@ -131,8 +135,9 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A stretch of the program, after the instructions that set the registers, micro-ops and parameters at its
-    begin."""
+    """A part of the program, preceded by the instructions that set registers, micro-ops and parameters at its
+    beginning.
+    """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
     start = int(rng.integers(count - length + 1))
@@ -169,7 +174,7 @@ def _duplicate(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _swap(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Neighbours of different units change places, as independent instructions may."""
+    """Swaps neighbouring instructions of different units, which is allowed for independent ones."""
     place = _any(rng, chosen[:-1] or chosen)
     pair = chosen[place : place + 2]
     if len({unit_of(*item) for item in pair}) == 2:
@@ -182,7 +187,7 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
-    """Another value in one of the fields `names` of a random instruction that has one."""
+    """Sets one of the fields `names` to another value, in a random instruction that has one."""
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
         return
@@ -233,7 +238,7 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Another value in one field of a register that is written; the checker judges it."""
+    """Changes one field of a register that is written; the checker decides whether the program stays valid."""
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:
         return
@@ -247,7 +252,7 @@ def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _operation(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Another operation on the same operands."""
+    """Replaces an operation, with the same operands."""
     place = _any(rng, chosen)
     name, values = chosen[place]
     match name:
@@ -282,7 +287,7 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """A token more: pushed by one instruction, popped by a later one."""
+    """Adds a token, pushed by one instruction and popped by a later one."""
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]
     later = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.consumer]
@@ -295,7 +300,7 @@ def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _carrier(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """An instruction that does nothing but pass tokens."""
+    """Inserts an instruction that only passes tokens."""
     unit = tuple(CARRIERS)[int(rng.integers(len(CARRIERS)))]
     chosen.insert(_any(rng, chosen), (CARRIERS[unit], {flag: int(rng.integers(2)) for flag in FLAGS}))
 

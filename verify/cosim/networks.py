@@ -1,9 +1,9 @@
 """Small compiled networks, the base of mutated programs.
 
-The graphs are of the kinds that compilers meet (convolutions, depthwise and grouped ones, pools, sums, dense layers,
-blocks that expand and reduce channels, attention where a machine has it); two are shipped models. Machines that the
-compiler does not support (no `post`, or blocks that differ) get programs compiled for a sibling of equal depths and
-translated instruction by instruction: their results mean nothing, which does not matter to a comparison of engines.
+The graphs are typical for compilers (convolutions, depthwise and grouped ones, pools, sums, dense layers, blocks that
+expand and reduce channels, attention where a machine has it); two are shipped models. Machines that the compiler does
+not support (no `post`, or blocks that differ) get programs compiled for a similar machine of equal depths and
+translated instruction by instruction: their results are meaningless, but sufficient for a comparison of engines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vdla.isa.program_builder import Instruction
 from ..small_networks import QUANTIZATION, NetworkBuilder
 
 GRAPHS = ("convolutions", "depthwise", "pools", "dense", "blocks", "attention")
-"""The small graphs; all but the last are for any machine that they fit."""
+"""The small graphs; all except the last run on any machine that they fit."""
 SOURCES = (*GRAPHS, "small_cnn", "mlp")
 """The networks: small graphs, then shipped models."""
 
@@ -88,7 +88,9 @@ def _model(name: str) -> bytes:
 
 
 def _served(config: Config) -> Config:
-    """`config`, or its sibling of equal depths that the compiler serves. Raises ConfigError if there is none."""
+    """`config`, or the similar machine of equal depths that the compiler supports. Raises ConfigError if
+    there is none.
+    """
     if config.has("post") and (config.block_in == config.block_out or config.batch == 1):
         return config
     block = max(config.block_in, config.block_out)
@@ -111,9 +113,9 @@ def _served(config: Config) -> Config:
 
 @lru_cache(maxsize=32)
 def compiled(config: Config, source: str, virtual_threads: int) -> Program | None:
-    """The program of network `source` for `config`; None where that lacks memory or extensions which it takes.
+    """The program of network `source` for `config`; None if the machine lacks memory or extensions for it.
 
-    Raises ConfigError where the machine has no sibling that the compiler serves.
+    Raises ConfigError if the compiler supports no similar machine.
     """
     served = _served(config)
     abilities = Abilities.of(served)
@@ -128,8 +130,9 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
 
 
 def carried_over(program: Program, config: Config, *words: int) -> Instruction:
-    """One instruction of `program` translated for `config`; an instruction that the machine lacks becomes the nearest
-    one."""
+    """One instruction of `program` translated for `config`; an instruction that the machine lacks is replaced by a
+    similar one.
+    """
     name, values = decode_one(program.config, *words)
     if program.config is config:
         return name, values
@@ -148,7 +151,7 @@ def carried_over(program: Program, config: Config, *words: int) -> Instruction:
 
 
 def filled_image(program: Program, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The program's memory with random bytes wherever the host would put a network's input."""
+    """The program's memory, with random bytes for the network's input."""
     image = program.image.copy()
     for segment in program.segments:
         if segment.kind == "input":

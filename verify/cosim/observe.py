@@ -55,14 +55,14 @@ ROW_MODES = (
     *(f"{what}, the last vector in part" for what in ("maximum", "sums", "shares")),
 )
 DISTANCES = (1, 2, 3, 4, 5)
-"""Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
+"""Numbers of operations from a write to a read of one accumulator: up to four are in the pipeline between them."""
 
 MOST_OPERATIONS = 1 << 16
-"""Operations of one instruction that are looked at for hazards."""
+"""Operations of one instruction that are examined for hazards."""
 
 
 def token_pattern(values: Values) -> str:
-    """The flags that are set, joined, or `none`."""
+    """The dependence flags that are set, joined, or `none`."""
     return "+".join(flag for flag in FLAGS if values[flag]) or "none"
 
 
@@ -185,7 +185,7 @@ def _waits(decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin
 
 
 def depth_class(depth: int) -> str:
-    """Small depths behave in ways of their own."""
+    """The bin of a queue's depth; small depths have bins of their own."""
     return f"of {depth}" if depth < 3 else "of 3 or more"
 
 
@@ -198,7 +198,7 @@ def _queues(config: Config, decoded: list[Instruction], result: SimulationResult
         mine = [index for index, item in enumerate(decoded) if unit_of(*item) is unit]
         depth = config.command_queue_depth
         for before, index in zip(mine, mine[depth:], strict=False):
-            # Fetch moves an instruction in the cycle after a place became free: it waited for that place.
+            # Fetch moves an instruction in the cycle after a place became free if it waited for that place.
             if result.dispatch[index] == result.begin[before] + 1:
                 yield "full queue", f"commands {unit.name.lower()} {depth_class(depth)}"
                 break
@@ -236,13 +236,13 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 
 def _in_store_unit(item: Instruction) -> str:
-    """The name in bins of an instruction that overlaps others in the store unit."""
+    """The name, in bins, of an instruction that overlaps others in the store unit."""
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
 
 
 def _fetches(config: Config, program: Program) -> Iterator[Bin]:
-    """The bursts of the fetch unit, by the rule of hw/README.md section 4."""
+    """Bins of the fetch unit's bursts, by the rule of hw/README.md section 4."""
     bus, size = config.memory.bus_bytes, config.instruction_bytes
     most = fetch_burst_instructions(config)
     start = instruction_address(len(program.image))
@@ -261,7 +261,7 @@ def _fetches(config: Config, program: Program) -> Iterator[Bin]:
 def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
-    """(kind, first byte, length, rows that touch) of each run of bytes that an instruction moves."""
+    """(kind, first byte, length, number of adjacent rows) of each run of bytes that an instruction moves."""
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
         return
     kind = name.partition(".")[2].lower()
@@ -293,7 +293,7 @@ def _runs(
 
 
 def fifo_bytes(config: Config, kind: str) -> int:
-    """The FIFO that transfers of `kind` pass through."""
+    """Bytes of the FIFO for transfers of `kind`."""
     match kind:
         case "inp" | "wgt" | "patch":
             return config.fifo_bytes("load")
@@ -397,7 +397,7 @@ def _walk(
 
 
 def _sweeps(registers: Mapping[str, Values], name: str) -> bool:
-    """Whether operations may hold their positions and write nothing."""
+    """Whether operations may only hold their positions and write nothing."""
     return name == "TAPS" and registers["SWEEP"]["on"] == 1
 
 
@@ -470,7 +470,7 @@ def _rows(config: Config, register: Values, name: str, values: Values) -> Iterat
 
 
 def _reads_too(name: str, values: Values, resource: Resource) -> bool:
-    """Whether an instruction reads the elements that it writes, too."""
+    """Whether an instruction also reads the elements that it writes."""
     if resource is not Resource.ACC:
         return False
     return name == "ALU" or (name in MATRIX and matrix_mode(values) == "accumulate")
@@ -511,7 +511,7 @@ def _operations(
 def _distances(
     name: str, values: Values, destination: NDArray[np.int64], source: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """Operations of one instruction that read the result of an operation shortly before them."""
+    """Bins of operations in one instruction that read the result of an operation shortly before them."""
     group = "hazard distance"
     for distance in DISTANCES:
         earlier = destination[:-distance]

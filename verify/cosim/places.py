@@ -1,7 +1,7 @@
-"""The same program elsewhere: memory at other addresses, counters from other numbers. Nothing else may change.
+"""Moves a program: memory at other addresses, counters from other numbers. The program's results must not change.
 
-A simulator has no address beyond its memory image, and nobody can wait until a counter is full. So the
-accelerator runs the program moved: the image shows at an origin of its own for every kind of transfer, far up in the
+A simulator has no address beyond its memory image, and waiting for a counter to overflow takes too long. So the
+accelerator runs the moved program: the image appears at a separate origin for every kind of transfer, high in the
 address space and such that an address of the program carries into the high bits, and counters start just below a carry.
 """
 
@@ -20,12 +20,13 @@ from vdla.isa.timing import AXI_BOUNDARY
 
 _KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
 _PRESETS = 512
-"""Counts below a carry from which a counter starts: fewer than most counters reach."""
+"""Distance of a counter's initial value below a carry; most counters count further than this."""
 
 
 def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(n, words) instructions of `program` moved, and where and how the accelerator runs them; equal seeds, equal
-    answers."""
+    """(n, words) instructions of `program` moved to other addresses, and the conditions of their run; equal seeds give
+    equal results.
+    """
     rng = np.random.default_rng((seed, 7))
     decoded = [decode_one(config, *words) for words in program.instructions.tolist()]
     starts: dict[str, list[int]] = {kind: [0] for kind in _KINDS}
@@ -37,7 +38,7 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     taken: list[int] = []
 
     def free(reach: int, element: int, starts: list[int]) -> int:
-        """An origin whose memory overlaps no other's."""
+        """An origin at which the memory overlaps no other origin's."""
         while True:
             origin = _origin(rng, reach, element, size, starts)
             if all(abs(origin - other) > size for other in taken):
@@ -65,7 +66,7 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
 
 
 def _kind(name: str) -> str | None:
-    """The kind of transfers that instructions of format `name` are, named as elements; look-up tables are as PAR."""
+    """The kind of transfers of instructions of format `name`, named by element; look-up tables count as PAR."""
     if name == "LOAD.TABLE":
         return "par"
     if name.startswith("STORE."):
@@ -83,7 +84,9 @@ def _element(config: Config, name: str) -> int:
 
 
 def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:
-    """A place below `reach` for an image of `size` bytes, where a page behind one of `starts` begins at a carry."""
+    """An origin below `reach` for an image of `size` bytes, such that a page after one of `starts` begins
+    at a carry.
+    """
     step = max(AXI_BOUNDARY, element)
     reach = min(reach, 1 << ADDRESS_BITS)
     page = (starts[int(rng.integers(len(starts)))] % max(size, 1) // step + 1) * step
@@ -101,7 +104,7 @@ def _put(word: NDArray[np.uint64], field: Field, value: int) -> None:
 
 
 def _preset(rng: np.random.Generator) -> int:
-    """A number with ones in many of its last places, or any number."""
+    """A number with many ones among its last bits, or any number."""
     value = int(rng.integers(1 << COUNTER_BITS))
     if rng.random() < 0.3:
         return value

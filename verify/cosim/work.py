@@ -31,7 +31,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Failure:
-    """A minimized mismatch: the first of them in a campaign."""
+    """The first mismatch of a campaign, minimized."""
 
     case: Case
     config: Config
@@ -42,7 +42,7 @@ class Failure:
 
 
 def start_worker(temporary: str) -> None:
-    """Ignores Ctrl-C in the worker, as the parent ends the workers in order; compilers that they started get the
+    """Makes the worker ignore Ctrl-C, because the parent ends the workers in order; their compilers still get the
     signal.
 
     Temporary files go to the folder `temporary`.
@@ -52,14 +52,14 @@ def start_worker(temporary: str) -> None:
 
 
 def build(machine: Config) -> float:
-    """Builds the library of `machine` if it is not there; seconds. Raises BuildError."""
+    """Builds the library of `machine` if it does not exist; returns the seconds. Raises BuildError."""
     started = time.perf_counter()
     prepare_library(machine)
     return time.perf_counter() - started
 
 
 def run_case(item: Case) -> CaseResult:
-    """Both engines on one case."""
+    """Runs both engines on one case."""
     start = launch(item)
     outcome = run_both(item.config, start)
     bins: set[Bin] = {machine_bin(item.machine, item.timing, item.random_state is not None)}
@@ -75,7 +75,7 @@ def run_case(item: Case) -> CaseResult:
 
 
 def run_cases(items: list[Case]) -> list[CaseResult]:
-    """Cases of one machine, in order."""
+    """Runs cases of one machine, in order."""
     return [run_case(item) for item in items]
 
 

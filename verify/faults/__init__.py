@@ -1,1 +1,1 @@
-"""Measures how well co-simulation finds mistakes: mutations of the netlist, and faults put into RTL and simulator."""
+"""Effectiveness of co-simulation in finding mistakes: mutations of the netlist, and faults in RTL and simulator."""

@@ -1,4 +1,4 @@
-"""Faults of hardware that not every machine has: chain memory, taps, look-up tables, rows, wide loads, folds."""
+"""Faults in optional hardware: chain memory, taps, look-up tables, rows, wide loads, folds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A one-line fault of the design or of the simulator, and the machines of co-simulation that show such."""
+"""A one-line fault of the design or of the simulator, and the co-simulation machine that reveals it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """In `file` of package `package` (hw or sim), `line` (without its indentation, once there) becomes `faulty`.
+    """In `file` of package `package` (hw or sim), the unique line equal to `line` (without indentation) is replaced by
+    `faulty`.
 
-    `breaks` says what the design or the simulator then does wrong. `machine` is the machine of `vdla cosim` that
-    shows it.
+    `breaks` describes the wrong behaviour. `machine` is the machine of `vdla cosim` that reveals it.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Faults in scheduled GPU kernels, each of which the checks must name and emulation must show in the numbers.
+"""Faults in scheduled GPU kernels, each of which the checks must find and emulation must show in the results.
 
-A fault is a change of the loop IR of a kernel that is right: matrix products in tiles, whose operands come through
-shared memory, by threads' plain or asynchronous copies, or by copies that a block issues as a whole.
+A fault is a change of the loop IR of a correct kernel: matrix products in tiles, whose operands come through shared
+memory, by threads' plain or asynchronous copies, or by copies issued by a block as a whole.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ from vdla.compiler.templates.gpu import gemm_wgmma, gemm_wgmma_knobs
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 ROWS, COLUMNS, DEPTH = 70, 50, 44
-"""Sizes with a rest in every tile, and more steps along the depth than stages."""
+"""Sizes that leave a remainder in every tile, and have more steps along the depth than stages."""
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
 """Columns and depth of the kernel with copies of a whole block, whose rows are multiples of 16 bytes; float16."""
 TOLERANCE = 1e-5
-"""Bound on errors of float32 sums of that depth in any order, relative to the greatest product."""
+"""Bound on errors of float32 sums of this depth in any order, relative to the greatest product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`change` makes a faulty program of the prepared kernel with `stages` stages; `breaks` describes the fault.
+    """`change` makes a faulty program from the prepared kernel with `stages` stages; `breaks` describes the fault.
 
-    `whole`: the fault is in the kernel in which a block copies as a whole.
+    `whole`: the fault is in the kernel with copies of a whole block.
     """
 
     name: str
@@ -81,8 +81,8 @@ class Verdict:
     """Result of a fault: the check that refused it, its message, and the verdict on the numbers with checks switched
     off.
 
-    `check` and `message` are empty if no check refused it. `numbers`: "wrong", "NaN" (an undefined value was used),
-    "refused" (not run, as the code could leave an array), or empty if the results were right.
+    `check` and `message` are empty if no check refused the fault. `numbers`: "wrong", "NaN" (an undefined value was
+    used), "refused" (not run, because the code could access outside an array), or empty if the results were correct.
     """
 
     check: str
@@ -91,7 +91,7 @@ class Verdict:
 
 
 def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
-    """The right program, prepared; `whole`: with copies of a whole block, which takes warpgroups (sm_90a)."""
+    """The correct program, prepared; `whole`: with copies of a whole block, which need warpgroups (sm_90a)."""
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)
         knobs = gemm_wgmma_knobs.Knobs(
@@ -104,7 +104,7 @@ def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
 
 
 def run_fault(fault: Fault) -> Verdict:
-    """Runs the checks on a fault and, without them, the kernel."""
+    """Runs the checks on a fault and, without the checks, the kernel."""
     target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
     faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
     check, message = "", ""
@@ -118,7 +118,7 @@ def run_fault(fault: Fault) -> Verdict:
 
 
 def numbers(program: Program) -> str:
-    """The verdict on the results of an emulated kernel: "" (right), "wrong", "NaN" or "refused"."""
+    """The verdict on the results of an emulated kernel: "" (correct), "wrong", "NaN" or "refused"."""
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters}
     arrays["Y"] = np.full_like(arrays["Y"], np.nan)
@@ -161,7 +161,7 @@ def _is(*kinds: type) -> Pick:
 
 
 def _along_depth(node: Stmt) -> bool:
-    """The loop along the sums' depth is that with barriers in it."""
+    """Whether a node is the loop along the sums' depth, which is the loop with barriers in it."""
     return (
         isinstance(node, For)
         and not is_block_loop(node)
@@ -170,7 +170,7 @@ def _along_depth(node: Stmt) -> bool:
 
 
 def _phase(writes: str) -> Pick:
-    """The phases that write a buffer."""
+    """A predicate for phases that write `writes`."""
 
     def pick(node: Stmt) -> bool:
         return is_thread_loop(node) and any(_target(inner) == writes for inner in walk(node))
@@ -209,7 +209,7 @@ def _unpadded(node: Stmt) -> Stmt:
 
 
 def _unguarded(phase: For) -> Stmt:
-    """Loops of one iteration at most become loops of one."""
+    """Changes loops of at most one iteration to loops of one."""
 
     def visit(node: Stmt) -> Stmt:
         node = map_children(node, visit)
@@ -220,7 +220,9 @@ def _unguarded(phase: For) -> Stmt:
 
 
 def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Callable[[Program], Program]:
-    """Changes an index of the result where it is stored: from the loops around it, outermost first, and the index."""
+    """A change of index `d` of the stored result: `change` gets the variables of the loops around it, outermost first,
+    and the index.
+    """
 
     def visit(node: Stmt, loops: tuple[Var, ...]) -> Stmt:
         if isinstance(node, Assign) and node.buffer.name == "Y":
@@ -235,12 +237,12 @@ def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Ca
 
 
 def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
-    """A change of an index: half of the variable of an axis (0, 1: blocks, 2, 3: threads) in place of the variable."""
+    """A change of an index: the variable of an axis (0, 1: blocks, 2, 3: threads) is replaced by half of it."""
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 
 
 def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
-    """k % n becomes (k + steps) % n."""
+    """Changes k % n to (k + steps) % n."""
 
     def later(expr: Expr) -> Expr:
         if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.a, Var):
@@ -251,12 +253,12 @@ def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
 
 
 def _multiplies(node: Stmt) -> bool:
-    """The phases that multiply by warpgroups."""
+    """Whether a node is a phase that multiplies by warpgroups."""
     return is_thread_loop(node) and has_products(node)
 
 
 def _others_registers(phase: For) -> Stmt:
-    """The fault that a thread uses the sums of the thread with x and y exchanged."""
+    """Makes a thread use the sums of the thread with x and y exchanged."""
     y, x = phase_at(phase).threads[:2]
 
     def swap(node: Stmt) -> Stmt:
@@ -269,7 +271,7 @@ def _others_registers(phase: For) -> Stmt:
 
 
 def _smaller(program: Program) -> Program:
-    """The buffer `a` in shared memory has a row less."""
+    """Shrinks the buffer `a` in shared memory by a row."""
     old = next(n.buffer for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == "a")
     shape = (*old.shape[:-2], old.shape[-2] - 1, old.shape[-1])
     return replace_buffers(program, {"a": replace(old, shape=shape)})
@@ -284,7 +286,7 @@ def _barrier_inside(phase: For) -> Stmt:
 
 
 def _meeting_late(loop: Stmt) -> Stmt:
-    """The barrier in front of an iteration's copies moves behind them."""
+    """Moves the barrier before an iteration's copies to after them."""
     return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
 
 

@@ -1,4 +1,4 @@
-"""Faults in copies of RTL or simulator against co-simulation."""
+"""Faults in copies of RTL or simulator, run against co-simulation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class FaultError(Exception):
 class FaultVerdict:
     """Result of co-simulation with a fault.
 
-    `program` is the number of the first program that differs and `difference` how; both None if none does.
+    `program` is the number of the first program that differs and `difference` the difference; both None if none
+    differs.
     """
 
     program: int | None
@@ -42,7 +43,7 @@ def source_folder(package: str) -> Path:
 
 
 def faulty_text(fault: Fault) -> str:
-    """The text of the fault's file with the fault. Raises FaultError unless its line is there exactly once."""
+    """The text of the fault's file with the fault applied. Raises FaultError unless its line occurs exactly once."""
     path = source_folder(fault.package) / fault.file
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     places = [index for index, line in enumerate(lines) if line.strip() == fault.line]
@@ -57,8 +58,8 @@ def faulty_text(fault: Fault) -> str:
 def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> FaultVerdict:
     """Co-simulation of `programs` programs, in a process whose copy of the sources has `fault`.
 
-    The tree stays as it is. A faulty simulator runs as plain Python (compiling it would take minutes), a faulty RTL is
-    built into a cache of its own; without a fault the simulator runs as plain Python too. Raises FaultError.
+    The source tree stays unchanged. A faulty simulator runs as plain Python (compiling it would take minutes), a faulty
+    RTL is built into a separate cache; without a fault the simulator runs as plain Python too. Raises FaultError.
     """
     with tempfile.TemporaryDirectory(prefix="vdla-fault-") as directory:
         work = Path(directory)

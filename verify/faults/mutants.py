@@ -1,4 +1,6 @@
-"""Mutations of the netlist against co-simulation: the caught ones with their programs, and the survivors."""
+"""Mutations of the netlist, run against co-simulation: the detected ones with the programs that detect them, and the
+survivors.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Expected:
 class Verdict:
     """Result of co-simulation with a mutation.
 
-    `program` is the number of the first program that differs and `difference` how; None for a survivor.
+    `program` is the number of the first program that differs and `difference` the difference; None for a survivor.
     """
 
     number: int
@@ -55,7 +57,7 @@ class Verdict:
 
     @property
     def caught(self) -> bool:
-        """Whether any program gave another result on the mutant than on the design."""
+        """Whether any program gave a different result on the mutant than on the design."""
         return self.program is not None
 
 
@@ -76,10 +78,11 @@ def expected_programs(machine: Config, count: int, campaign: int) -> list[Expect
 
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
-    """The first of `programs` that the RTL in `library` runs in another way than the simulator, and how.
+    """(number, difference) of the first of `programs` whose result on the RTL in `library` differs from the
+    simulator's; None if there is none.
 
-    Programs follow each other on one machine without reset, until the next starts from random registers. Before the
-    first, memory answers with an error: that must stop the run, and do no harm to the next.
+    Programs follow each other on one machine without reset, until the next one that starts from random registers.
+    Before the first, memory answers with an error, which must stop the run and not affect the next.
     """
     machine = None
     try:
@@ -139,7 +142,7 @@ def run_mutants(
 ) -> list[Verdict]:
     """The verdict of every mutation of `numbers` (0 is the unchanged design), in their order.
 
-    The library is built once. Every mutant runs in a process of its own, which may crash or hang: both are caught.
+    The library is built once. Every mutant runs in a separate process, which may crash or hang: both count as detected.
     """
     verdicts: dict[int, Verdict] = {}
     library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)
@@ -180,7 +183,7 @@ def _start(directory: Path, number: int, programs: Sequence[Expected], library: 
 
 def _child(place: Path, programs: Sequence[Expected], library: Path, answers: Connection) -> None:
     os.chdir(place)
-    # The output of a broken model before it dies is of no interest.
+    # Output of a broken model before it dies is discarded.
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)

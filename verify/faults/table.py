@@ -199,4 +199,4 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     *EXTENSION_FAULTS,
 )
-"""All faults: those of hardware that every machine has, then those of optional hardware."""
+"""All faults: first those in hardware that every machine has, then those in optional hardware."""

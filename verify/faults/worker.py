@@ -20,7 +20,7 @@ from ..cosim.machines import default_machines
 
 
 def _fused_multiply_add(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
-    """The kernel's instruction in plain Python: float32 a * b + c with one rounding, half to even."""
+    """The simulator's instruction in plain Python: float32 a * b + c with one rounding, half to even."""
     if not all(np.isfinite((a, b, c))):
         return np.float32(a * b + c)
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
@@ -32,14 +32,16 @@ def _fused_multiply_add(a: np.float32, b: np.float32, c: np.float32) -> np.float
 
 
 def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int, str] | None:
-    """The first program on which the two engines differ, or one of them stops, and how."""
+    """(number, difference) of the first program on which the two engines differ or one of them stops; None if there is
+    none.
+    """
     for number in range(programs):
         item = case(machine, number, campaign)
         start = launch(item)
         try:
             simulated = simulate_program(item.config, start.program, start.scratchpads)
         except Exception as error:
-            # A faulty simulator may fail in any way; each tells it from the RTL, which runs the program.
+            # A faulty simulator may fail with any exception; each is a difference from the RTL, which runs the program.
             return number, f"the simulator stops: {type(error).__name__}: {error}"
         found = run_rtl(item.config, start, simulated).differences
         if found:

@@ -52,7 +52,7 @@ from .wgmma_emit import has_products, only_products, overlapped, products, wait_
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 LONG_NAME = 20
-"""Length of a block loop's name beyond which its coordinate variable gets another name."""
+"""Longest name of a block loop that its coordinate variable takes over."""
 
 
 def coordinate(text: str, axis: str) -> str:

@@ -18,12 +18,13 @@ from .descriptions import Description, Measure, canonical, load
 from .trial import Result
 
 TIMEOUT = 30.0
-"""Default time-out of one candidate in seconds: a hundred times the slowest candidates' time on an idle machine. Read
-when workers are made: tests, which run beside other work, set a longer one."""
+"""Default time-out of one candidate in seconds: a hundred times the slowest candidates' time on an idle machine. It is
+read when workers are made; tests, which run on busy machines, set a longer one.
+"""
 
 
 class BackendError(UserError):
-    """Trials cannot go on: workers do not start, or the scheduler is gone. Finished trials keep their results."""
+    """Trials cannot continue: workers do not start, or the scheduler is gone. Finished trials keep their results."""
 
 
 class Backend(Protocol):
@@ -32,16 +33,16 @@ class Backend(Protocol):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The index of each of `points` with its result, once each, in the order in which they finish.
+        """(index, result) of each of `points`, once each, in order of completion.
 
-        A candidate that fails has a result that says why, whatever it does to its process. Ending the iteration early
-        abandons the remaining candidates. Raises UserError for a description that is no task, BackendError where
-        trials cannot go on.
+        A candidate that fails, even by ending its process, has a result with the reason. Ending the iteration early
+        abandons the remaining candidates. Raises UserError for a description that is no task, BackendError if trials
+        cannot continue.
         """
         ...
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
-        """The results of `points`, in their order. Raises as `finished` does."""
+        """The results of `points`, in their order. Raises the errors of `finished`."""
         results = dict(self.finished(description, points))
         return [results[index] for index in range(len(points))]
 
@@ -59,7 +60,7 @@ class Backend(Protocol):
 
 
 class InProcess(Backend):
-    """Trials one after the other in this process: a candidate that crashes or hangs takes the process with it.
+    """Trials one after the other in this process: a candidate that crashes or hangs also ends or blocks this process.
 
     `load` turns a task's description into the function that measures its candidates.
     """
@@ -84,7 +85,9 @@ class InProcess(Backend):
 
 
 def attempt(measure: Measure, values: Values | None) -> Result:
-    """One trial. An exception that `measure` does not expect is a failed trial too, so that no search ends over it."""
+    """One trial. Any exception of `measure` makes it a failed trial, so that no search ends because of one
+    candidate.
+    """
     try:
         return measure(values)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Chunks of trials: how many trials one worker gets at a time."""
+"""Chunks of trials: number of trials sent to a worker at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
     """`count` trials in chunks, within `limits` where possible: each round gives every worker half of its share of the
     remaining trials; a remainder too small for that is shared evenly.
 
-    So the first chunks are large, and the last are small enough that all workers end at about the same time
+    The first chunks are therefore large, and the last small enough that all workers end at about the same time
     (factoring: Hummel, Schonberg and Flynn, Communications of the ACM 35(8), 1992).
     """
     least, most = limits

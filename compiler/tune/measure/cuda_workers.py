@@ -1,7 +1,7 @@
 """Trials on a GPU: many processes compile candidates; one process owns the device, checks their results and times them.
 
-All processes are workers of `local_workers.py`. The device's process is killed when a kernel hangs, and ends by itself
-after a kernel that broke the device; the candidate then has failed, and the next candidate gets a new process.
+All processes are workers of `local_workers.py`. The device's process is killed when a kernel hangs, and ends itself
+after a kernel that broke the device; the candidate then counts as failed, and the next candidate gets a new process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .trial import Result
 from .trial_cuda import candidate_name
 
 KEPT = 8
-"""Number of a task's compiled candidates that stay on disk, the fastest: a run measures them again at its end."""
+"""Number of a task's fastest compiled candidates that stay on disk, to be measured again at the end of a run."""
 
 
 class CudaWorkers(Backend):
@@ -46,7 +46,9 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results as they finish; in the order of `points` if a point occurs twice (it is compiled once)."""
+        """The results in order of completion; in the order of `points` if a point occurs twice (it is
+        compiled once).
+        """
         task = self._task(description)
         names = [candidate_name(values) for values in points]
         first = {name: index for index, name in reversed(list(enumerate(names)))}
@@ -109,7 +111,7 @@ class _Task:
     kept: dict[str, float] = field(default_factory=dict)
 
     def keep(self, name: str, seconds: float) -> None:
-        """Keeps a candidate if it is one of the `KEPT` fastest, in place of the slowest of them."""
+        """Keeps a candidate if it is one of the `KEPT` fastest; the slowest of these is then removed."""
         if not math.isfinite(seconds):
             self.kept.pop(name, None)
             return
@@ -118,7 +120,7 @@ class _Task:
             del self.kept[max(self.kept, key=lambda other: self.kept[other])]
 
     def discard(self, names: Sequence[str]) -> None:
-        """Removes the files of `names`, and of all candidates that are not, or no longer, among the kept ones."""
+        """Removes the files of `names`, and of all candidates that are not among the kept ones."""
         for path in self.folder.iterdir():
             if path.stem in names or path.stem not in self.kept:
                 path.unlink(missing_ok=True)

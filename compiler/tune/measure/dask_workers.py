@@ -1,13 +1,13 @@
-"""Trials on many machines: a scheduler of dask.distributed hands chunks of them to its workers.
+"""Trials on many machines: a scheduler of dask.distributed sends chunks of trials to its workers.
 
     dask scheduler                                     anywhere
     dask worker tcp://HOST:8786 --nthreads 1           as many as there are cores to measure on
     vdla tune ... --scheduler tcp://HOST:8786
 
-A chunk is measured by a process of the worker's own (`local_workers.py`), one for each of its threads, so that a
-candidate that crashes or hangs costs one trial there too. Each task of dask is a call of `measure_chunk`, JSON in and
-JSON out; chunks of a worker that dies are measured by others. Scheduler and workers need the same version of the
-package as this process; each chunk checks it.
+Each thread of a worker has a process (`local_workers.py`) that measures its chunks, so that a candidate that crashes or
+hangs costs a single trial. Each task of dask is a call of `measure_chunk`, with JSON as argument and result; chunks of
+a worker that dies are measured by others. Scheduler and workers need the same version of the package as this process;
+each chunk checks it.
 
 Tasks may read files, such as networks: a worker that lacks one reports it, and gets the chunk again with all files.
 """
@@ -51,22 +51,24 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 """Seconds to reach the scheduler, unless a caller gives another number."""
 STALL_SECONDS = 900.0
-"""Seconds without any result after which trials are given up: workers may start late, but not never."""
+"""Seconds without any result after which the trials are abandoned; workers may start late."""
 _LOOK_SECONDS = 1.0
 """Seconds between checks of the connection."""
 _LOSSES = 3
-"""Times that a chunk is submitted again after the scheduler gave it up because too many of its workers had died."""
+"""Number of times that a chunk is submitted again after the scheduler gave it up because too many of its
+workers died.
+"""
 
 
 class MissingExtraError(UserError):
-    """A package of an extra that is not installed."""
+    """A package of an extra is not installed."""
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
     """Measures a chunk on a worker. Request: {"package", "module", "task", "files", "points", "timeout"}.
 
     Answer: {"results": [...], "seconds": for all of them}; {"package", "host", "pid"} where the worker has another
-    version of the package; {"missing": names} where the task reads files that the worker lacks.
+    version of the package; {"missing": names} if the task reads files that the worker lacks.
     """
     parts = json.loads(request)
     if parts["package"] != package_identity():
@@ -88,8 +90,9 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The measuring process of a worker's thread: it lives from chunk to chunk with its tasks loaded, and ends with
-    the worker."""
+    """The measuring process of a worker's thread: it stays with its loaded tasks from chunk to chunk, and ends with the
+    worker.
+    """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
 
@@ -104,10 +107,10 @@ def _ignore(_: str) -> None:
 
 
 class DaskWorkers(Backend):
-    """The workers of the scheduler at `address`, however many there are at the time; `timeout` is for one candidate.
+    """The workers connected to the scheduler at `address`, whose number may change; `timeout` is for one candidate.
 
-    `module` is run by the processes that measure. `files` maps names to contents of the files that tasks read, from
-    the "folder" of their description. `notify` gets a line on the pending work when nothing has finished for a while.
+    `module` is run by the processes that measure. `files` maps names to contents of the files that tasks read, from the
+    "folder" of their description. `notify` gets a line on the pending work when nothing has finished for a while.
     Raises MissingExtraError without dask.distributed, BackendError if nothing answers at the address within `connect`
     seconds.
     """
@@ -155,7 +158,7 @@ class DaskWorkers(Backend):
                 if results:
                     batch.progress = time.monotonic()
         finally:
-            # Abandoned early: chunks that have begun end by themselves, the others never begin.
+            # Abandoned early: chunks that have begun run to their end, the others never begin.
             for future in batch.running:
                 future.release()
 
@@ -167,7 +170,7 @@ class DaskWorkers(Backend):
             question = getattr(self._client.scheduler, name)
             answer: Any = self._client.sync(question, callback_timeout=self._connect_seconds)
             return answer
-        except OSError:  # connections that fail, and time-outs
+        except OSError:  # failed connections and time-outs
             raise self._lost(batch) from None
 
     def _submit(self, batch: _Batch, parts: Sequence[Sequence[int]], *, files: bool = False) -> None:
@@ -184,7 +187,7 @@ class DaskWorkers(Backend):
             )
             for indices in parts
         ]
-        # Every chunk has a key of its own, so that dask never takes an equal chunk's earlier result for it.
+        # Every chunk has a unique key, so that dask never reuses the result of an equal chunk.
         keys = [(self._name, self._submitted + k) for k in range(len(parts))]
         self._submitted += len(parts)
         if self._client.status != "running":
@@ -222,7 +225,7 @@ class DaskWorkers(Backend):
         try:
             answer = json.loads(future.result(timeout=PATIENCE))
         except TimeoutError:
-            # The worker died before it handed over its result: the scheduler has the chunk measured again.
+            # The worker died before it delivered its result: the scheduler has the chunk measured again.
             batch.running[future] = indices
             future.add_done_callback(batch.done.put)
             return []
@@ -301,7 +304,7 @@ def _connect(address: str, seconds: float) -> Client:
         raise MissingExtraError(
             f"trials on other machines need dask.distributed ({error.name} is missing): pip install 'vdla[tune]'"
         ) from None
-    # A connection that fails or breaks is reported by BackendError, not by tracebacks of dask's parts.
+    # A connection that fails or breaks is reported by BackendError, not by tracebacks from parts of dask.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:

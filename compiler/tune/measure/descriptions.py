@@ -4,7 +4,7 @@
     {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
     {"kind": "cuda", "target": the fields of a GpuTarget, "workload": CudaWorkload.to_dict()}
 
-Other kinds of `runtime.gpus.GPUS` are described as "cuda" is. Tasks on a GPU are measured in two steps
+Other kinds of `runtime.gpus.GPUS` have descriptions like "cuda". Tasks on a GPU are measured in two steps
 (`cuda_workers.py`), as two tasks: "cuda code" compiles candidates into a "folder", "cuda device" times the candidates
 of the folder on the GPU of number "device".
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from .trial_cuda import Compile, DeviceTrials
 
 Description: TypeAlias = Mapping[str, Any]
-"""A task as a JSON object; "kind" decides which function reads the other fields."""
+"""A task as a JSON object; "kind" determines the function that reads the other fields."""
 Measure: TypeAlias = Callable[[Values | None], Result]
 """Measures a candidate of one task; None is the template's own choice."""
 
 
 CODE, DEVICE = "code", "device"
-"""Second words of the two kinds of tasks on a GPU, behind the kind of GPU: "cuda code", "cuda device"."""
+"""Second words of the two kinds of tasks on a GPU, after the kind of GPU: "cuda code", "cuda device"."""
 _PARTS = {"kind", "target", "workload"}
 
 
@@ -74,7 +74,7 @@ def describe_cuda_device(task: Description, folder: Path, ordinal: int) -> dict[
 
 
 def canonical(description: Description) -> str:
-    """The text of a description: equal descriptions have equal texts."""
+    """The canonical text of a description: equal descriptions have equal texts."""
     return json.dumps(description, sort_keys=True)
 
 
@@ -111,7 +111,9 @@ def _load_gpu(description: Description, kind: str) -> Measure:
 
 
 def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
-    """The function that compiles candidates of a task on a GPU (default: by its kind's compiler); raises as `load`."""
+    """The function that compiles candidates of a task on a GPU (default: by its kind's compiler). Raises the errors of
+    `load`.
+    """
     from .trial_cuda import compile_candidate
 
     match description:
@@ -120,12 +122,14 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
         case _:
             raise TaskError("compiling a task on a GPU takes kind, target, workload and folder")
     if compile is None:
-        kind_of(target).check()  # Where a compiler is missing no candidate is to blame.
+        kind_of(target).check()  # A missing compiler is not the fault of a candidate.
     return lambda values: compile_candidate(target, workload, Path(folder), values, compile)
 
 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
-    """The function that times candidates of a task on a GPU; `trials` opens a GPU by number. Raises as `load` does."""
+    """The function that times candidates of a task on a GPU; `trials` opens a GPU by number. Raises the errors of
+    `load`.
+    """
     match description:
         case {"device": int(ordinal), "folder": str(folder), **task} if task.keys() == _PARTS:
             target, workload = _gpu_task(task)
@@ -146,7 +150,7 @@ def _gpu_task(task: Mapping[str, Any]) -> tuple[GpuTarget, CudaWorkload]:
 
 
 def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measure:
-    # Imported here: the simulator and all templates, which processes that never measure need not load.
+    # Imported late: processes that never measure need neither the simulator nor the templates.
     from vdla.isa.program import config_from_dict
 
     from ...templates.vdla.read_workload import workload_from_dict

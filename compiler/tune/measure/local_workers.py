@@ -1,9 +1,9 @@
 """Trials in worker processes of this machine: a crash or hang of a worker never ends the search.
 
-Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the time-out of a candidate for
-each candidate. A process that takes longer is killed and replaced, and its candidate has failed; so has a candidate
-whose process ended twice (once may have another cause). The candidates queued behind it go to other processes. Tasks
-stay loaded between calls.
+Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the candidates' time-out for each
+candidate. A process that takes longer is killed and replaced, and its candidate counts as failed; so does a candidate
+whose process ended twice (a single end may have another cause). The candidates queued for that process go to other
+processes. Tasks stay loaded between calls.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ START_TIMEOUT = 300.0
 """Seconds for a process to start and to load a task: code that is compiled on first use takes a minute on a busy
 machine."""
 PATIENCE = 10.0
-"""Seconds without an answer after which `notify` gets a line on what each process is doing, repeatedly."""
+"""Interval in seconds without an answer after which `notify` gets a line on the state of each process."""
 _ENDS = 2
-"""Number of processes ended by one candidate after which the candidate has failed."""
+"""Number of processes ended by one candidate after which the candidate counts as failed."""
 _STARTS = 3
-"""Number of processes in a row that end before they measure anything, after which trials cannot go on."""
+"""Number of successive processes that end before any measurement, after which trials cannot continue."""
 
 
 class _Other(Enum):
@@ -41,7 +41,9 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker and the answers it owes, in order: trials by index, starts and loads; the first is due since `since`."""
+    """A worker and its pending answers, in order: trials by index, starts and loads; the first is awaited since
+    `since`.
+    """
 
     process: WorkerProcess
     owes: deque[int | _Other] = field(default_factory=lambda: deque([_Other.START]))
@@ -63,8 +65,8 @@ def _ignore(_: str) -> None:
 
 
 class LocalWorkers(Backend):
-    """`count` processes, started when they are needed. `timeout`: wall seconds for one candidate, default
-    `backends.TIMEOUT`. `start_timeout`: for a process to start and to load a task, default `START_TIMEOUT`.
+    """`count` worker processes, started on demand. `timeout`: wall seconds for one candidate, default
+    `backends.TIMEOUT`. `start_timeout`: seconds for a process to start and to load a task, default `START_TIMEOUT`.
 
     `notify` gets a line on the pending work when nothing has finished for a while. `command` starts a worker.
     """
@@ -94,7 +96,7 @@ class LocalWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results as they finish; while the caller handles one, each process has a further trial to work on."""
+        """The results in order of completion; while the caller handles one, each process already has its next trial."""
         batch = _Batch(canonical(description), points)
         try:
             while batch.left:
@@ -102,7 +104,7 @@ class LocalWorkers(Backend):
                 self._hand_out(batch)
                 yield from self._results(batch)
         finally:
-            # Abandoned by the caller or by Ctrl-C: late answers must not be taken for those of the next call.
+            # Abandoned by the caller or by Ctrl-C: late answers must not count for the next call.
             for seat in [seat for seat in self._seats if seat.owes]:
                 self._dismiss(seat)
 

@@ -28,12 +28,12 @@ class CpuTrial:
 
     @property
     def seconds(self) -> float:
-        """The median of thread CPU seconds of a run; inf where it failed."""
+        """The median of thread CPU seconds of a run; inf if it failed."""
         return self.result.cost
 
     @property
     def error(self) -> str | None:
-        """Why it failed."""
+        """The reason of a failure."""
         return self.result.error
 
     @property
@@ -77,9 +77,9 @@ class CpuMeasurer:
         self._workers.close()
 
     def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:
-        """One candidate: the knobs `values` of the workload's space (None: the template's defaults).
+        """Measures one candidate: the knobs `values` of the workload's space (None: the template's defaults).
 
-        BackendError where no process can be started, TaskError for a processor that is not this one.
+        BackendError if no process can be started, TaskError for a processor other than this one.
         """
         begin = time.thread_time()
         (result,) = self._workers.measure(describe_cpu(self._target, workload), [values])

@@ -1,4 +1,4 @@
-"""Trials on the accelerator: a candidate is lowered, linked alone and simulated, timing only."""
+"""Trials on the accelerator: a candidate is lowered, linked as a single kernel and simulated, timing only."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from ...templates.vdla.workload import Workload
 from .trial import Result
 
 VIRTUAL_THREADS = 2
-"""Most copies of each buffer in a template's own choice, and copies of the parameter table in all candidates."""
+"""Most copies of each buffer in a template's default, and copies of the parameter table in all candidates."""
 ACTIVATIONS = frozenset("XRY")
 """The parameters of a kernel that are tensors of a network; the others are constants."""
 SCHEDULES = 256
-"""Scheduled programs that a task keeps: most candidates of a search are cut like one of the last few hundred."""
+"""Scheduled programs that a task caches: most candidates of a search share their schedule with one of the last few
+hundred.
+"""
 
 NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, ValueError)
-"""Exceptions that say that a candidate cannot be lowered."""
+"""Exceptions of a candidate that cannot be lowered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
     """A workload to be tuned on one machine; `program` is its tensor expression.
 
-    `scheduled` schedules it with the values of a point, with a cache of `SCHEDULES` results: candidates of equal
-    schedules differ in copies, or in knobs that change nothing.
+    `scheduled` schedules the program with the values of a point, with a cache of `SCHEDULES` results: candidates of
+    equal schedules differ in copies, or in knobs without effect.
     """
 
     config: Config
@@ -51,7 +53,9 @@ class AcceleratorTask:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> AcceleratorTask:
-        """The task of a workload. ValueError for one that computes nothing, EmptySpaceError for one that never fits."""
+        """The task of a workload. ValueError for a workload without computation, EmptySpaceError if no
+        point ever fits.
+        """
         template = template_of(workload)
         expression = template.expression(config, workload)
 
@@ -69,7 +73,7 @@ class AcceleratorTask:
 
 
 def measure(task: AcceleratorTask, values: Values | None) -> Result:
-    """The cycles of the candidate with these values of the knobs (None: the template's own choice), alone.
+    """The cycles of the candidate with these values of the knobs (None: the template's default) as a single kernel.
 
     A candidate that cannot be lowered is a failed trial.
     """
@@ -88,7 +92,7 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
-    """The program of one candidate, by itself."""
+    """The program of one candidate as a single kernel."""
     return link_lowered(task, lower(task, values))
 
 
@@ -99,7 +103,7 @@ def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
 
 
 def lower(task: AcceleratorTask, values: Values | None) -> Program:
-    """The loop IR of one candidate as it is emitted; None: of the template's own choice. Raises EmptySpaceError."""
+    """The loop IR of one candidate, ready for emission; None: the template's default. Raises EmptySpaceError."""
     config, template = task.config, template_of(task.workload)
     if not values:
         values = template.default_for(config, task.workload, VIRTUAL_THREADS)

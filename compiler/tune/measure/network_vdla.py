@@ -1,7 +1,7 @@
-"""Trials in their place: a layer's candidates measured inside the whole network, whose layers overlap.
+"""Trials in place: a layer's candidates measured within the whole network, whose layers overlap.
 
 A layer's cycles alone include the wait for its first inputs and its last store. In a network its neighbours hide both,
-and its cost is the delay of its neighbours. So the best candidate alone is only a start.
+but the layer may delay its neighbours. The best candidate alone is therefore only a starting point.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .node_points import Points, measured_points
 from .trial import Result
 
 NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
-"""Exceptions that say that settings do not work."""
+"""Exceptions of settings that do not work."""
 Settings = Mapping[str, Values]
 """Values of the knobs by node; the templates decide for nodes that are missing or have no values."""
 
@@ -51,7 +51,7 @@ class NetworkTrials:
         virtual_threads: int = 2,
         kept: ScheduleCache | None = None,
     ) -> None:
-        """`kept` are kernels of other networks and machines that need not be lowered again."""
+        """`kept`: cached kernels of other networks and machines."""
         self._config = config
         self._legalized = legalized
         self._virtual_threads = virtual_threads
@@ -65,7 +65,7 @@ class NetworkTrials:
         self._measured = measured_points(config, self._kernels, virtual_threads, self._program)
 
     def place(self, node: str) -> dict[str, Any]:
-        """The workload's description in records of trials of `node` within this network."""
+        """The description of the workload of `node` within this network, for records of trials in place."""
         return place_of(self.workloads[node], self.key, node)
 
     @property
@@ -100,9 +100,9 @@ class NetworkTrials:
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
-        """The cycles of a node's recorded kernel by itself, timing only; infinite for values that do not work.
+        """The cycles of a node's recorded kernel alone, timing only; infinite for values that do not work.
 
-        None: its template's choice. The lowered kernel is cached for the network.
+        None: its template's default. The lowered kernel is cached for the network.
         """
         kernel = next(kernel for kernel in self._kernels[node] if kernel.recorded)
         try:
@@ -168,7 +168,7 @@ class NetworkTrials:
 
     def _points(self, name: str, kernels: Sequence[Kernel], values: Values | None) -> tuple[Values, ...]:
         settings = {} if values is None else {name: values}
-        # A kernel by itself has its template's choice.
+        # A kernel that is not recorded has its template's default.
         measured = self._measured if len(kernels) == len(self._kernels[name]) else {}
         return choose_points(self._config, {name: kernels}, settings, self._virtual_threads, measured)[name]
 
@@ -186,5 +186,5 @@ def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
 
 
 def spoken(node: str) -> str:
-    """A node's name in records: unchanged where it is printable, else with escapes as in JSON."""
+    """A node's name in records: unchanged if it is printable, else with escapes as in JSON."""
     return node if node.isprintable() and node else json.dumps(node)

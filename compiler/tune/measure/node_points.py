@@ -1,8 +1,8 @@
 """Knobs of small nodes of several kernels, chosen by measured cycles: the cost model sees each kernel alone.
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
-computes, the next one loads. Two copies of its buffers, which hide a kernel's own loads, then cost more instructions
-than they save, or the other way round.
+computes, the next one loads. Two copies of a kernel's buffers, which hide its own loads, may then cost more
+instructions than they save, or save more than they cost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """Points of the nodes for which another choice than the templates' takes fewer cycles in the network.
+    """Points of the nodes for which a choice other than the templates' takes fewer cycles in the network.
 
     `kernels`: the kernels of all nodes. `program_of` links a program from the points of all nodes, one group a node;
     its constants may be zeros. Records are ignored: the network is measured without them. Raises UnfitNodeError.
@@ -90,7 +90,7 @@ def _other_choices(
     def in_series(workload: Workload, count: int) -> Values:
         template = template_of(workload)
         own = workload.template == "conv2d"
-        # Whole batches of the machine: images beside one another are one fill.
+        # Whole batches of the machine: adjacent images are one fill.
         batch = ceil_div(workload.batch, config.batch) * config.batch * count
         series = replace(workload, batch=batch, own_weights=own)
         values = template.default_for(config, series, virtual_threads)

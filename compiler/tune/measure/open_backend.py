@@ -28,7 +28,7 @@ def open_backend(
 def open_cuda_backend(
     *, workers: int, ordinal: int, timeout: float | None = None, notify: Callable[[str], None]
 ) -> CudaWorkers:
-    """The backend for GPU number `ordinal` of this machine: `workers` processes compile, one owns the device.
+    """The backend for GPU number `ordinal` of this machine: `workers` processes compile, one process owns the device.
 
     `timeout` and `notify` as for `open_backend`.
     """

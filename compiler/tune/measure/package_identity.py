@@ -1,4 +1,4 @@
-"""Hashes of the sources that decide costs: two processes with equal hashes measure the same."""
+"""Hashes of the sources that determine costs: processes with equal hashes measure equal costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _PACKAGES = ("vdla.compiler", "vdla.isa", "vdla.sim")
 _SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search"))
-"""Folders of the compiler that decide which candidates are measured, but not their costs."""
+"""Folders of the compiler that determine which candidates are measured, but not their costs."""
 
 
 @functools.cache
@@ -22,13 +22,14 @@ def sources_digest(*packages: str) -> str:
 
 @functools.cache
 def package_identity() -> str:
-    """Version of the package and a hash of the sources that trials run, for people to compare."""
+    """Version of the package and a hash of the sources used by trials, for people to compare."""
     return f"vdla {version('vdla')} (sources {_digest(leave_out=())})"
 
 
 @functools.cache
 def compiler_identity(kind: str) -> str:
-    """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"): equal identities compare.
+    """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"): costs are comparable if their
+    identities are equal.
 
     The version of the package with a hash of compiler and simulator, for processors and GPUs also the version of
     llvmlite or NVRTC. Any change of these sources, even of a comment, changes the identity.

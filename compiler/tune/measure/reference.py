@@ -1,6 +1,6 @@
 """Reference results of workloads of processors and GPUs, and the tolerance of candidates against them.
 
-The reference is the workload's program, evaluated nest by nest (`ir.evaluate`) before any schedule has touched it.
+The reference is the result of the workload's unscheduled program, evaluated nest by nest (`ir.evaluate`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
 
 WEIGHTS = "W"
-"""Prefix of the names of weight parameters, which sums multiply by, in every operator."""
+"""Prefix of the names of weight parameters, the constant factors of sums, in every operator."""
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Arrays for all parameters of a workload's program but the last, by name: float32, normally distributed.
+    """Arrays for all parameters of a workload's program except the last, by name: float32, normally distributed.
 
-    Weights are scaled so that sums are about 1: otherwise functions fused behind the sums would amplify rounding
-    errors. The last bit of every number is set, so that no number is half way between two of tf32: threads and bulk
-    copies round halves to different sides (`codegen.cuda.bulk_copies`).
+    Weights are scaled so that sums are about 1; otherwise functions fused after the sums would amplify rounding errors.
+    The last bit of every number is set, so that no number is half way between two numbers of tf32: threads and bulk
+    copies round such ties differently (`codegen.cuda.bulk_copies`).
     """
     rng = np.random.default_rng(seed)
     scale = np.float32(longest_sum(program) ** -0.5)

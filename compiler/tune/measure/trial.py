@@ -15,11 +15,11 @@ WRONG = "wrong results"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The outcome of one trial. `cost`: cycles or seconds, inf for a candidate that failed; then `error` says why.
+    """The outcome of one trial. `cost`: cycles or seconds, inf for a candidate that failed, with the reason in `error`.
 
-    `seconds`: thread CPU time of the trial, `compile_seconds` of it from knobs to code where a task separates them.
-    `overhead_seconds`: other CPU time of its process since the last trial, waiting for this one and, for the first,
-    starting and loading the task. `figures`: further measurements of the trial, as JSON values.
+    `seconds`: thread CPU time of the trial, including `compile_seconds` from knobs to code if the task separates them.
+    `overhead_seconds`: other CPU time of its process since the last trial: waiting for this trial and, for the first
+    one, starting and loading the task. `figures`: further measurements of the trial, as JSON values.
     """
 
     cost: float
@@ -54,7 +54,7 @@ def result_from_dict(value: Mapping[str, Any]) -> Result:
 
 
 def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float) -> str | None:
-    """Why `result` is wrong; None if it is within `tolerance` times the reference's greatest magnitude."""
+    """The reason why `result` is wrong; None if it is within `tolerance` times the reference's greatest magnitude."""
     finite = np.isfinite(reference)
     if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
         return f"{WRONG}: not finite where they should be, or the other way round"

@@ -1,6 +1,6 @@
-"""One trial on this processor: a candidate is compiled, its results checked, its thread CPU time taken.
+"""One trial on this processor: a candidate is compiled, its results are checked, and its thread CPU time is measured.
 
-It may crash or hang the process it runs in, which is therefore one of `local_workers.py`.
+A trial may crash or hang its process, which is therefore a worker of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ SECONDS = 0.03
 MEMORY = 8 << 30
 """Limit of a measuring process's address space in bytes, LLVM and numpy included."""
 TOLERANCE = 1e-5
-"""Tolerance of a candidate's results, relative to the reference's greatest magnitude: float32 partial sums of some
-thousand terms."""
+"""Tolerance of a candidate's results, relative to the reference's greatest magnitude: float32 partial sums of several
+thousand terms.
+"""
 LEAST_SAMPLE = 2e-4
 """Least seconds between two readings of the clock; faster kernels run several times in between."""
 SAMPLES = (3, 25)
@@ -68,7 +69,7 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
             raise ValueError(reason)
         cost, error = _time(bound, SECONDS), None
     except Exception as problem:
-        # Whatever it is, a bug of a pass included, costs one trial.
+        # Any exception, a bug of a pass included, costs one trial only.
         cost, error = inf, f"{type(problem).__name__}: {problem}".splitlines()[0]
     end = time.thread_time()
     until = end if compiled is None else compiled
@@ -76,7 +77,7 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
 
 
 def target_from_dict(values: dict[str, Any]) -> CpuTarget:
-    """The CpuTarget of a JSON object that `dataclasses.asdict` made. ValueError for any other object."""
+    """The CpuTarget of a JSON object from `dataclasses.asdict`. ValueError for any other object."""
     if values.keys() != {field.name for field in fields(CpuTarget)}:
         raise ValueError("this is no description of a processor")
     level1, level2 = values["cache_bytes"]
@@ -92,7 +93,7 @@ def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def _time(bound: BoundKernel, budget: float) -> float:
-    """The median of thread CPU seconds of one run, after the one that checked the results."""
+    """The median of thread CPU seconds of one run; the run that checked the results does not count."""
     begin = time.thread_time()
     bound()
     once = max(time.thread_time() - begin, 1e-7)

@@ -1,8 +1,8 @@
 """One trial on a GPU, in two parts: a candidate is compiled anywhere, then loaded, checked and timed on the device.
 
 Between the parts it is stored in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`, the trace
-of its schedule, which says how arrays are packed. A kernel may hang, or break the device for its process, which is
-therefore a worker of `local_workers.py`.
+of its schedule, which determines the packing of arrays. A kernel may hang, or break the device for its process, which
+is therefore a worker of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SAMPLES = 7
 """Number of timed graphs, each of at least a millisecond."""
 OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
-"""Templates whose factors are rounded to tf32 where the target allows it."""
+"""Templates whose factors are rounded to tf32 if the target allows it."""
 
 Compile = Callable[[str, GpuTarget], bytes]
 """Compiles a module's source text to the bytes that a device loads."""
@@ -91,7 +91,7 @@ def compile_candidate(
         save_cuda_network(place.with_suffix(".tar"), code, kind.archive)
         error = None
     except Exception as problem:
-        # Whatever it is, a bug of a pass included, costs one trial.
+        # Any exception, a bug of a pass included, costs one trial only.
         error = f"{type(problem).__name__}: {problem}".splitlines()[0]
     seconds = time.thread_time() - begin
     cost = inf if error is not None else max(seconds, 1e-9)
@@ -108,7 +108,7 @@ class DeviceTrials:
     def task(self, target: GpuTarget, workload: CudaWorkload, folder: Path) -> Measure:
         """The function that checks and times the workload's candidates in `folder`; the reference is computed first.
 
-        DeviceError for a device that code for `target` does not run on.
+        DeviceError for a device that cannot run code for `target`.
         """
         check_device(self._device, target)
         program = workload.program()
@@ -134,7 +134,7 @@ class DeviceTrials:
     ) -> Result:
         """The median in seconds of a candidate's runs."""
         if self._failed is not None:
-            # A device stays broken for the whole process; the parent starts another one.
+            # A device stays broken for the whole process; the parent starts a new process.
             raise SystemExit(f"the device failed before: {self._failed}")
         begin = time.thread_time()
         try:
@@ -162,7 +162,7 @@ class DeviceTrials:
         packed = pack_arrays(trace_from_json(place.with_suffix(".json").read_text()), arrays)
         packed = {name: array.reshape(shapes[name]) for name, array in packed.items()}
         with CudaNetwork(code, self._device) as network:
-            # A candidate before this one may have left the right results where this one leaves some out.
+            # An earlier candidate may have left correct results at places that this one does not write.
             network.poison()
             (result,) = network.run(packed).values()
             if (
@@ -174,12 +174,14 @@ class DeviceTrials:
 
 @functools.cache
 def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
-    """The DeviceTrials of this process on the GPU of a kind and number, one for each. Raises as `GpuKind.open` does."""
+    """The DeviceTrials of this process for the GPU of a kind and number, created once for each. Raises the errors of
+    `GpuKind.open`.
+    """
     return DeviceTrials(gpu_kind(kind).open(ordinal))
 
 
 def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
-    """The target of a kind of GPU, from the JSON object that `dataclasses.asdict` made. ValueError for any other."""
+    """The target of a kind of GPU, from the JSON object of `dataclasses.asdict`. ValueError for any other object."""
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:
         raise ValueError("this is no description of a GPU")

@@ -32,7 +32,7 @@ Load = Callable[[Description], Measure]
 def serve(load: Load) -> None:
     """Answers requests until there are no more."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The signal itself ends the process: a Python handler would wait for a candidate that hangs.
+    # The signal's default action ends the process: a Python handler would wait for a candidate that hangs.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -50,7 +50,7 @@ def serve(load: Load) -> None:
             case {"load": task}:
                 answer(_load(load, tasks, task))
             case {"task": task, "values": values, "timeout": timeout}:
-                # The parent's time-out comes first; if the parent is gone, this one ends the process.
+                # Normally the parent's time-out comes first; if the parent is gone, this one ends the process.
                 signal.setitimer(signal.ITIMER_REAL, 2 * timeout)
                 result = attempt(tasks[task], values)
                 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -70,13 +70,15 @@ def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
     if kind == "llvm" or step == CODE:
         _limit_memory()
     if step not in (CODE, DEVICE):
-        # Not for GPUs: this process's time is not their cost, and the template's own choice may break the device.
+        # Not for GPUs: this process's time is not their cost, and the template's default may break the device.
         attempt(tasks[task], None)
     return {"loaded": True}
 
 
 def _limit_memory() -> None:
-    """Limits this process's address space: LLVM or NVRTC could take all memory for loops that are unrolled too far."""
+    """Limits this process's address space, because LLVM or NVRTC could take all memory for excessively
+    unrolled loops.
+    """
     from .trial_cpu import MEMORY
 
     _, most = resource.getrlimit(resource.RLIMIT_AS)

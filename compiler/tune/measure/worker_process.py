@@ -31,8 +31,8 @@ _KILLED_SECONDS = 60.0
 
 
 class WorkerProcess:
-    """A process in a session of its own, so that Ctrl-C reaches only the parent, and a kill includes its children.
-    If the parent is killed, the process's input ends, and so does the process.
+    """A process in its own session, so that Ctrl-C reaches only the parent, and a kill includes its children. If the
+    parent is killed, the process's standard input ends, and the process ends itself.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class WorkerProcess:
             self._process.stdin.flush()
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """The answers that have arrived; waits for some bytes. None where the process has ended."""
+        """The answers that have arrived; waits for at least some bytes. None if the process has ended."""
         found = os.read(self.fileno(), 1 << 16)
         if not found:
             self._ending = True
@@ -77,9 +77,9 @@ class WorkerProcess:
         return [json.loads(line) for line in lines]
 
     def end(self) -> str:
-        """Kills the process, unless it is ending by itself, and says in a few words how it ended.
+        """Kills the process, unless it is ending by itself, and returns a short text on how it ended.
 
-        BackendError where it does not end after the kill: it hangs within a driver, and no signal can stop it.
+        BackendError if it does not end after the kill: it hangs in a driver, and no signal can stop it.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         if self._ending:

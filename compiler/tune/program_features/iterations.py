@@ -1,4 +1,4 @@
-"""Exact execution counts of places in a program: loops on which the extents of others depend are enumerated."""
+"""Exact execution counts of places in a program; loops whose variables determine other extents are enumerated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def tracked(program: Program) -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Enumerated iterations of loops with dependent extents: arrays of their variables' values, and `weights`, the
-    number of executions that each entry stands for."""
+    number of executions that each entry represents.
+    """
 
     values: Mapping[str, np.ndarray]
     weights: np.ndarray
@@ -54,7 +55,7 @@ class Iterations:
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
-        """The count inside a loop of that extent; `name`: its variable if extents of inner loops depend on it."""
+        """The count inside a loop of extent `extent`; `name`: its variable if extents of inner loops depend on it."""
         if isinstance(extent, Const):
             length = max(0, int(extent.value))
             if name is None:

@@ -1,7 +1,8 @@
 """Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-One walk over the program. Loops whose extents depend on others (the tails of splits) are enumerated, each group of
-dependent loops by itself, and counts are sums over their iterations; all other loops are factors.
+The counts come from one walk over the program. Loops whose extents depend on others (the tails of splits) are
+enumerated, each group of dependent loops by itself, and counts are sums over their iterations; all other loops are
+factors.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .touched import Dimension, places, run_length, touched_elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """Operations of one execution, on values, not on indices; both sides of a Select count.
+    """Number of operations of one execution, on values, not on indices; both sides of a Select count.
 
     `other`: comparisons, min, max, selections, quotients and conversions; `calls`: function calls.
     """
@@ -52,7 +53,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A loop around a statement: `iterations` of its body in all, and `extent`, the most iterations of one run."""
+    """A loop around a statement: `iterations` of its body in total, and `extent`, the most iterations of one run."""
 
     loop: For
     iterations: int
@@ -64,10 +65,10 @@ class AccessFeatures:
     """One access of a statement to a buffer.
 
     `touched[k]`: elements touched by one run of the loops from the k-th around the statement (0: the outermost)
-    inwards; the last entry is for a single execution. Exact where each dimension's index is a sum of loops whose steps
-    neither overlap nor leave gaps within another's, and no loop is in two dimensions; else an upper bound. A loop of
-    several lengths counts with the longest. `stride`: elements between neighbouring iterations of the innermost loop
-    (of the vectorized loop, if there is one).
+    inwards; the last entry is for a single execution. Exact if each dimension's index is a sum of loops whose steps
+    neither overlap nor leave gaps, and no loop is in two dimensions; else an upper bound. A loop of varying length
+    counts with the longest. `stride`: elements between neighbouring iterations of the innermost loop (of the vectorized
+    loop, if there is one).
     """
 
     buffer: Buffer
@@ -115,7 +116,7 @@ def count(program: Program) -> Counted:
 
 
 def innermost(levels: Sequence[Level]) -> int:
-    """The position of the vectorized loop, else of the innermost one that repeats; -1 where none does."""
+    """The position of the vectorized loop, else of the innermost loop that repeats; -1 if none repeats."""
     for k, level in enumerate(levels):
         if level.loop.kind == "vectorize":
             return k

@@ -19,14 +19,14 @@ from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 Read = Callable[[Values], np.ndarray]
 """Features float64 [names] of the program of a point, given by the values of its knobs; all NaN if it has no program.
 
-A function of the values alone, so that results may be cached: searches read their whole history each time.
+The result depends on the values alone, so that it may be cached: searches read their whole history each time.
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
-"""Memories with features of their own, as allocations name them; all others are "other"."""
+"""Memories with separate features, by the scope of allocations; all others are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
 """Capacities in bytes for which features estimate a statement's traffic from beyond a memory of that size."""
 INNER_LEVELS = 8
-"""Loops of the main statement that have features of their own, from the innermost outwards."""
+"""Loops of the main statement with separate features, from the innermost outwards."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
 
 _SUMS = ("executions", "multiplications", "additions", "other", "calls", "accessed bytes", "compulsory bytes")

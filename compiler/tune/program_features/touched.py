@@ -88,14 +88,16 @@ class Dimension:
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
-        """How many elements the index reaches while loops of these lengths run."""
+        """Number of elements that the index reaches while loops of these lengths run."""
         moves = [(abs(c), inner[v]) for v, c in self.steps.items() if v in inner]
         moves += [(abs(c), _values(part, inner)) for part, c in self.parts]
         return _reached(moves, self.size)
 
 
 def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
-    """Count of distinct sums of one of `size` consecutive numbers and, for each (step, count), a multiple of step."""
+    """Number of distinct sums of one of `size` consecutive numbers and, for each (step, count), one of `count`
+    multiples of step.
+    """
     if len(moves) > 1:
         moves.sort()
     reached = span = size
@@ -112,7 +114,9 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of values of a part of an index, at most or usually (tiles begin where their loops do)."""
+    """Number of values of a part of an index: an upper bound, or the usual number (tiles begin where their
+    loops do).
+    """
     match part:
         case Const():
             return 1

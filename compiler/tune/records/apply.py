@@ -17,8 +17,8 @@ def knobs_from(
     """Chosen knobs of one compilation: for each workload the best that are legal on the target, by `registry`.
 
     A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
-    them. Of several workloads that compute the same node, the one with the best record is chosen if the default one
-    has a record too. Records of this machine come first, then those of its family (`RecordBook.lookup`).
+    them. Of several workloads that compute the same node, the one with the best record is chosen, provided that the
+    default workload has a record. Records of this machine come first, then those of its family (`RecordBook.lookup`).
     """
     described = describe_target(target)
 

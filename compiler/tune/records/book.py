@@ -36,15 +36,15 @@ class RecordBook:
     families: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
     def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
-        """The best knobs; with `space`, the best that are legal in it. None if there are none.
+        """The best knobs; with `space`, the best knobs that are legal in it. None if there are none.
 
-        Empty knobs are the template's own choice, which is always legal.
+        Empty knobs stand for the template's default, which is always legal.
         """
         best = self.best(workload, target, space)
         return None if best is None else best.knobs
 
     def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
-        """The record whose knobs `lookup` gives: one of this machine if there is one, else one of its family."""
+        """The record whose knobs `lookup` returns: one of this machine if there is one, else one of its family."""
         for found in self._known(workload, target):
             if (record := first_legal(found, space)) is not None:
                 return record
@@ -72,7 +72,7 @@ class RecordBook:
         return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
-        """This book, completed from `other` for workloads without a record here, on the target or on its family."""
+        """This book, completed by `other` for workloads without a record here, on the target or on its family."""
         others = {
             key: found for key, found in other.records.items() if found[0].task.alike not in self.families
         }
@@ -94,7 +94,7 @@ class RecordBook:
         for key, found in sorted(self.records.items()):
             digest.update(repr((key, [sorted(record.knobs.items()) for record in found])).encode())
         for key, found in sorted(self.families.items()):
-            # Costs are part of it: `fastest` compares them between workloads.
+            # Costs are included, because `fastest` compares them between workloads.
             asked = [(sorted(r.knobs.items()), r.compiler, _rank_of_like(r), r.task.key) for r in found]
             digest.update(repr((key, asked)).encode())
         return digest.hexdigest()
@@ -125,7 +125,7 @@ def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
 
 
 def best_records(records: Iterable[Record], count: int) -> list[Record]:
-    """The `count` best successful records of each task, no two with equal knobs: the ones worth keeping.
+    """The `count` best successful records of each task, no two with equal knobs.
 
     Sorted by task; the records of one task are best first.
     """
@@ -187,7 +187,7 @@ def _rank_of_like(record: Record) -> tuple[bool, float]:
 
 
 def first_legal(records: Sequence[Record], space: Space | None) -> Record | None:
-    """The first record that has no knobs or, with `space`, legal ones; None where there is no such record."""
+    """The first record that has no knobs or, with `space`, legal ones; None if there is none."""
     if space is None:
         return records[0] if records else None
     for begin in range(0, len(records), _CHUNK):

@@ -17,7 +17,7 @@ from .record import Record
 
 
 class Skip(NamedTuple):
-    """Lines skipped for one kind of reason: how many, the first one's line number (from 1), and its defect."""
+    """Lines skipped for one kind of reason: their number, the first one's line number (from 1), and its defect."""
 
     number: int
     first: int
@@ -92,13 +92,13 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 def write_records(path: Path, records: Iterable[Record]) -> None:
     """Makes `path` a file of these records, whole or not at all. RecordError while a tuner writes to it.
 
-    Raises ProgramError where the system refuses.
+    Raises ProgramError if the file cannot be written.
     """
     data = b"".join(map(record_line, records))
     if not path.is_file():
         write_whole(path, data)
         return
-    # The lock of RecordWriter: another writer would go on writing to the file that is replaced.
+    # The lock of RecordWriter: another writer would continue to write to the replaced file.
     with RecordWriter(path):
         write_whole(path, data)
 
@@ -107,7 +107,7 @@ class RecordWriter(LineFile):
     """Appends records to a file, see `LineFile`."""
 
     def append(self, record: Record) -> None:
-        """Writes one record. ValueError for one that could not be read again, RecordError where the system refuses."""
+        """Writes one record. ValueError for a record that could not be read again, RecordError if writing fails."""
         self.append_line(record_line(record))
 
 

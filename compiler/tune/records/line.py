@@ -3,8 +3,8 @@
     {"version":1,"workload":{...},"target":{...},"knobs":{"rows":4,...},"cost":7040.0,"unit":"cycles","error":null,
      "trial":17,"seed":0,"strategy":"model","elapsed":0.004,"compiler":"0.1.0+6d3f0a91c2be"}
 
-(in one line, ASCII; records of earlier releases have no compiler).
-Everything is checked when a line is read, since files come from elsewhere, and after a crash.
+(in one line, ASCII; records of earlier releases have no compiler). All fields are checked when a line is read, because
+files may come from other machines, or be damaged by a crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .record import Record, Task
 VERSION = 1
 """Version of the format; it changes with the fields that every record has."""
 MOST_BYTES = 1 << 18
-"""Longest line in bytes; the settings of a network of some hundred nodes fit."""
+"""Longest line in bytes; sufficient for the settings of a network with several hundred nodes."""
 MOST_CHARACTERS = 500
 """Longest text of an error, in characters."""
 MOST_TRIALS = 1 << 40
@@ -108,7 +108,7 @@ class LineParser:
                 if fields.keys() - _OPTIONAL == _TAIL_FIELDS:
                     return _record(task, fields)
             except LineError:
-                pass  # The reason is that of the whole line.
+                pass  # The reported reason is that of the whole line.
         fields = _decode(text)
         _check_fields(fields)
         task = _task(fields)
@@ -191,7 +191,7 @@ def _record(task: Task, fields: dict[str, Any]) -> Record:
 
 
 def _check_tail(fields: Mapping[str, Any], unit: str) -> None:
-    """Checks the fields behind the target. Raises LineError."""
+    """Checks the fields after the target. Raises LineError."""
     knobs, cost, error = fields["knobs"], fields["cost"], fields["error"]
     if type(knobs) is not dict:
         raise _wrong("knobs", knobs, "an object")

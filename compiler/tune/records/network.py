@@ -1,8 +1,8 @@
 """Records of whole networks: settings of all nodes measured together, and trials of single nodes within the network.
 
-A trial in its place is a record of one node (`measure.network_vdla.place_of`) with the network's cost, better or worse.
-Compilation applies only records of the network: the workload is {"template": "network", "network": its key}, the knobs
-are "node.knob" for all nodes that their templates do not decide (node names as by `network_vdla.spoken`).
+A trial in place is a record of one node (`measure.network_vdla.place_of`) with the network's cost. Compilation applies
+only records of the network: the workload is {"template": "network", "network": its key}, the knobs are "node.knob" for
+all nodes that their templates do not decide (node names as by `network_vdla.spoken`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IN_PLACE = "in place"
 
 
 def network_task(network: str, target: Description) -> Task:
-    """The task of the network with that key (`legalize.network_key`)."""
+    """The task of the network with key `network` (`legalize.network_key`)."""
     return Task(workload={"template": "network", "network": network}, target=target)
 
 
@@ -42,9 +42,9 @@ def knobs_of(settings: Settings) -> dict[str, int]:
 def legal_settings(
     config: Config, workloads: Mapping[str, Workload], knobs: Mapping[str, int]
 ) -> dict[str, dict[str, int]] | None:
-    """The settings that `knobs_of` made `knobs` of; None where they are not legal for these nodes.
+    """The settings from which `knobs_of` made `knobs`; None if they are not legal for these nodes.
 
-    Nodes that their templates decide are missing.
+    Nodes decided by their templates are missing.
     """
     nodes = {spoken(node): node for node in workloads}
     settings: dict[str, dict[str, int]] = {}
@@ -61,9 +61,9 @@ def legal_settings(
 def best_settings(
     book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
 ) -> Settings | None:
-    """The best known settings of a network that are legal for all its nodes; None where there are none.
+    """The best known settings of a network that are legal for all its nodes; None if there are none.
 
-    They come from one record: nodes' settings mixed from several records may be worse than none.
+    All settings come from one record: settings mixed from several records may be worse than none.
     """
     target = describe_target(config)
     for record in book.records.get(network_task(network, target).key, ()):

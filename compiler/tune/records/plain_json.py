@@ -31,7 +31,7 @@ def is_name(value: object) -> bool:
 
 
 def description_obstacle(name: str, value: object, required: str) -> str | None:
-    """Why `value` is no description of a workload or target; None if it is one."""
+    """The reason why `value` is no description of a workload or target; None if it is one."""
     if not isinstance(value, Mapping):
         return f"{name} is {short(value)}, must be an object"
     if not is_name(value.get(required)):

@@ -72,9 +72,10 @@ def _digest(identity: Description) -> str:
 class Record:
     """One trial of a search: the `knobs` and their cost in `task.unit`, cycles or seconds, or a failure.
 
-    `cost` is None where the trial failed; then `error` says why in one line. `trial` counts from 0 within one search,
+    `cost` is None for a failed trial, whose `error` is the reason in one line. `trial` counts from 0 within one search,
     which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds spent on the trial. Costs of different
-    compilers (`measure.package_identity.compiler_identity`) do not compare; None: recorded before that field existed.
+    compilers (`measure.package_identity.compiler_identity`) are not comparable; `compiler` is None in records older
+    than this field.
     """
 
     task: Task

@@ -14,10 +14,10 @@ from .record import Record, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resumed:
-    """The `trials` of a search by number, and counts of its unused records.
+    """The `trials` of a search by number, and numbers of its unused records.
 
-    `duplicates`: further records of a trial; `foreign`: knobs that the space does not have; `illegal`: knobs that it
-    does not allow; `stale`: records of another version of the compiler, whose costs may have changed.
+    `duplicates`: further records of a trial; `foreign`: knobs that are no point of the space; `illegal`: points that
+    are not legal; `stale`: records of another version of the compiler, whose costs may have changed.
     """
 
     trials: Mapping[int, Record]

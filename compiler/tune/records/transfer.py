@@ -28,7 +28,9 @@ SpaceOf = Callable[[Description], Space | None]
 
 
 def with_axes(own: Space, space_of: SpaceOf) -> SpaceOf:
-    """`space_of`, but None for spaces whose knobs differ from those of `own`: their features mean something else."""
+    """`space_of`, but None for spaces whose knobs differ from those of `own`, because their features have another
+    meaning.
+    """
     axes = [axis.name for axis in own.axes]
 
     def alike(description: Description) -> Space | None:
@@ -89,7 +91,7 @@ def samples_from(
             other = registry.read(description)
             return registry.space(target, other) if other.template == workload.template else None
         except (WorkloadError, LookupError, ValueError, AssertionError):
-            # Also a program that its template cannot schedule.
+            # This includes programs that the template cannot schedule.
             return None
 
     own = Task(workload=workload.to_dict(), target=describe_target(target))

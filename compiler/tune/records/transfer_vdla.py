@@ -32,13 +32,13 @@ def samples_from(
         try:
             other = workload_from_dict(description)
         except WorkloadError:
-            return None  # A record of a node in its place: its costs are the network's.
+            return None  # A record of a node in place: its costs are the network's.
         if other.template != workload.template:
             return None
         try:
             return space_of(config, other)
         except EmptySpaceError:
-            return None  # Nothing of it fits this machine.
+            return None  # No point of the workload fits this machine.
 
     own = Task(workload=workload.to_dict(), target=describe_target(config))
     reading = None if read_of is None else lambda description: read_of(workload_from_dict(description))

@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of a trial in its place: `result` has the whole network's cycles with `node` set to `values`."""
+    """The outcome of a trial in place: `result` has the whole network's cycles with `node` set to `values`."""
 
     node: str
     values: Values
@@ -61,8 +61,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Callbacks of a run: `write` gets every new trial with its number, except trial 0; `settle` gets the initial
-    settings and all settings that made the network faster; `watch` gets every move."""
+    """Callbacks of a run: `write` receives every new trial with its number, except trial 0; `settle` the initial
+    settings and all settings that made the network faster; `watch` every move.
+    """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
     settle: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None
@@ -85,9 +86,9 @@ def refine(
     """Improves the settings `start`: batches of trials change one node at a time, all other nodes stay.
 
     Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
-    the change of the network's cycles: the network's total would hide a single node from its model. Trial 0 is `start`.
-    `known`: trials of this run by number, from before it was interrupted. They are not measured again; the run goes on
-    as if it had not stopped.
+    the change of the network's cycles, because the network's total would hide the effect of a single node from its
+    model. Trial 0 is `start`. `known`: trials of this run by number, from before an interruption. They are not measured
+    again; the run continues as if it had not stopped.
     """
     settings, best = dict(start), float(network.cycles(start))
     told.settle(0, settings, best)
@@ -107,7 +108,7 @@ def refine(
         turn = scheduler.next_task(tasks)
         ahead = min((number for number in known if number >= spent), default=None)
         if ahead is not None:
-            # The records decide which node it was, even if its candidates have changed since.
+            # The records determine the node, even if its candidates have changed since.
             spent = max(spent, ahead - BATCH + 1)
             turn = nodes.index(known[ahead].node)
         if turn is None:
@@ -172,8 +173,8 @@ def _batch(
 ) -> np.ndarray | None:
     """The points [n, axes] of a batch, with the `recorded` ones at their indices; None if they do not fit.
 
-    Always a whole batch, so that a run of more trials begins like one of fewer. Only the `last` known batch may be
-    incomplete: in an earlier one lines were lost, and its missing trials may be recorded under other numbers.
+    Batches are always whole, so that a longer run begins like a shorter one. Only the `last` known batch may be
+    incomplete: if an earlier one is, lines were lost, and its missing trials may be recorded under other numbers.
     """
     known = {index: place.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:

@@ -27,9 +27,9 @@ Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
 class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
-    `weight` says how often the task occurs; jobs of equal `layer` are ways to compute the same, of which the best
-    counts. `first` is a candidate to be tried before any is proposed. `known` are trials of this very search by number,
-    from before it was interrupted, with knobs that are legal.
+    `weight`: number of occurrences of the task. Jobs of equal `layer` compute the same layer in different ways, of
+    which the best counts. `first`: a candidate that is tried before any is proposed. `known`: trials of this search by
+    number, from before an interruption, with legal knobs.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Settings of a run: `trials` in all, known ones included; `batch` of them at a time; the stopping rule.
+    """Settings of a run: `trials` in total, known ones included, in batches of `batch`; the stopping rule.
 
-    `strategy` and `compiler` are fields of the records. `patience`: trials without improvement that end a task
-    (None: never).
+    `strategy` and `compiler` are fields of the records. `patience`: trials without improvement that end a task (None:
+    never).
     """
 
     trials: int
@@ -85,12 +85,12 @@ def tune(
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 
-    Every trial goes to `write` as it ends, so that an interrupted run loses none, then to `watch`. The run ends early
-    when every job's space is exhausted or its search has stalled. `refuse` gets a job whose space has no legal point;
-    the job gets no trial. By default the error is raised.
+    Every trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The run ends
+    early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space has no
+    legal point; such a job gets no trial. By default the error is raised.
 
-    A resumed run repeats the same turns with known trials in place of measurements, and goes on, even in the middle of
-    a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
+    A resumed run repeats the same batches with known trials in place of measurements, and continues, even in the middle
+    of a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
     """
     histories = [History.empty(job.space) for job in jobs]
     numbers = [0] * len(jobs)
@@ -100,7 +100,7 @@ def tune(
         turn = plan.scheduler.next_task(_tasks(jobs, histories, finished))
         ahead = [k for k, job in enumerate(jobs) if max(job.known, default=-1) >= numbers[k]]
         if ahead and turn not in ahead:
-            turn = ahead[0]  # The known trials are of a search by another plan.
+            turn = ahead[0]  # The known trials belong to a search with another plan.
         if turn is None:
             break
         job, history = jobs[turn], histories[turn]
@@ -148,9 +148,10 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """Points [n, axes] of the batch from trial `number` on, its known records by index, and the number behind the last.
+    """(points [n, axes] of the batch from trial `number` on, its known records by index, the number after its last
+    trial).
 
-    Always a whole batch, so that a search of more trials begins like one of fewer. Raises EmptySpaceError.
+    Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError.
     """
     size = 1 if number == 0 and job.first is not None else plan.batch
     known = {k: job.known[number + k] for k in range(size) if number + k in job.known}

@@ -1,8 +1,10 @@
-"""Distributes trials over a network's tasks (its distinct layers): the next go to the task of largest expected gain.
+"""Distributes trials over a network's tasks (its distinct layers): the next trials go to the task of largest expected
+gain.
 
-Follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is a mix of the gain
-of the last trials and of the gain if as many trials again reached the floor, times the task's number of occurrences.
-Tasks that compute the same layer in different ways are rivals: only cost below the other tasks' counts as gain.
+The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is a mix
+of the gain of the last trials and of the gain if as many trials again reached the floor, times the task's number of
+occurrences. Tasks that compute the same layer in different ways are rivals: only a cost below the rivals' counts as
+gain.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from ..search.history import History
 HOPELESS = 10.0
 """Assumed cost of a task while all its trials have failed, as a multiple of its floor."""
 BEHIND = 2.0
-"""Multiple of a rival's cost from which on a task is no longer warmed up."""
+"""Multiple of a rival's cost above which a task gets no more warm-up trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """A layer that is being tuned: its trials, how often it occurs, and the least cost it could have (`Space.floor`).
+    """A layer that is being tuned: its trials, its number of occurrences, and the lower bound of its cost
+    (`Space.floor`).
 
     Costs and floors of a network's tasks have the same unit. A task that is `finished` (its space is exhausted, it has
     stalled) gets no more trials. `rival` is the least cost of other ways to compute the layer.
@@ -45,7 +48,8 @@ class Task:
 class TaskScheduler:
     """First `warm_up` trials for every task, then trials for the task of largest expected gain.
 
-    `experience`: weight of the gain over the last `window` trials in the estimate; the rest is for hope.
+    `experience`: weight, in the estimate, of the gain over the last `window` trials; the rest is the weight of the gain
+    down to the floor.
     """
 
     warm_up: int = 16
@@ -53,7 +57,7 @@ class TaskScheduler:
     experience: float = 0.2
 
     def next_task(self, tasks: Sequence[Task]) -> int | None:
-        """The index of the task whose turn it is, or None where all are finished. Ties: the first."""
+        """The index of the task for the next trials, or None if all are finished. Ties: the first."""
         turns = [k for k, task in enumerate(tasks) if not task.finished]
         if not turns:
             return None
@@ -71,6 +75,6 @@ class TaskScheduler:
         before = costs[: len(costs) - window].min(initial=HOPELESS * task.floor)
         needed = min(best, task.rival)
         gained = max(0.0, min(before, task.rival) - needed) / window
-        # The further the task is behind its rival, the less is hoped for.
+        # The further the task is behind its rival, the smaller the gain it can expect.
         hoped = max(0.0, needed - task.floor) / trials * (needed / best if best > 0 else 1.0)
         return task.weight * float(self.experience * gained + (1 - self.experience) * hoped)

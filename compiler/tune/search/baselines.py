@@ -16,7 +16,7 @@ GOLDEN = (5**0.5 - 1) / 2
 GRID_CHUNK = 1 << 10
 
 LOOK_BACK = 256
-"""Number of last trials that a grid search checks for gaps: more than are in progress at a time."""
+"""Number of last trials that a grid search checks for gaps: more than can be in progress at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class RandomSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSearch:
-    """All points in one fixed order, which at any time covers the space evenly.
+    """All points in one fixed order, whose beginnings always cover the space evenly.
 
-    Points are numbered (the last axis counts fastest) and visited in steps of the golden section of their number, so
-    that every step falls into the largest remaining gap.
+    Points are numbered (the last axis fastest) and visited in steps of the golden section of their number, so that
+    every step falls into the largest remaining gap.
     """
 
     def propose(

@@ -1,8 +1,8 @@
 """The learned cost model: gradient-boosted trees (xgboost) that rank points from their features.
 
-It is trained anew on the whole history before every batch, which takes milliseconds, so that a search needs no state
-of its own. Records of other workloads of the template may be added, each workload a group of its own: points are only
-ranked within a workload, since absolute costs of different workloads do not compare.
+The model is trained anew on the whole history before every batch, which takes milliseconds, so that a search has no
+other state. Records of other workloads of the template may be added, each workload as a separate group: points are
+ranked only within a workload, because costs of different workloads are not comparable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xgboost
 
 FAILURE_STEP = 1.0
-"""Penalty of a failed trial below the worst that ran, in base-2 logarithms of costs."""
+"""Penalty of a failed trial below the worst successful trial, in base-2 logarithms of costs."""
 
 
 class MissingTunerError(UserError):
@@ -41,8 +41,8 @@ class Samples:
 class CostModel:
     """Parameters of training, named as xgboost's. `pairs`: pairs drawn for each sample and round.
 
-    `columns`: share of the features, drawn anew, among which each split is chosen.
-    The trees correct a first guess that needs no data: `lean` points of score for every halving of a point's estimate.
+    `columns`: share of the features, drawn anew, among which each split is chosen. The trees correct an initial score
+    that needs no data: `lean` for every halving of a point's estimate.
     """
 
     objective: str = "rank:pairwise"
@@ -57,7 +57,7 @@ class CostModel:
     def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
         """Trees for `groups`, one for each workload, of the same features. The same arguments give the same trees.
 
-        Raises MissingTunerError where xgboost is not installed.
+        Raises MissingTunerError if xgboost is not installed.
         """
         library = load_xgboost()
         features = np.concatenate([group.features for group in groups])
@@ -85,7 +85,7 @@ class CostModel:
 
 
 THOROUGH = CostModel(rounds=100, learning_rate=0.1, pairs=64, columns=0.3)
-"""Two to three times slower to train, and better where the first guess is poor: benchmarks/cost_model.py."""
+"""Two to three times slower to train, and better if the initial score is poor: benchmarks/cost_model.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

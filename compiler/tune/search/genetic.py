@@ -1,4 +1,4 @@
-"""A genetic algorithm on measured costs without a model, like AutoTVM's."""
+"""A genetic algorithm on measured costs without a model, in the manner of AutoTVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .novelty import distinct_new, random_new
 from .point_features import examine
 
 LITTER = 32
-"""Children made at once for each requested point: most are illegal or known."""
+"""Children made at once for each requested point; most of them are illegal or known."""
 LITTERS = 4
 
 
@@ -38,7 +38,7 @@ class GeneticSearch:
         if not born:
             return random_new(space, generator, count, taken)
         parents = self._parents(history, born)
-        # The last of n ranks is drawn once where the first is drawn n times.
+        # Of n ranks, the first is drawn n times as often as the last.
         weights = np.arange(len(parents), 0, -1, dtype=np.float64)
         weights /= weights.sum()
         found = [np.empty((0, len(space.axes)), np.int64)]

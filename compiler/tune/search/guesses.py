@@ -1,7 +1,7 @@
-"""Proposals by the template's own estimate, before a cost model is trained and beside it.
+"""Proposals by the template's own estimate, before a cost model is trained and together with it.
 
-Trees trained on few points are often confidently wrong. The template's estimate is never far off, so a share of every
-batch follows it alone: no good region is missed because of the first measured points.
+Trees trained on few points are often confidently wrong, while the template's estimate is never far off. A share of
+every batch therefore follows the estimate alone, so that the first measured points cannot exclude a good region.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .selection import select_diverse
 from .walks import Evolution, walk_starts
 
 RANDOM = 2
-"""Random trials at the start of a search: with fewer there is nothing to compare."""
+"""Random trials at the start of a search: fewer leave nothing to compare."""
 SHARE = 0.125
 """Share of a batch that follows the estimate although there is a model."""
 STARTS = 1024
 """Starting points of the walk: many, since no path of legal points may lead to a good point."""
 DIVERSITY = 1.0
-"""See `select_diverse`."""
+"""Weight of diversity in `select_diverse`."""
 
 
 def first_points(
@@ -45,7 +45,7 @@ def guessed_count(measured: Candidates, history: History, generator: np.random.G
     """Number of points in a batch of `count` that follow the estimate beside a model; 0 without an estimate."""
     if not measured.estimated:
         return 0
-    # A model trained on other workloads only decides on half of the batch.
+    # A model trained only on other workloads determines half of the batch.
     return count // 2 if len(history) == 0 else int(SHARE * count + generator.random())
 
 
@@ -57,9 +57,9 @@ def best_guesses(
     count: int,
     found: Candidates | None = None,
 ) -> Candidates:
-    """Up to `count` new points with low estimates, not all alike nor like those `known`.
+    """Up to `count` new points with low estimates, different from each other and from those `known`.
 
-    They are taken from `found`, the points of a model's walk, once something has been measured; before, a walk from
+    They are taken from `found`, the points of a model's walk, once there are measurements; before that, a walk from
     `STARTS` points finds them.
     """
     if count == 0:
@@ -90,7 +90,7 @@ def with_guesses(
     taken = join([known, guessed]).programs
     rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
     if len(history) == 0:
-        # The model knows only other workloads: the estimate and the model take turns.
+        # The model knows only other workloads: estimate and model choose alternately.
         return np.concatenate([in_turns(guessed.points, chosen.points), rest])
     return np.concatenate([chosen.points, guessed.points, rest])
 

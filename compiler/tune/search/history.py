@@ -39,13 +39,13 @@ class History:
 
 
 class Strategy(Protocol):
-    """Proposes the next points from the history alone: a resumed search goes on as if it had not stopped."""
+    """Proposes the next points from the history alone, so that a resumed search continues as if it had not stopped."""
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
         """Up to `count` legal points [n, axes] to measure next, none of them (nor an equal program) measured before.
 
-        Fewer only where the space is exhausted.
+        Fewer only if the space is exhausted.
         """
         ...

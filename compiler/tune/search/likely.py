@@ -2,7 +2,7 @@
 
 A template's own choice is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally
 many copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the
-template's estimate alone. Nothing is lowered and nothing is random.
+template's estimate alone, without lowering and without random numbers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ BEAM = 24
 ROUNDS = 4
 """Rounds of the beam search; more change the list little: a good point is few steps from a candidate."""
 LONGER = 8
-"""Points from which a diverse list is selected, as a multiple of its length."""
+"""Length of the list from which a diverse one is selected, as a multiple of the latter's length."""
 LEAST = 64
 """Least number of points from which a list is selected."""
 BEHIND = 1e15
 """Penalty of points that a search may not try, larger than any cost in cycles or seconds."""
 DIVERSITY = 0.3
-"""See `select_diverse`: points that are nearly alike cost nearly the same."""
+"""Weight of diversity in `select_diverse`: points that are nearly alike cost nearly the same."""
 
 
 def likely_points(space: Space, count: int) -> np.ndarray:
@@ -78,7 +78,8 @@ def _seeds(space: Space) -> np.ndarray:
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimated costs of points (inf: they do not fit), and the numbers of their programs.
 
-    Points that no search may try are `BEHIND` all others, but stay in the beam: better points may be beyond them.
+    Points excluded from searches have a penalty of `BEHIND`, but stay in the beam, because better points may be beyond
+    them.
     """
     account = space.account(space.columns(points))
     fits = np.logical_and.reduce(list(account.limits.values()))

@@ -27,7 +27,7 @@ class ModelSearch:
     spreads the rest. `prior`: records of other workloads of the template. Without them, and until two trials have run,
     proposals are `guesses.first_points`. With a `short_list` the model chooses the candidates to lower, and a second
     model, with features of their programs, chooses among them. Without `follow_estimate` the first points are random
-    and no share follows the estimate: studies use it to measure the gain of the estimate.
+    and no share follows the estimate: studies use this setting to measure the gain of the estimate.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -91,6 +91,8 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
 def evolutionary_search(
     prior: Sequence[Samples] = (), short_list: ShortList | None = None, model: CostModel | None = None
 ) -> ModelSearch:
-    """Evolutionary search with a cost model, like MetaSchedule's; `model`: training parameters (None: default)."""
+    """Evolutionary search with a cost model, in the manner of MetaSchedule; `model`: training parameters (None:
+    default).
+    """
     model = CostModel() if model is None else model
     return ModelSearch(walk=Evolution(), prior=prior, short_list=short_list, model=model)

@@ -10,11 +10,11 @@ from ...templates.space import Space
 from .point_features import Candidates, examine
 
 SAMPLES = 16
-"""Samples of legal points in which new programs are searched before the whole space is enumerated."""
+"""Number of samples of legal points that are searched for new programs before the whole space is enumerated."""
 CHUNK = 1 << 14
 """Points examined at once when a space is enumerated."""
 MOST_POINTS = 1 << 22
-"""Size of the largest space that is enumerated; a larger one is taken as exhausted after `SAMPLES` more samples."""
+"""Size of the largest space that is enumerated; a larger one counts as exhausted after `SAMPLES` more samples."""
 
 
 def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:

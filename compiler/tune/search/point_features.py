@@ -1,7 +1,7 @@
 """Features of points of a space for a cost model, and numbers that identify the programs of points.
 
-Nothing here knows a template. Axes and quantities are logarithms, so that a model sees ratios; quantities also come
-relative to the space's floor, which makes them comparable from one workload of a template to the next.
+The functions are independent of templates. Axes and quantities are given as logarithms, so that a model sees ratios;
+quantities are also given relative to the space's floor, which makes them comparable between workloads of a template.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from ...templates.space import ESTIMATE, Account, Space
 
 GUESS = 0
-"""Column of the first guess of a point's cost: the template's estimate, or without one the bound."""
+"""Column of the initial guess of a point's cost: the template's estimate, or the bound if there is none."""
 FIRST_AXIS = 2
 """Column of the first axis; the columns of the other axes follow."""
 SMALLEST = 2.0**-40
@@ -113,7 +113,7 @@ def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarr
     for name, quantity in account.quantities.items():
         names += [name, f"{name}/floor"]
         columns.append(quantity)
-    # One feature a row, so that all logarithms are taken at once.
+    # One feature for each row, so that all logarithms are computed at once.
     values = np.empty((len(columns), len(account.bound)))
     for row, column in enumerate(columns):
         values[row] = column

@@ -1,4 +1,4 @@
-"""Selection of a batch from a model's best points: high scores, unlike each other and unlike measured points."""
+"""Selection of a batch from a model's best points: high scores, different from each other and from measured points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 SHORTLIST = 512
 """Number of best points considered."""
 FAR = 2.0
-"""Largest distance that counts, for example a factor of two on each of two axes."""
+"""Largest distance that counts; for example, a factor of two on each of two axes."""
 
 
 def select_diverse(
@@ -18,7 +18,7 @@ def select_diverse(
     The distance is to the nearest point already chosen or at `measured` [m, axes]: the sum over axes of the logarithms
     of the values' ratios, 1 at most each and FAR in all, relative to FAR. A distance of 1 is worth `diversity` standard
     deviations of the best points' scores. (AutoTVM, Chen et al., NeurIPS 2018, section 3.3, counts different values
-    instead; but a point near a measured one costs about the same, whatever the model predicts.)
+    instead; but a point near a measured one costs about the same, independent of the model's prediction.)
     """
     order = np.argsort(-scores, kind="stable")[:SHORTLIST]
     if not len(order):

@@ -19,14 +19,17 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 LESSONS = 256
-"""Most trials of a history, the best ones, that train the second model: after a restart all have to be lowered."""
+"""Most trials of a history, the best ones, that train the second model; all of them must be lowered again after a
+restart.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortList:
-    """Settings of the second stage: `read` gives program features; `times` as many candidates are lowered as measured.
+    """Settings of the second stage: `read` returns program features; the number of lowered candidates is `times` the
+    number to be measured.
 
-    `prior`: samples of other workloads of the template, with features as of `joined`.
+    `prior`: samples of other workloads of the template, with features from `joined`.
     """
 
     read: Read

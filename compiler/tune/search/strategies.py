@@ -1,4 +1,4 @@
-"""The strategies by the names that the command line and records give them."""
+"""The search strategies by their names in the command line and in records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def strategy_of(
     short_list: ShortList | None = None,
     model: CostModel | None = None,
 ) -> Strategy:
-    """The strategy of a name. Strategies with a cost model also learn from `prior`, samples of other workloads.
+    """The strategy called `name`. Strategies with a cost model also learn from `prior`, samples of other workloads.
 
     With a `short_list` they lower some candidates before they decide; `model` has the training parameters of their
     model (None: default). Strategies without a model ignore all three.

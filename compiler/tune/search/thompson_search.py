@@ -1,4 +1,4 @@
-"""Thompson sampling: every proposal follows a model of its own, trained on a resample of the history."""
+"""Thompson sampling: every proposal follows a separate model, trained on a resample of the history."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .walks import Evolution, Walk, walk_starts
 class ThompsonSearch:
     """Each proposal is the best point by one member of an ensemble of models.
 
-    The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
-    agree where much was measured and differ where little was, so that a batch explores without random points; a share
-    follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the short list's model is
-    an ensemble too.
+    The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. The
+    models agree in regions with many measurements and differ in others, so that a batch explores without random points;
+    a share follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the short list's
+    model is an ensemble too.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -48,7 +48,7 @@ class ThompsonSearch:
         starts = walk_starts(space, history, generator, self.starts)
 
         def score(features: np.ndarray) -> np.ndarray:
-            # Every member guides its own share of the chains, from best and from random starts.
+            # Every member guides a separate share of the chains, from best and from random starts.
             scores = np.empty(len(features))
             for k, member in enumerate(ensemble):
                 scores[k :: len(ensemble)] = member.scores(features[k :: len(ensemble)])

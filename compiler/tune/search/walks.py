@@ -18,7 +18,7 @@ from .moves import cross, mutate
 from .point_features import Candidates, choose, examine, join
 
 WALKS_EACH = 8
-"""Walks that start at one random point."""
+"""Number of walks that start at one random point."""
 Score = Callable[[np.ndarray], np.ndarray]
 """Scores float64 [n] from features float64 [n, f]."""
 
@@ -40,7 +40,9 @@ class Walk(Protocol):
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
     ) -> Candidates:
-        """Legal points (repetitions possible) found from `starts` int64 [n, axes], the legal ones of which included."""
+        """Legal points (repetitions possible) found from `starts` int64 [n, axes], including the legal ones of
+        `starts`.
+        """
         ...
 
 
@@ -93,7 +95,7 @@ class Evolution:
         value = score(population.features)
         seen = [population.legal_ones()]
         count = len(starts)
-        # The last of n ranks is drawn once where the first is drawn n times.
+        # Of n ranks, the first is drawn n times as often as the last.
         weights = np.arange(count, 0, -1, dtype=np.float64)
         weights /= weights.sum()
         for _ in range(self.generations):
