@@ -12,10 +12,11 @@ Pads = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Vector sizes of the accelerator: activations are [ceil(N / batch), ceil(C / block), H, W, batch, block].
+    """Block sizes of activations in vectors: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block].
 
-    If the array's numbers of inputs and outputs differ, `block` is the larger one, and each position of a block is
-    several neighbouring vectors of the smaller size: `inputs` of them for the array, `outputs` of them when stored.
+    `block` is the larger one of the accelerator's block_in and block_out (inputs and outputs of its array of
+    multipliers). A position of a block is `inputs` adjacent vectors of block_in channels for the array, and `outputs`
+    adjacent vectors of block_out channels when it is stored.
     """
 
     batch: int
@@ -29,18 +30,18 @@ class Blocks:
 
     @property
     def inputs(self) -> int:
-        """Input vectors of a position of a block."""
+        """Number of input vectors in one position of a block."""
         return self.block // self.block_in
 
     @property
     def outputs(self) -> int:
-        """Output vectors of a position of a block."""
+        """Number of output vectors in one position of a block."""
         return self.block // self.block_out
 
     def inputs_read(self, channels: int, kernel: Pair) -> int:
-        """Number of input vectors of a position that a convolution with weights for every channel multiplies.
+        """Number of input vectors of a position that a convolution with weights for every channel reads.
 
-        1 x 1 windows on a single block skip vectors without channels; other windows multiply all.
+        1 x 1 windows on a single block skip vectors without channels; all other windows read `inputs` vectors.
         """
         if kernel != (1, 1) or channels > self.block:
             return self.inputs

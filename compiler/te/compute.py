@@ -38,12 +38,12 @@ from ..ir.visit import free_vars, loads_in, replace_buffers, substitute_expr
 
 
 class ExpressionError(UserError):
-    """An invalid tensor expression: an unknown name or size, or a reduction that is not the whole body."""
+    """An invalid tensor expression, for instance with a size below 1, or with a reduction inside another expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The sum or the maximum of `value` over reduce axes; only the whole body of a computed tensor may be one."""
+    """The sum or the maximum of `value` over reduce axes. A computed tensor's body may be one, but not contain one."""
 
     op: Literal["add", "max"]
     value: Expr
@@ -51,10 +51,10 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor(Buffer):
-    """A tensor of an expression: given (`body` None) or computed. `tensor[i, j]` is one of its elements.
+    """A tensor of an expression: an input (`body` None) or computed. `tensor[i, j]` is one of its elements.
 
-    `axes` are the loop variables of a computed tensor, one a dimension; `reduce` holds its reduce axes with their
-    extents, outermost first.
+    `axes` are the loop variables of a computed tensor, one for each dimension; `reduce` holds its reduce axes with
+    their extents, outermost first.
     """
 
     axes: tuple[Var, ...] = ()
@@ -87,14 +87,16 @@ class ReduceAxis(Var):
 
 
 def placeholder(name: str, shape: Sequence[int], dtype: DType | str = DType.FLOAT32) -> Tensor:
-    """An input tensor, given at run time. ExpressionError for a size below 1 or an unknown type."""
+    """An input tensor, whose data is given at run time. Raises ExpressionError for a size below 1 or an
+    unknown type.
+    """
     return Tensor(name=name, shape=_shape(name, shape), dtype=_type(name, dtype))
 
 
 def cast(value: ExprLike, dtype: DType | str) -> Expr:
-    """`value`, an expression or a number, converted to `dtype`: integers wrap, a float is cut off toward zero.
+    """`value`, an expression or a number, converted to `dtype`: integers wrap, a float is truncated toward zero.
 
-    ExpressionError for an unknown type and for a number that the type cannot hold.
+    Raises ExpressionError for an unknown type, and for a number outside the range of the type.
     """
     kind = _type("cast", dtype)
     if not isinstance(value, int | float):
@@ -107,7 +109,7 @@ def cast(value: ExprLike, dtype: DType | str) -> Expr:
 
 
 def reduce_axis(name: str, extent: int) -> ReduceAxis:
-    """An axis of `extent` iterations to reduce over. ExpressionError for an extent below 1."""
+    """An axis of `extent` iterations to reduce over. Raises ExpressionError for an extent below 1."""
     if extent < 1:
         raise ExpressionError(f"reduce axis {name} has extent {extent}; it must be at least 1")
     return ReduceAxis(name, extent=extent)
@@ -138,8 +140,8 @@ def compute(
 ) -> Tensor:
     """The tensor whose element at (i, j, ...) is `body(i, j, ...)`: an expression, or one `reduce_sum` or `reduce_max`.
 
-    Its type is that of the body, or `dtype` for a body that is a number. ExpressionError where the body takes another
-    number of indices than `shape` has dimensions, or uses a reduce axis outside of a reduction.
+    Its type is the type of the body, or `dtype` for a body that is a number. Raises ExpressionError if the body's
+    number of arguments is not the number of dimensions, or if it uses a reduce axis outside of a reduction.
     """
     names = list(inspect.signature(body).parameters)
     if len(names) != len(shape):
@@ -182,10 +184,11 @@ def compute(
 
 
 def program_of(*outputs: Tensor, name: str | None = None) -> Program:
-    """The loop program that computes `outputs`: placeholders in the order of their first use, then the outputs, are
-    its parameters; tensors between them are allocated.
+    """The loop program that computes `outputs`: placeholders in the order of their first use, then the outputs, are its
+    parameters; tensors between them are allocated.
 
-    ExpressionError where two tensors share a name, an output is a placeholder, or an element lies outside its tensor.
+    Raises ExpressionError if two tensors have the same name, an output is a placeholder, or an index is outside its
+    tensor.
     """
     if not outputs:
         raise ExpressionError("a program computes at least one tensor")
@@ -214,7 +217,7 @@ def program_of(*outputs: Tensor, name: str | None = None) -> Program:
 
 
 def _visit(tensor: Tensor, order: dict[str, Tensor]) -> None:
-    """Adds a tensor to `order` behind all tensors that it is computed from."""
+    """Adds a tensor to `order`, after all tensors that it is computed from."""
     known = order.get(tensor.name)
     if known is tensor:
         return

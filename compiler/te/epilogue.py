@@ -13,10 +13,11 @@ Activation = Literal["none", "relu", "clip"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epilogue:
-    """y = activation(sum + bias + operand): a bias a column or channel, a second tensor like y, both optional.
+    """y = activation(sum + bias + operand), with an optional bias for each column or channel and an optional tensor
+    like y.
 
-    "relu" is max(x, 0), "clip" limits x to `low` .. `high`; NaN stays NaN. Any other function, and further operands,
-    are grafted onto the program (`te.fusion`).
+    Activation "relu" is max(x, 0), "clip" limits x to `low` .. `high`; NaN stays NaN. Other functions, and more
+    operands, are fused into the program by `te.fusion`.
     """
 
     bias: bool = False
@@ -27,11 +28,11 @@ class Epilogue:
 
     @property
     def is_identity(self) -> bool:
-        """Whether y is the sum."""
+        """Whether y is the sum itself."""
         return not self.bias and not self.operand and self.activation == "none"
 
     def value(self, total: Expr, bias: Expr | None, operand: Expr | None) -> Expr:
-        """y for a float32 sum, its bias and its operand (None where there is none)."""
+        """y for a float32 sum, its bias and its operand (None if there is none)."""
         for term in (bias, operand):
             if term is not None:
                 total = total + term

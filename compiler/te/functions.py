@@ -1,8 +1,8 @@
-"""Scalar functions of the operators, for the interpreter: thin wrappers of `vdla.isa.arithmetic`.
+"""Scalar functions of the operators for the interpreter of loop programs: thin wrappers of `vdla.isa.arithmetic`.
 
-Functions of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and give
+Functions of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and return
 int8 (`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in float64 take one
-float32, divide and power take two; they give the nearest float32. Functions of integers and bits take integers of one
+float32, divide and power take two; all return the nearest float32. Functions of integers and bits take integers of one
 type.
 """
 
@@ -27,7 +27,7 @@ def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
 def requantize(
     total: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, low: ArrayLike, high: ArrayLike
 ) -> NDArray[np.int8]:
-    """Stage A of the store pipeline on int32 sums with their bias."""
+    """Stage A of the store pipeline: int8 results of int32 sums to which the bias is already added."""
     return arithmetic.requantize(
         np.asarray(total, np.int32), scale, zero_point, int(_one(low)), int(_one(high))
     )
@@ -50,7 +50,7 @@ def rescale(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B without operand on int8 values."""
+    """Stage B of the store pipeline without a second tensor, on int8 values."""
     return arithmetic.rescale(
         np.asarray(value, np.int8),
         int(_one(zero_point_in)),
@@ -71,7 +71,7 @@ def combine_add(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B, addition of two int8 tensors in the order of the model's inputs."""
+    """Stage B of the store pipeline: the sum of two int8 tensors, in the order of the model's inputs."""
     constants = arithmetic.AddConstants(
         ratio_a=np.float32(_one(ratio_first)),
         ratio_b=np.float32(_one(ratio_second)),
@@ -83,9 +83,10 @@ def combine_add(
 
 
 def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike) -> NDArray[np.int8]:
-    """Stage B, product of two int8 tensors in the order of the model's inputs; constants as of `te.post.Combination`.
+    """Stage B of the store pipeline: the product of two int8 tensors, in the order of the model's inputs.
 
-    They are the zero points of both, the ratio, the result's zero point, unsigned, low and high.
+    `constants` as in `te.post.Combination`: the zero points of both tensors, the ratio, the result's zero point,
+    unsigned, low and high.
     """
     zero_first, zero_second, ratio, zero_point, unsigned, low, high = map(_one, constants)
     return arithmetic.combine_multiply(
@@ -101,12 +102,14 @@ def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike)
 
 
 def quantize(value: ArrayLike, scale: ArrayLike, zero_point: ArrayLike) -> NDArray[np.int8]:
-    """QuantizeLinear of float32 values that are numbers, as stored int8 ones."""
+    """QuantizeLinear of float32 values (not NaN) to int8: zero point and results are those of the stored
+    int8 tensor.
+    """
     return arithmetic.quantize(np.asarray(value, np.float32), _one(scale), int(_one(zero_point)))
 
 
 def _one(value: ArrayLike) -> Any:
-    """The single value of a constant that the interpreter may have broadcast."""
+    """The single value of a constant, which the interpreter may have broadcast to an array."""
     return np.asarray(value).flat[0]
 
 
@@ -121,7 +124,9 @@ def _round_tf32(value: ArrayLike) -> NDArray[np.float32]:
 
 
 def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of float64, rounded once; infinities and NaN as IEEE says, without warnings."""
+    """Wraps a function of float64 so that it rounds once to float32; infinities and NaN as in IEEE 754, without
+    warnings.
+    """
 
     def rounded(*values: ArrayLike) -> NDArray[np.float32]:
         with np.errstate(all="ignore"):
@@ -137,7 +142,7 @@ def _divide(a: ArrayLike, b: ArrayLike) -> NDArray[Any]:
 
 
 def _bits(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of two integers of one type."""
+    """Wraps a function of two integers of one type so that its result has this type."""
 
     def of_type(a: Any, b: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -181,7 +186,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "combine_multiply": combine_multiply,
         "quantize": quantize,
         "row_share": row_share,
-        # A quotient of two float32 in float64 has enough bits that rounding it again to float32 is exact.
+        # The float64 quotient of two float32 has enough bits: rounding it to float32 gives the correctly rounded
+        # quotient.
         "divide": _divide,
         "exp": _float32(np.exp),
         "log": _float32(np.log),
@@ -204,7 +210,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
                 ("asinh", np.arcsinh),
                 ("acosh", np.arccosh),
                 ("atanh", np.arctanh),
-                # For a single exponent of 1/2 numpy takes a square root, which gives NaN for -inf.
+                # For an exponent of exactly 1/2 numpy computes a square root, which is NaN for -inf.
                 ("power", lambda a, b: np.power(np.stack([a, a]), np.stack([b, -b]))[0]),
             )
         },

@@ -1,6 +1,6 @@
-"""Element-wise functions fused into an operator's program: in front of its data, or behind its result.
+"""Element-wise functions fused into an operator's program: applied to its input, or to its result.
 
-A fused operator is one tensor expression again, with the operator's own loops, so its templates apply unchanged.
+A fused operator is again one tensor expression with the operator's own loops, so its templates still apply.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .scalars import ELEMENT, argument, argument_types
 
 
 def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) -> Buffer:
-    """The parameter A0, A1, ... of a fused program for `te.scalars.argument(position)`."""
+    """The parameter A0, A1, ... of a fused program that holds `te.scalars.argument(position)`."""
     return Buffer(name=f"A{position}", shape=shape, dtype=dtype)
 
 
@@ -34,14 +34,14 @@ def with_result(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Program:
-    """The program that stores `body` of each element, in place of the element, in its last parameter.
+    """The program with `body` applied to each element that it stores in its last parameter.
 
     rewrite:
         Y[i, j] = v        ->        Y[i, j] = max(v + A2[i, 0], 0)
     In `body`, `te.scalars.ELEMENT` is the element and `argument(i)` that of the new parameter Ai, whose shape is
-    `operands`[i], of Y's rank: Y's size or 1 in each dimension. `inside` is a condition on an element's indices:
-    elements for which it is false are stored as zero. `statements` names the statements that store results, for
-    programs that also store intermediate values in Y. ValueError where other statements write or read Y.
+    `operands`[i]: in each dimension Y's size, or 1. `inside` is a condition on an element's indices: elements for which
+    it is false are stored as zero. `statements` names the statements that store results, for programs that also store
+    intermediate values in Y. Raises ValueError if other statements write or read Y.
     """
     y = program.parameters[-1]
     buffers = _buffers(body, operands)
@@ -72,8 +72,8 @@ def with_data(program: Program, body: Expr, operands: Mapping[int, Shape]) -> Pr
 
     rewrite:
         sum += X[i, j]        ->        sum += exp(A0[i, j] - A1[i, 0])
-    Operands as of `with_result`, of the first parameter's rank. An element that is read more than once is computed more
-    than once. ValueError where a copy reads the parameter.
+    Operands are as in `with_result`, with the first parameter's number of dimensions. An element that is read more than
+    once is computed more than once. Raises ValueError if a copy reads the parameter.
     """
     x, *rest = program.parameters
     buffers = _buffers(body, operands)

@@ -1,6 +1,6 @@
-"""Shapes with fewer dimensions: merges neighbours that every tensor of an operator treats alike.
+"""Shapes with fewer dimensions: merges neighbouring dimensions that an operator treats alike in all its tensors.
 
-A program over the merged shapes runs on the same row-major data, so callers reshape and copy nothing.
+A program over the merged shapes runs on the same row-major data, so callers only reshape, without a copy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The shape of the result of numpy's broadcasting; ValueError where the shapes do not fit together."""
+    """The result's shape of numpy's broadcasting. Raises ValueError if the shapes do not broadcast."""
     rank = max(map(len, shapes), default=0)
     result: list[int] = []
     for sizes in zip(*(_aligned(shape, rank) for shape in shapes), strict=True):
@@ -25,7 +25,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
     """The result's shape and the inputs' shapes, all of one rank of at least 1, with as few dimensions as possible.
 
-    Every input's dimension is the result's or 1. ValueError as for `broadcast`.
+    Every dimension of an input has the result's size or 1. Raises ValueError if the shapes do not broadcast.
     """
     result = broadcast(shapes)
     aligned = [_aligned(shape, len(result)) for shape in shapes]
@@ -55,7 +55,7 @@ def merge_axes(
     """A shape as (size, whether it is in `axes`) pairs of merged dimensions; negative axes count from the end.
 
     Dimensions of size 1 are dropped. Two neighbours are not merged if a shape of `beside`, which broadcasts against the
-    shape, has size 1 in only one of them. ValueError for an axis that the shape does not have.
+    shape, has size 1 in only one of them. Raises ValueError for an axis that the shape does not have.
     """
     if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
         raise ValueError(f"shape {shape} has no axis {bad[0]}")
@@ -76,9 +76,10 @@ def merge_axes(
 
 
 def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
-    """The shape of an operand's data for broadcasting against `into`, for an operand that broadcasts against `full`.
+    """The shape to give an operand's data so that it broadcasts against `into`; as it is, it broadcasts against `full`.
 
-    ValueError if there is none: dimensions that `into` merges are broadcast in part.
+    `into` is `full` with some dimensions merged. Raises ValueError if there is no such shape, because the operand is
+    broadcast along only some of the dimensions that `into` merges.
     """
     sizes = [
         (size, given) for size, given in zip(full, _aligned(operand, len(full)), strict=True) if size != 1

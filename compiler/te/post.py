@@ -1,6 +1,6 @@
-"""The post-processing of accumulators, shared by the operators and the declaration of the hardware's store unit.
+"""The store pipeline's post-processing of accumulators, for the operators and for the declaration of the store unit.
 
-Both sides call `post_point`, so that tensorization compares equal trees.
+Both call `post_point`, so that tensorization, which compares the two expressions, finds them equal.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ PoolOperator = Literal["max", "add"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """Stage B on the int8 result q ("self") of stage A, and, but for rescale, a second int8 tensor.
+    """Stage B: combines the int8 result q ("self") of stage A with a second int8 tensor (rescale: with none).
 
     add       combine_add(first, second, ratio_first, ratio_second, offset, unsigned, low, high)
     multiply  combine_multiply(first, second, zero_point_first, zero_point_second, ratio_self, zero_point, unsigned,
               low, high)
     rescale   rescale(q, zero_point_self, ratio_self, zero_point, low, high)
 
-    of `vdla.isa.arithmetic`; q is the first operand, with `swap` the second. Zero points, `low` and `high` are in the
-    stored int8 domain; ratios and offset are float32.
+    These are functions of `vdla.isa.arithmetic`; q is the first operand, or with `swap` the second. Zero points, `low`
+    and `high` are int8 like the stored tensors; ratios and offset are float32.
     """
 
     kind: Literal["add", "multiply", "rescale"]
@@ -46,16 +46,18 @@ class Combination:
 
     @property
     def has_operand(self) -> bool:
-        """Whether a second tensor is read."""
+        """Whether stage B reads a second tensor."""
         return self.kind != "rescale"
 
     @property
     def only_clamps(self) -> bool:
-        """Whether it changes no value inside low..high."""
+        """Whether stage B changes no value inside low..high."""
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
-        """The combination with the two tensors exchanged: the operand as q, and q as the operand."""
+        """The same combination as a stage B on the operand: the operand takes the place of q, and q that of the
+        operand.
+        """
         add = self.kind == "add"
         return replace(
             self,
@@ -73,11 +75,11 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """Constants of the store pipeline: stage A's zero point and limits, and stage B where present.
+    """Constants of the store pipeline: stage A's zero point and limits, and the optional stage B.
 
     Stage A is `requantize(sum, scale, zero_point, low, high)` of `vdla.isa.arithmetic`; its scales, one for each output
-    channel, are data like biases. Zero point and limits are in the stored int8 domain. With `table` its result is
-    looked up in a table, T int8 [256], whose entry 0 is for -128; the entry found is the input of stage B.
+    channel, are data like biases. Zero point and limits are int8 like the stored tensors. With `table`, stage A's
+    result is the index in a table T int8 [256], whose entry 0 is for -128; the entry is the input of stage B.
     """
 
     zero_point: int = 0
@@ -88,7 +90,7 @@ class Post:
 
     @property
     def has_operand(self) -> bool:
-        """Whether a second tensor is read."""
+        """Whether stage B reads a second tensor."""
         return self.combination is not None and self.combination.has_operand
 
     def clamped(self, low: int, high: int) -> Post:
@@ -101,19 +103,20 @@ class Post:
 
 
 def _within(inner_low: int, inner_high: int, low: int, high: int) -> dict[str, int]:
-    """The limits of a clamp to inner_low..inner_high and then to low..high."""
+    """The limits of a clamp to inner_low..inner_high followed by a clamp to low..high."""
     return {"low": min(max(inner_low, low), high), "high": min(max(inner_high, low), high)}
 
 
 PLAIN = Post()
-"""Rounding and saturation alone."""
+"""A post-processing that only rounds and saturates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """Accelerator operands of one output vector, as element accessors over the lanes (b, j).
+    """The accelerator's operands for one output vector, as functions that give an element at a lane (b, j).
 
-    `accumulator` takes (row, column, b, j) of the window; `parameter` (0 bias | 1 scale bits, j). `table` is T.
+    `accumulator` takes (row, column, b, j), with row and column in the window; `parameter` takes (0 for the bias or 1
+    for the bits of the scale, j). `table` is T.
     """
 
     out: Callable[[Expr, Expr], Load]
@@ -130,7 +133,9 @@ def post_value(
     post: Post = PLAIN,
     table: Buffer | None = None,
 ) -> Expr:
-    """The int8 output for an int32 sum with its bias, the int32 bits of its float32 scale, the operand and T."""
+    """The int8 output for an int32 sum that includes the bias, the int32 bits of its float32 scale, the
+    operand and T.
+    """
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
     stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))
     q: Expr = Call("requantize", stage_a, DType.INT8)
@@ -142,7 +147,7 @@ def post_value(
 
 
 def combined(q: Expr, operand: Expr | None, c: Combination) -> Expr:
-    """Stage B of an int8 value and, where it takes one, an operand."""
+    """Stage B of an int8 value and, if it takes one, an operand."""
     limits = (_int8(c.low), _int8(c.high))
     if c.kind == "rescale":
         arguments = (q, _int8(c.zero_point_self), _float(c.ratio_self), _int8(c.zero_point), *limits)
@@ -172,7 +177,7 @@ def combined(q: Expr, operand: Expr | None, c: Combination) -> Expr:
 def post_point(
     blocks: Blocks, views: Views, post: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
 ) -> Stmt:
-    """One output vector: loops b, j around the Assign "post".
+    """The statements that compute one output vector: loops b, j around the Assign "post".
 
     With a window of more than one position, a buffer `window` int32[batch, block_out] first takes the maximum or sum
     over it, in loops window.b, window.j, r, c around the Reduce "pool".
@@ -218,7 +223,7 @@ def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stm
 
 
 def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:
-    """Loops b, j around the Assign "post" of the reduced accumulator `total`."""
+    """Loops b, j around the Assign "post", which finishes the maximum or sum `total` of the accumulators."""
     b, j = Var("b"), Var("j")
     value = post_value(
         total(b, j) + views.parameter(Const(0), j),

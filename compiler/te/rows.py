@@ -1,4 +1,4 @@
-"""Sums and maxima along contiguous rows for processors: in vectors of partial results."""
+"""Sums and maxima along contiguous rows for processors, with vectors of partial results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Operator = Literal["add", "max"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The reduction of a row: its statements, their buffers, and the result."""
+    """The reduction of a row: its statements, the buffers they use, and the expression of the result."""
 
     statements: tuple[Stmt, ...]
     buffers: tuple[Buffer, ...]
     result: Expr
 
     def around(self, rest: Stmt) -> Stmt:
-        """The statements, then `rest`, which may use the result."""
+        """The reduction's statements followed by `rest`, which may use the result."""
         return allocated(self.buffers, seq(*self.statements, rest))
 
 
 def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
-    """`body` with these buffers, the first outermost."""
+    """`body` inside allocations of these buffers, the first of which is outermost."""
     for buffer in reversed(buffers):
         body = Alloc(buffer=buffer, body=body)
     return body
@@ -40,7 +40,9 @@ def row_width(size: int, widest: int) -> int:
 
 
 def row_loops(name: str, size: int, width: int) -> tuple[Expr, list[tuple[Var, Expr]]]:
-    """A row's position, and the loops `name`.k over pieces of `width` and `name`.l in a piece."""
+    """The expression of a position in a row, and its loops: `name`.k over pieces of `width`, `name`.l
+    within a piece.
+    """
     k, lane = Var(f"{name}.k"), Var(f"{name}.l")
     extent = Const(width) if size % width == 0 else minimum(width, size - k * width)
     return k * width + lane, [(k, Const(ceil_div(size, width))), (lane, extent)]
@@ -54,10 +56,11 @@ def fold_row(
     value: Callable[[Expr], Expr],
     outer: Sequence[tuple[Var, Expr]] = (),
 ) -> Folded:
-    """Reduces `value` at all positions of a row of `size` (and in all iterations of the loops `outer`).
+    """Reduces `value` over all positions of a row of `size` (and over all iterations of the loops `outer`).
 
-    Position k * width + l goes to partial result l (statements `name`.init and `name`, buffer `name`.partial[width]);
-    then partial results are halved (`name`.half.h) until one is left.
+    Position k * width + l is reduced into partial result l (statements `name`.init and `name`, buffer
+    `name`.partial[width]); then half of the partial results is combined with the other half (`name`.half.h) until one
+    is left.
     """
     partial = Buffer(name=f"{name}.partial", shape=(width,), dtype=DType.FLOAT32, scope="register")
     start = Var(f"{name}.init.l")

@@ -18,19 +18,23 @@ from ..ir.types import DType
 from .scalars import argument
 
 Step = tuple[str | int, ...]
-"""An operation and the numbers of its operands' steps; an "argument" has its position, a "constant" its text."""
+"""An operation followed by the numbers of its operands' steps; an "argument" has its position, a
+"constant" its text.
+"""
 Steps = tuple[Step, ...]
 FUNCTIONS: Mapping[str, int] = MappingProxyType(
     {"divide": 2, "exp": 1, "log": 1, "sqrt": 1, "tanh": 1, "sigmoid": 1, "erf": 1}
 )
-"""Functions of float32, and how many arguments they take."""
+"""Functions of float32, each with its number of arguments."""
 BINARY = tuple(operator for operator in OPERATORS if operator not in ("//", "%"))
 MOST_NODES = 2048
-"""Most nodes of an expression; a subexpression that is used twice counts twice, as in programs."""
+"""Largest number of nodes of an expression; a subexpression that is used twice counts twice, as in programs."""
 
 
 def steps_of(body: Expr) -> Steps:
-    """The steps of a float32 expression of `te.scalars`. ValueError for others, and for one of too many nodes."""
+    """The steps of a float32 expression of `te.scalars`. Raises ValueError for others, and for more than MOST_NODES
+    nodes.
+    """
     found: dict[Step, int] = {}
     nodes: list[int] = []
     known: dict[int, int] = {}
@@ -67,9 +71,9 @@ def steps_of(body: Expr) -> Steps:
 
 
 def expression(steps: Steps) -> Expr:
-    """The expression of steps; `steps_of` of it gives the same steps.
+    """The expression of steps. Applied to it, `steps_of` gives the same steps.
 
-    ValueError, which names the step, for an invalid step, wrong operands, or a step that nothing uses.
+    Raises ValueError, which names the step, for an invalid step, invalid operands, or a step that no other uses.
     """
     made: list[Expr] = []
     types: list[DType] = []
@@ -135,7 +139,7 @@ def _made(step: Step, made: list[Expr], types: list[DType]) -> tuple[Expr, DType
 
 
 def _number(text: str) -> float:
-    """The float32 of a text. ValueError unless the text is the number's repr."""
+    """The float32 value of a text. Raises ValueError unless the text is the repr of its value."""
     try:
         value = float(text)
     except ValueError:

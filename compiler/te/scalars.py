@@ -1,7 +1,8 @@
-"""Scalar functions of float32 networks as expressions; NaN and infinities are treated as by IEEE 754 and ONNX.
+"""Scalar functions of float32 networks as expressions, which treat NaN and infinities as IEEE 754 and ONNX do.
 
-Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.float_elementwise` are made of
-these and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges them.
+Arguments are float32 expressions, or Python numbers for constants. Bodies of `te.ops.float_elementwise` are made of
+these functions and of the operators of `ir.expr`. The expression of some functions contains its argument several times;
+LLVM merges the copies.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from ..ir.visit import walk_expr
 
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
-"""The variable of the operator's result in an expression that is fused behind it."""
+"""Stands for an element of the operator's result in an expression that is fused behind the operator."""
 ROUNDING = 12582912.0
 """1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds the number."""
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
-    """The element of input `position`: a formal of the body of an element-wise operator."""
+    """Stands for the element of input `position` in the body of an element-wise operator."""
     return Var(f"argument{position}", dtype)
 
 
@@ -72,7 +73,7 @@ def erf(x: Scalar) -> Expr:
 
 
 DOUBLES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-"""Functions of one float32 that are computed in float64; angles lie within 2**31 quarter turns."""
+"""Functions of one float32 that are computed in float64; angles are at most 2**31 quarter turns."""
 
 
 def in_double(function: str, x: Expr) -> Expr:
@@ -86,13 +87,16 @@ def general_power(x: Scalar, exponent: Scalar) -> Expr:
 
 
 def whole(function: str, x: Expr) -> Expr:
-    """ "floor", "ceil", "round_even" or "truncate" of a float of any type."""
+    """`function` is "floor", "ceil", "round_even" or "truncate", applied to a float of any type."""
     return Call(function, (x,), dtype_of(x))
 
 
 def of_bits(function: str, a: Expr, b: Expr) -> Expr:
-    """A function of two integers of one type: "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (shifts by
-    the width or more, or by less than 0, replace all bits), "quotient" toward zero and its "remainder" (both 0 by 0).
+    """A function of two integers of one type, by name.
+
+    They are "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (a shift by a negative number or by at least
+    the width shifts all bits out), "quotient", which is rounded toward zero, and its "remainder" (both are 0 for a
+    divisor of 0).
     """
     return Call(function, (a, b), dtype_of(a))
 
@@ -105,7 +109,7 @@ def floor_remainder(a: Expr, b: Expr) -> Expr:
 
 
 def bit_cast(x: Expr, dtype: DType) -> Expr:
-    """The number of another type of the same size whose bits are x's."""
+    """The bits of x as a number of another type of the same size."""
     return Call("bitcast", (x,), dtype)
 
 
@@ -135,12 +139,12 @@ def leaky_relu(x: Expr, slope: Scalar) -> Expr:
 
 
 def clip(x: Expr, low: Scalar = -math.inf, high: Scalar = math.inf) -> Expr:
-    """x within low .. high; high where they cross."""
+    """x limited to low .. high; `high` if low > high."""
     return minimum(maximum(x, low), high)
 
 
 def round_half_even(x: Expr) -> Expr:
-    """The nearest whole number, of two the even one, for |x| up to 2**22; NaN stays."""
+    """x rounded to the nearest whole number, ties to even, for |x| up to 2**22; NaN stays NaN."""
     return (x + ROUNDING) - ROUNDING
 
 
@@ -160,7 +164,7 @@ def celu(x: Expr, alpha: float = 1.0) -> Expr:
 
 
 def hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
-    """alpha * x + beta within 0 .. 1."""
+    """alpha * x + beta limited to 0 .. 1."""
     return clip(x * alpha + beta, 0.0, 1.0)
 
 
@@ -175,7 +179,7 @@ def swish(x: Expr) -> Expr:
 
 
 def gelu(x: Expr) -> Expr:
-    """x times the normal distribution's share below x: x / 2 * (1 + erf(x / sqrt 2))."""
+    """x times the share of the standard normal distribution below x: x / 2 * (1 + erf(x / sqrt 2))."""
     return (x * 0.5) * (erf(x * math.sqrt(0.5)) + 1.0)
 
 
@@ -193,8 +197,8 @@ def softsign(x: Expr) -> Expr:
 def softplus(x: Expr) -> Expr:
     """log(1 + exp(x)), as max(x, 0) + log(1 + u) with u = exp(-|x|), which does not overflow.
 
-    With w = 1 + u as it is rounded, log(1 + u) is u * log(w) / (w - 1) to a few units in the last place, and u where w
-    is 1 (Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic", Theorem 4).
+    With w = 1 + u rounded to float32, log(1 + u) is u * log(w) / (w - 1) up to a few units in the last place, and u if
+    w is 1 (Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic", Theorem 4).
     """
     u = exp(negative(absolute(x)))
     w = u + 1.0
@@ -207,13 +211,15 @@ def mish(x: Expr) -> Expr:
 
 
 def power(x: Expr, exponent: float) -> Expr:
-    """x**exponent for halves from -16 to 16, by multiplications and square roots; ValueError for other exponents."""
+    """x**exponent for multiples of 1/2 from -16 to 16, by multiplications and square roots. Raises ValueError for
+    others.
+    """
     whole, half = divmod(abs(exponent), 1.0)
     if half not in (0.0, 0.5) or abs(exponent) > 16:
         raise ValueError(f"x**{exponent} has no short form; use exp(exponent * log(x)) for x above 0")
     result: Expr | None = None
     if half:
-        # For exponents that are no whole numbers, IEEE's pow treats -inf and -0 as inf and 0; sqrt does not.
+        # For exponents that are not whole numbers, IEEE's pow treats -inf and -0 like inf and 0; sqrt does not.
         x = select(equal(x, -math.inf), math.inf, x + 0.0)
         result = sqrt(x)
     square, rest = x, int(whole)

@@ -1,4 +1,4 @@
-"""Types of at most 8 bits that tensors hold as codes: decoding and encoding of numbers.
+"""Number types of at most 8 bits, which tensors hold as integer codes: decoding and encoding.
 
 The formats are from the OCP specifications of 8-bit floats (2023) and of microscaling (2023) and, with "uz" (no
 infinities, one zero), from Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as in `ml_dtypes`.
@@ -18,12 +18,12 @@ from .scalars import absolute, bit_cast, of_bits, round_half_even
 INTEGERS: Mapping[DType, int] = MappingProxyType(
     {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2: 2}
 )
-"""Integer types and their bits."""
+"""Integer types, each with its number of bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A small float: bits of its mantissa, bias of its exponent, greatest finite code, and other codes.
+    """A small float format: bits of its mantissa, bias of its exponent, greatest finite code, and special codes.
 
     `infinity` and `nan` are None if the type lacks them; `instead` is the code that NaN is encoded as in a type without
     NaN. With `one_zero` the code of -0 is NaN.
@@ -51,7 +51,7 @@ FLOATS: Mapping[DType, Format] = MappingProxyType(
 
 
 def decoded(code: Expr) -> Expr:
-    """The number of a code: float32; int32 for integer types."""
+    """The number that a code stands for: float32, or int32 for integer types."""
     dtype = dtype_of(code)
     whole = cast(bit_cast(code, DType.UINT8), DType.INT32)
     if dtype in INTEGERS:
@@ -62,7 +62,7 @@ def decoded(code: Expr) -> Expr:
         half = 1 << (bits - 1)
         return _bits("bit_xor", kept, half) - half
     if dtype is DType.FLOAT8_E8M0:
-        # 2**-127 is below the least normal float32.
+        # 2**-127 is subnormal in float32.
         power = select(equal(whole, 0), wrap(0x400000, DType.INT32), _bits("shift_left", whole, 23))
         return select(equal(whole, 255), wrap(math.nan, DType.FLOAT32), bit_cast(power, DType.FLOAT32))
     form = FLOATS[dtype]
@@ -102,7 +102,7 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
     normal = _bits("shift_right", size + odd + ((1 << (dropped - 1)) - 1), dropped) - (
         (127 - form.bias) << form.mantissa
     )
-    # Below the least normal number codes are whole multiples of the least one.
+    # Below the least normal number, values are whole multiples of the least subnormal one.
     least = 2.0 ** (1 - form.bias)
     near = minimum(absolute(number), wrap(least, DType.FLOAT32))
     multiple = round_half_even(near * wrap(2.0 ** (form.mantissa + form.bias - 1), DType.FLOAT32))
@@ -129,7 +129,9 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """The float8_e8m0 code of ONNX's Cast: the exponent, plus one if the mantissa rounds up; NaN if not finite."""
+    """The float8_e8m0 code of ONNX's Cast: the exponent, plus one if the mantissa is rounded up; NaN if x is not
+    finite.
+    """
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)
     rest = _and(bits, 0x7FFFFF)

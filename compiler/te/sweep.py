@@ -1,4 +1,7 @@
-"""Sweeps over the rows of a depthwise window: groups of weights, and the number of operations of a tile."""
+"""Sweeps: operations of the accelerator that multiply several rows of a depthwise window at once.
+
+This module groups the window's weights, and counts the operations of a tile.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from .taps import TapGroups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The `rows` of a kernel in groups of `swept`, the first of which may have fewer, and of columns in `columns`.
+    """A division of a kernel's `rows` into groups of `swept` (the first may have fewer), and of its columns into
+    `columns`.
 
-    A sweep goes down the input, a row an operation, and multiplies the last `swept` of them by one group's weights: the
-    newest row by the group's last one. `stride` and `dilation` are those of rows.
+    A sweep goes down the input by one row with each operation, which multiplies the last `swept` rows by one group's
+    weights: the newest row by the group's last row. `stride` and `dilation` are those of rows.
     """
 
     rows: int
@@ -29,8 +33,8 @@ class Sweep:
 
     @staticmethod
     def of(config: Config, window: Window) -> Sweep | None:
-        """The sweeps of a window; None if the machine has none, if they save no operations, or if the window would fill
-        more than half of the input scratchpad: it must then be cut between rows.
+        """The sweeps of a window. None if the configuration has no sweeps, if they save no operations, or if the window
+        would fill more than half of the input scratchpad, because it must then be cut between rows.
         """
         taps = TapGroups.of(window) if config.has("sweep") else None
         rows, swept = window.kernel[0], config.swept
@@ -48,23 +52,23 @@ class Sweep:
 
     @property
     def groups(self) -> int:
-        """Groups of rows."""
+        """Number of groups of rows."""
         return ceil_div(self.rows, self.swept)
 
     @property
     def lead(self) -> int:
-        """Rows that the first group lacks."""
+        """Number of rows by which the first group is smaller."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:
-        """Weight tiles of a block of channels."""
+        """Number of weight tiles for a block of channels."""
         count = config.position_outputs * self.groups * self.columns
         return ceil_div(count * config.sweep_rows, config.whole_tile_rows)
 
     def operations(self, heights: np.ndarray) -> np.ndarray:
-        """Operations on a column of `heights` rows of outputs, int64.
+        """Number of operations for one column of outputs, for each of `heights` (numbers of output rows); int64.
 
-        One sweep serves rows of outputs that are a multiple of the dilation apart in the input.
+        One sweep serves all output rows whose inputs are a multiple of the dilation apart.
         """
         classes = self.dilation // gcd(self.stride, self.dilation)
         between = self.stride * classes // self.dilation
@@ -77,14 +81,16 @@ class Sweep:
         return total * self.columns
 
     def of_tiles(self, extent: int, heights: np.ndarray) -> np.ndarray:
-        """Operations on a column of `extent` rows in tiles of these heights."""
+        """Number of operations for a column of `extent` output rows in tiles, for each tile height in `heights`."""
         whole, rest = np.divmod(extent, heights)
         return whole * self.operations(heights) + self.operations(rest)
 
     def packed(self, config: Config, weight: np.ndarray) -> np.ndarray:
-        """int8 (C, rows, columns, TAPS), as `TapGroups.rows` groups columns, as tiles [ceil(C / block), T, rows, m].
+        """Weights int8 (C, rows, columns, TAPS), whose columns `TapGroups.rows` grouped, as tiles [ceil(C / block), T,
+        rows, m].
 
-        A group is `sweep_rows` rows of m = min(block_in, block_out) weights; parts of a block are one after the other.
+        A group is `sweep_rows` rows of m = min(block_in, block_out) weights; if a block has several such parts, they
+        follow each other.
         """
         block, narrow = config.whole_tile_rows, min(config.block_in, config.block_out)
         blocks, inputs, parts = (

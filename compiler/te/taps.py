@@ -1,4 +1,6 @@
-"""Columns of a depthwise window in groups of TAPS, which one operation multiplies, and the widened window."""
+"""Groups of TAPS adjacent columns of a depthwise window, each multiplied by one operation, and the window widened to
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from .blocks import Window, ceil_div
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapGroups:
-    """`count` groups of TAPS neighbouring columns for each row of a kernel, `step` columns apart.
+    """`count` groups of TAPS adjacent columns for each row of a kernel; the groups are `step` columns apart.
 
-    `span`: columns of the kernel from end to end, including the gaps of dilation. Groups may overlap: a column belongs
-    to the first group that has it. Together they read `columns` columns, at least `span`.
+    `span`: columns of the kernel from end to end, including the gaps of dilation. Groups may overlap: the weight of a
+    column is in the first group that contains it. Together the groups read `columns` columns, at least `span`.
     """
 
     span: int
@@ -25,7 +27,7 @@ class TapGroups:
 
     @staticmethod
     def of(window: Window) -> TapGroups | None:
-        """The groups of a window; None if single columns take no more operations."""
+        """The groups of a window. None if single columns take no more operations."""
         columns = window.kernel[1]
         span = (columns - 1) * window.dilations[1] + 1
         count = ceil_div(span, TAPS)
@@ -36,11 +38,13 @@ class TapGroups:
 
     @property
     def columns(self) -> int:
-        """Columns that the groups of a row read."""
+        """Number of columns that the groups of a row read."""
         return (self.count - 1) * self.step + TAPS
 
     def widened(self, window: Window) -> Window:
-        """The window with `columns` columns, none of them dilated, and as many outputs: further pads on the right."""
+        """The window with `columns` columns, without dilation of columns, and the same number of outputs: it has more
+        right pads.
+        """
         top, left, bottom, right = window.pads
         return replace(
             window,
@@ -50,7 +54,9 @@ class TapGroups:
         )
 
     def rows(self, weight: np.ndarray, dilation: int) -> np.ndarray:
-        """int8 [..., kw] weights as [..., count, TAPS], zeros for columns of an earlier group or of none."""
+        """int8 weights [..., kw] as [..., count, TAPS], with zeros for columns that are in an earlier
+        group or in none.
+        """
         spread = np.zeros((*weight.shape[:-1], self.columns), dtype=np.int8)
         spread[..., : self.span : dilation] = weight
         groups = np.zeros((*weight.shape[:-1], self.count, TAPS), dtype=np.int8)

@@ -1,6 +1,7 @@
-"""Rows distributed over the threads of a GPU's block, as explicit stages: partial results, a tree in shared memory.
+"""Rows distributed over the threads of a GPU's block, in explicit stages: partial results, then a tree in shared
+memory.
 
-Every stage is a nest of two loops, named for the axes of the block's threads that they become: "stage.x", "stage.y".
+Every stage is a nest of two loops "stage.x" and "stage.y", which become the x and y axes of the block's threads.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from .blocks import ceil_div
 from .rows import Operator, allocated
 
 BRANCHES = 8
-"""Partial results that one step of a tree joins: three steps, each with a barrier, suffice for 512 threads."""
+"""Number of partial results that one step of a tree combines: three steps, each with a barrier, reduce 512 threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threads:
-    """`rows` of `size` elements, `group` rows a block and `lanes` threads a row (a power of two).
+    """`rows` of `size` elements, with `group` rows for each block and `lanes` threads (a power of two) for each row.
 
     Neighbouring threads (axis x) have neighbouring elements of a row or, with `columns`, the same element of
     neighbouring rows. Element p of a row belongs to thread p % lanes.
@@ -34,18 +35,20 @@ class Threads:
 
     @property
     def blocks(self) -> int:
-        """Blocks of threads."""
+        """Number of blocks of threads."""
         return ceil_div(self.rows, self.group)
 
     @property
     def steps(self) -> int:
-        """Most elements of a thread."""
+        """Largest number of elements of a thread."""
         return ceil_div(self.size, self.lanes)
 
     def stage(
         self, name: str, block: Expr, body: Callable[[Expr, Expr], Stmt], lanes: int | None = None
     ) -> Stmt:
-        """`body` of the row's place in the group and the lane, on all threads or the first `lanes` of each row."""
+        """`body` for each row of the group and each lane, on all threads or on the first `lanes` threads
+        of each row.
+        """
         axes = "xy" if self.columns else "yx"
         row, lane = (Var(f"{name}.{axis}") for axis in axes)
         rest = Const(self.group)
@@ -63,7 +66,8 @@ class Threads:
         unroll: bool = False,
         most: Expr | None = None,
     ) -> Stmt:
-        """`body` of a suffix for names, the step and the position, for all elements of a thread.
+        """`body` for all elements of a thread; its arguments are a suffix for names, the step and the position in the
+        row.
 
         Loop `name`.k over the steps of all lanes, then `name`.g, of at most one iteration, for the rest of the row.
         `most`: number of elements of the row, if it may be less than `size`.
@@ -87,22 +91,24 @@ class Threads:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="shared")
 
     def kept(self, name: str) -> Buffer:
-        """All elements of the block's rows, each in the registers of its thread: [row, lane, step]."""
+        """A buffer of all elements of the block's rows, each in a register of its thread: [row, lane, step]."""
         return Buffer(
             name=name, shape=(self.group, self.lanes, self.steps), dtype=DType.FLOAT32, scope="register"
         )
 
     def at(self, buffer: Buffer, row: Expr, lane: Expr) -> tuple[Expr, ...]:
-        """The indices of a thread's value in a buffer of `shared`."""
+        """The indices of a thread's value in a buffer from `shared`."""
         assert len(buffer.shape) == 2
         return (lane, row) if self.columns else (row, lane)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """Distribution of rows: `group` rows a block, `lanes` threads (a power of two) a row, and `chunks` of a row that
-    are reduced first (reductions only). With `columns`, neighbouring threads have neighbouring rows, for rows that are
-    interleaved in memory. `kept`: elements stay in registers (softmax and normalizations).
+    """A distribution of rows: `group` rows for each block, and `lanes` threads (a power of two) for each row.
+
+    `chunks`: number of pieces of a row that are reduced first (reductions only). With `columns`, neighbouring threads
+    have neighbouring rows, for rows that are interleaved in memory. With `kept`, elements stay in registers (softmax
+    and normalizations).
     """
 
     group: int
@@ -118,7 +124,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """The element of a thread: its row's place in the group, its lane, its step, and the element's position in the row.
+    """An element and its thread: the row in the group, the lane, the step, and the element's position in the row.
 
     `suffix`: for names of statements, since a row's last elements may have statements of their own.
     """
@@ -144,7 +150,7 @@ class Fold:
         return last[self.threads.at(last, row, Const(0))]
 
     def around(self, rest: Stmt) -> Stmt:
-        """The stages, then `rest`, which may use the results."""
+        """The reduction's stages followed by `rest`, which may use the results."""
         return allocated(self.buffers, seq(*self.stages, rest))
 
 

@@ -1,4 +1,6 @@
-"""The operators, each a function that returns a program over blocked tensors."""
+"""The operators, each a function that returns a loop program; inputs and outputs of most are tensors in blocks of
+channels.
+"""
 
 from .conv2d import conv2d
 from .depthwise import depthwise_conv2d

@@ -1,7 +1,7 @@
-"""Convolutions over activations in blocks of channels, for processors, in float32 or quantized.
+"""Convolutions for processors over activations in blocks of channels, in float32 or quantized.
 
 Activations of quantized networks are unsigned (`te.ops.unsigned`), so that products are of uint8 and int8, as dot
-product instructions require. The caller's bias compensates for the offset: `biases_of_unsigned`.
+product instructions require. The caller passes a bias that compensates for the offset of 128: `biases_of_unsigned`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .unsigned import held, stored_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatSums:
-    """Sums in float32; the input reads 0 outside.
+    """A convolution with sums in float32; positions outside the input read as 0.
 
-    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] with a bias, R like Y with
-    an operand. Y is zero beyond the filters, whatever the parameters hold there.
+    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] with a bias, and R like Y
+    with an operand. Y is zero in the lanes of a last block that have no filter, whatever the parameters contain there.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -38,10 +38,11 @@ class FloatSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedSums:
-    """Sums in int32, followed by the store pipeline's `post`; the input reads `pad_value` (an activation) outside.
+    """A convolution with sums in int32, followed by the store pipeline's `post`.
 
-    Weights are int8[groups, filters, blocks of channels, KH, KW, channels of a block]. Parameters: P int32[blocks of Y,
-    2, lanes] (row 0 the biases, row 1 the bits of the float32 scales), R like Y where `post` combines with an operand.
+    Positions outside the input read as `pad_value` (a uint8 activation). Weights are int8[groups, filters, blocks of
+    channels, KH, KW, channels of a block]. Parameters: P int32[blocks of Y, 2, lanes] (row 0 the biases, row 1 the bits
+    of the float32 scales), and R like Y if `post` combines with an operand.
     """
 
     pad_value: int
@@ -139,8 +140,9 @@ def blocked_depthwise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Place:
-    """Indices of one product: loops outside of an output's position, its lane, block and place of the input's channel,
-    row and column of the input, row and column of the weight."""
+    """Indices of one product: loops outside of an output's position, lane of the output, block and lane of the input's
+    channel, row and column of the input, row and column of the weight.
+    """
 
     outer: tuple[Expr, ...]
     lane: Expr
@@ -151,11 +153,12 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Layout:
-    """The layout of a convolution's tensors: shapes of X and W, loops around positions, lanes of an output, summed
-    (blocks of channels, channels of a block) or None, and the place of an output's bias: `channel` of B, `block` of P.
+    """The layout of a convolution's tensors.
 
-    `factors` gives the two factors of a product, from X (or `padded`) and W. `filters`: filters of a group, without
-    those that fill up the last block.
+    It has the shapes of X and W, the loops around positions, the lanes of an output, the summed channels (blocks of
+    channels, channels of a block) or None, and the index of an output's bias: `channel` in B, `block` in P. `factors`
+    gives the two factors of a product, from X (or `padded`) and W. `filters`: number of filters of a group, without the
+    padding of the last block.
     """
 
     data: tuple[int, ...]
@@ -171,7 +174,7 @@ class _Layout:
 
 
 def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Program:
-    """The program of a convolution with tensors of this layout."""
+    """The program of a convolution whose tensors have this layout."""
     quantized = isinstance(sums, QuantizedSums)
     types = (DType.UINT8, DType.INT8, DType.INT32) if quantized else (DType.FLOAT32,) * 3
     x_in = Buffer(name="X", shape=layout.data, dtype=types[0])
@@ -233,7 +236,9 @@ def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Prog
 
 
 def _channel_loops(channels: tuple[int, int]) -> tuple[Loops, Loops]:
-    """The loops over blocks of channels, around those over taps, and over the channels of a block, inside of them."""
+    """The loops over blocks of channels, which are outside of the loops over taps, and the inner ones over channels of
+    a block.
+    """
     return {"ic": channels[0]}, {"k": channels[1]}
 
 
@@ -252,7 +257,8 @@ def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:
             total, None if bias is None else bias[channel], None if operand is None else operand[at]
         )
         if layout.filters % out.shape[-1]:
-            # 0 * infinity is NaN, and an epilogue may not map 0 to 0.
+            # An output without a filter must be set to 0: its sum may be NaN (0 * infinity), and an epilogue may not
+            # map 0 to 0.
             return select(channel[-1] < layout.filters, result, 0.0)
         return result
 

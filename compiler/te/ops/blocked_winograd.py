@@ -1,7 +1,7 @@
-"""Winograd's method over activations in blocks of channels, as processors compute it; see `winograd` for the method.
+"""Winograd's method for processors, over activations in blocks of channels; `te.ops.winograd` describes the method.
 
-Between the two programs here stand products of matrices, one for each of the n * n positions of a tile: a convolution
-of 1 x 1 taps in as many groups, over one row that has a column for each tile.
+Between the two programs of this module a convolution of 1 x 1 taps computes the n * n matrix products, one for each
+position of a tile: it has n * n groups and one row, with a column for each tile.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
 
 
 def _zeros(name: str, half: Buffer, first: int, count: int) -> list[Stmt]:
-    """Statements that set columns of `half` outside of the input to zero."""
+    """Statements that set the columns of `half` that are outside of the input to zero."""
     if count <= 0:
         return []
     rows, _, block = half.shape

@@ -1,4 +1,4 @@
-"""Common parts of the operators: buffers of the blocked layout, and the loops of the post-processing."""
+"""Common parts of the operators: buffers in blocks of channels, and the loops of the post-processing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from ..blocks import Blocks, Pads, Pair, Window, ceil_div
 from ..post import PoolOperator, Post, Views, post_point
 
 Area = tuple[int, int, int, int]
-"""Rows and columns of an output: (first row, first column, row behind the last, column behind the last)."""
+"""Rows and columns of an output as (first row, first column, end row, end column); ends are exclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One area of an output: its size `outputs`, and the inputs it needs, `inputs` from row and column `start` on.
+    """One area of an output: its size `outputs`, and the inputs that it needs: `inputs` rows and columns from `start`
+    on.
 
-    Starts and sizes are (rows, columns); inputs include pads, so starts may be negative.
+    Starts and sizes are (rows, columns). Inputs include pads, so starts may be negative.
     """
 
     start: Pair
@@ -27,7 +28,7 @@ class Part:
 
     @staticmethod
     def of(window: Window, height: int, width: int, area: Area | None) -> Part:
-        """The part for `area` (None: everything, all pads included) of a window operator's output."""
+        """The part for an `area` of a window operator's output (None: the whole output, with all pads)."""
         top, left, _, _ = window.pads
         if area is None:
             return Part(
@@ -48,8 +49,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Outputs that are not contiguous: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a `plane`;
-    rows of outputs have a `pitch` in a plane of one row. The kernel's offset gives the place of the first output.
+    """Outputs that are not adjacent: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a `plane`.
+
+    With a `pitch`, rows of outputs are stored one after the other in a plane of a single row. The kernel's offset gives
+    the position of the first output.
     """
 
     plane: Pair
@@ -195,7 +198,7 @@ def post_nest(
         if several:
             column = column * neighbours + xi
         column = column if outputs == 1 else column * outputs + s
-        first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
+        first = (0,) * (len(buffer.shape) - 6)  # Strides of outputs that are not adjacent.
         if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:
             return buffer[n, o, 0, 0, *first, b, j]
         return buffer[n, 0 if turned and buffer is operand else o, row, column, *first, b, j]
@@ -219,12 +222,14 @@ def post_nest(
 
 
 def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
-    """Number of vectors of a position in `block`: `vectors` in whole blocks, `count` in all blocks together."""
+    """Number of output vectors of a position in `block`: `vectors` in whole blocks; all blocks together
+    have `count`.
+    """
     if count % vectors == 0:
         return vectors
     return count if count < vectors else minimum(vectors, count - block * vectors)
 
 
 def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:
-    """The buffers without None."""
+    """The buffers, without those that are None."""
     return tuple(b for b in buffers if b is not None)

@@ -1,8 +1,8 @@
-"""A convolution independent of the layout of its tensors: its sizes, and the pairs of input and weight.
+"""A convolution, independent of the layout of its tensors: its sizes, and which input each weight is multiplied with.
 
-Along an axis, outputs that use the same weights are a phase. An ordinary convolution is one phase; in a transposed one
-the outputs of the same remainder modulo the stride are a phase, a dense convolution of the input with every stride-th
-tap, so that no product with an inserted zero is computed.
+A phase is the set of outputs along an axis that use the same weights. An ordinary convolution has one phase. In a
+transposed one, outputs with the same remainder modulo the stride are a phase: a dense convolution of the input with
+every stride-th tap, so that no product with an inserted zero is computed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Phase:
         return m * self.step + self.first
 
     def read(self, t: Expr, m: Expr, pads: int = 0) -> Expr:
-        """The input that tap m of output t reads, of an input with `pads` in front."""
+        """The position along the axis of the input that tap m of output t reads; the input has `pads` in front."""
         start = t * self.stride + (self.base + pads)
         return start + m * self.reach if self.reach >= 0 else start - m * -self.reach
 
@@ -50,8 +50,8 @@ class Phase:
 class Convolution:
     """Sizes of a convolution, in elements; a depthwise one has as many groups as channels.
 
-    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs.
-    ValueError if `groups` does not divide channels and filters.
+    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs. Raises ValueError
+    if `groups` does not divide channels and filters.
     """
 
     batch: int
@@ -72,17 +72,17 @@ class Convolution:
 
     @property
     def group_channels(self) -> int:
-        """Channels of a group."""
+        """Number of channels of a group."""
         return self.channels // self.groups
 
     @property
     def group_filters(self) -> int:
-        """Filters of a group."""
+        """Number of filters of a group."""
         return self.filters // self.groups
 
     @property
     def outputs(self) -> Pair:
-        """Rows and columns of the output; ValueError if the window does not fit, or pads leave nothing."""
+        """Rows and columns of the output. Raises ValueError if the window does not fit, or if pads leave no output."""
         if self.transposed:
             return transposed_outputs(self.window, self.height, self.width, self.output_padding)
         return self.window.outputs(self.height, self.width)
@@ -103,7 +103,7 @@ class Convolution:
 
     @property
     def pads(self) -> Pads:
-        """Rows and columns around the input that taps reach."""
+        """Number of rows and columns around the input that taps read."""
         if not self.transposed:
             return self.window.pads
         (top, bottom), (left, right) = (
@@ -113,7 +113,7 @@ class Convolution:
 
 
 def transposed_outputs(window: Window, height: int, width: int, output_padding: Pair = (0, 0)) -> Pair:
-    """Output rows and columns of a transposed convolution; ValueError where nothing is left or strides are too long."""
+    """Output rows and columns of a transposed convolution. Raises ValueError for no output, or for too long strides."""
     top, left, bottom, right = window.pads
     sizes: list[int] = []
     for size, kernel, stride, dilation, pads, more in zip(
@@ -138,8 +138,8 @@ def transposed_outputs(window: Window, height: int, width: int, output_padding: 
 
 
 def _phases(outputs: int, kernel: int, stride: int, dilation: int, before: int) -> tuple[Phase, ...]:
-    """The phases of a transposed convolution's axis with `before` pads in front."""
-    # Tap k of output y reads input (y + before - k * dilation) / stride, where that is whole.
+    """The phases along an axis of a transposed convolution with `before` pads in front."""
+    # Tap k of output y reads input (y + before - k * dilation) / stride if that is a whole number.
     common = gcd(stride, dilation)
     step = stride // common
     found: list[Phase] = []
@@ -163,7 +163,9 @@ def _phases(outputs: int, kernel: int, stride: int, dilation: int, before: int) 
 
 
 def _margins(phases: tuple[Phase, ...], size: int) -> Pair:
-    """Positions that a transposed convolution's taps read before and behind an input of `size` along an axis."""
+    """Number of positions in front of and behind an input of `size` along an axis that a transposed convolution's taps
+    read.
+    """
     used = [p for p in phases if p.taps]
     before = max((-(p.base + (p.taps - 1) * p.reach) for p in used), default=0)
     behind = max((p.outputs + p.base - size for p in used), default=0)

@@ -72,12 +72,12 @@ def depthwise_conv2d(
         f"conv.{'g' if taps else 'kw'}",
     )
     n, o, q, y, x, b, j, kh, kw = (Var(name) for name in names)
-    # The operations of a row of the kernel; with TAPS each multiplies several positions together.
+    # The taps of a kernel row; with `taps` each operation multiplies several positions together.
     step, count, together = (
         (own.dilations[1], own.kernel[1], 1) if taps is None else (taps.step, taps.count, TAPS)
     )
     inner = [] if taps is None else [(Var("conv.t"), TAPS)]
-    # Of the weights a tile has so many groups; those of an average pool are alike in all rows of the kernel.
+    # Number of groups of weights; an average pool has the same weights in all rows of the kernel.
     rows = together * blocks.inputs
     of_tile = blocks.block_out // rows
     group = kh * count + kw
@@ -128,7 +128,8 @@ def depthwise_conv2d(
         value=cast(data, DType.INT32) * cast(filters, DType.INT32),
         first=all_of(*(equal(var, 0) for var in (kh, kw, *(t for t, _ in inner)))),
     )
-    # The window's loops lie outside the lanes: one operation of the array is one position, or TAPS, for all lanes.
+    # The window's loops are outside the lanes: one operation of the array multiplies one position (with `taps`
+    # several).
     loops = [(n, nb), (o, cb), *parts, (y, oh), (x, ow), (kh, own.kernel[0]), (kw, count), *inner]
     loops += [(b, blocks.batch), (j, sums[1])]
     size = wide.outputs(height, width) if spread is None else spread.plane
@@ -144,7 +145,7 @@ def depthwise_conv2d(
 
 
 def _in_vectors(blocks: Blocks, window: Window) -> Window:
-    """The window over input vectors, several of which may be a position; then none of its columns is dilated."""
+    """The window in input vectors, when a position consists of several; none of its columns is then dilated."""
     wide, (top, left, bottom, right) = blocks.inputs, window.pads
     if wide == 1:
         return window

@@ -1,7 +1,7 @@
-"""Convolutions over plain activations with staged operands, for GPUs, without matrix products.
+"""Direct convolutions for GPUs, without matrix products, over activations in plain NCHW.
 
-Tiles of the input keep their shape in shared memory, so that each element is fetched once for all taps of a window that
-read it.
+Tiles of the input have the input's layout in shared memory, so that each element is loaded once for all taps that read
+it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def pool_window(
     width: int,
     ceil_mode: bool = False,
 ) -> Window:
-    """A pool's window; with ONNX's `ceil_mode`, pads below and right are enlarged for the last partial window.
+    """A pool's window; with ONNX's `ceil_mode` the pads below and right are larger, so that a last partial window fits.
 
     The last window starts inside the input or the pads before it, as in ONNX and PyTorch.
     """
@@ -58,12 +58,12 @@ def float_pool(
     """Y = the greatest value or the average of each window, in float32; NaN in a window is its greatest value.
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
-    outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci.
-    Positions outside X never win and add nothing; a window of nothing else (pads and dilations may leave one) has the
-    greatest value -inf. Averages divide by the window's positions inside X and `counted`
-    around it (top, left, bottom, right): the model's pads for ONNX's count_include_pad, else zeros. Of none it is NaN.
-    Intermediates: `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y,
-    pool.x, pool.j, pool.kh, pool.kw); loops n, y, x, j around "post" follow. ValueError if the window does not fit.
+    outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci. Positions
+    outside X are ignored; a window that has no other (pads and dilations can cause one) has the maximum -inf. Averages
+    divide by the number of the window's positions inside X enlarged by `counted` (top, left, bottom, right): the
+    model's pads for ONNX's count_include_pad, else zeros. If there are none, the average is NaN. Intermediates:
+    `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j,
+    pool.kh, pool.kw); loops n, y, x, j around "post" follow. ValueError if the window does not fit.
     """
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)
 
@@ -90,10 +90,10 @@ def pooled(
     outside: float,
     beside: Buffer | None = None,
 ) -> Program:
-    """Y = `finish` of the sum or maximum in `dtype` over each window of X, and of Y's row and column.
+    """Y = `finish` of the sum or maximum (in `dtype`) over each window of X, and of Y's row and column.
 
-    X [outer, height, width, lanes] reads `outside` where it ends; `beside` is one more parameter. Intermediates and
-    loops as of `float_pool`.
+    X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside` is one more parameter. Intermediates
+    and loops are as in `float_pool`.
     """
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)

@@ -1,4 +1,6 @@
-"""Folds along axes that run element by element in order: for any type, and for operators other than sum and maximum."""
+"""Folds along axes that combine element by element in order: for any type, and for other operators than sum and
+maximum.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ def fold(
     """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
     Parameters X and Y of `dtype` in the shapes of `te.merge.merge_axes(shape, axes)`, Y with the kept axes. Loops d0,
-    d1, … of the kept axes around "begin", then begin.d0, … with the reduced ones inside around "fold". ValueError for a
-    wrong axis.
+    d1, … of the kept axes around "begin", then begin.d0, … with the reduced ones inside around "fold". Raises
+    ValueError for an invalid axis.
     """
     merged = merge_axes(shape, axes) or ((1, False),)
     sizes = [size for size, _ in merged]
@@ -53,7 +55,9 @@ def running_product(
     dtype: DType = DType.FLOAT32,
     name: str = "running_product",
 ) -> Program:
-    """Running products (with `product` False: sums) along an axis, of any type; see `te.ops.scan.cumulative_sum`."""
+    """Running products (with `product` False: sums) along an axis, of any type; parameters as in
+    `scan.cumulative_sum`.
+    """
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")
     outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
@@ -83,10 +87,11 @@ def extreme_index(
     dtype: DType = DType.FLOAT32,
     name: str = "extreme_index",
 ) -> Program:
-    """Y = the index of the greatest (or `least`) element along `axis`: of equal ones the first, or the `last`.
+    """Y = the index of the greatest (or `least`) element along `axis`: among equal ones the first, or with `last` the
+    last.
 
-    Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`.
-    Statements "first", "best.first", "index" and "best". ValueError for an axis that the shape does not have.
+    Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`. Statements
+    "first", "best.first", "index" and "best". Raises ValueError for an axis that the shape does not have.
     """
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")
@@ -130,11 +135,12 @@ def top_k(
     dtype: DType = DType.FLOAT32,
     name: str = "top_k",
 ) -> Program:
-    """Y, I = the `count` greatest (or `least`) elements along `axis`, sorted, and their indices; ties by index.
+    """Y, I = the `count` greatest (or `least`) elements along `axis`, sorted, and their indices; of equal elements the
+    one with the smaller index comes first.
 
-    Parameters X [outer, size of the axis, inner] of `dtype`, Y [outer, count, inner], I int64 like Y. Each element's
-    rank is counted (size * size comparisons a row), `rank` int64. Statements "begin", "rank", "value", "index".
-    ValueError for an axis that the shape does not have, or a count that it does not have.
+    Parameters X [outer, size of the axis, inner] of `dtype`, Y [outer, count, inner], I int64 like Y. `rank` int64
+    counts the elements that come before each one (size * size comparisons for each row). Statements "begin", "rank",
+    "value", "index". Raises ValueError for an axis that the shape does not have, or a count greater than its size.
     """
     if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
         raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")

@@ -1,4 +1,6 @@
-"""Moves of channels of quantized tensors (Concat, Split, shuffles, phases), and functions of one tensor by table."""
+"""Moves of channels of quantized tensors (Concat, Split, channel shuffles, phases), and functions of one tensor by
+table.
+"""
 
 from __future__ import annotations
 

@@ -41,8 +41,9 @@ def joined_remap(
 ) -> tuple[Program, dict[str, np.ndarray]]:
     """The remap of `te.ops.movement.remap` in one nest: loops d0, d1, … of the output around "move"; and its tables.
 
-    Parameters X, tables, Y, with X and Y of the shapes in `remap`. The index of an axis with one run, perhaps between
-    fills, is computed. Any other axis d reads it from a table Td int64 [size of the output]; -1 stands for `fill`.
+    Parameters X, tables, Y, with X and Y of the shapes in `remap`. For an axis with a single run, perhaps between
+    fills, the input's index is computed. Any other axis d reads it from a table Td int64 [size of the output]; -1
+    stands for `fill`.
     """
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=dtype)

@@ -27,7 +27,7 @@ def permute(
     """Y = X with axis d of Y being axis `axes`[d] of X.
 
     Parameters X and Y without dimensions of size 1, axes that stay neighbours merged into one; loops d0, d1, … of Y's
-    dimensions around "move". ValueError where `axes` is no permutation.
+    dimensions around "move". Raises ValueError if `axes` is no permutation.
     """
     if sorted(axes) != list(range(len(shape))):
         raise ValueError(f"{tuple(axes)} is no permutation of the axes of shape {shape}")
@@ -52,9 +52,10 @@ def permute(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run of `count` elements: `first`, `first` + `step`, … of the input, or (first None) the fill value.
+    """A run of `count` elements: `first`, `first` + `step`, … of the input; if `first` is None, `count` fill values.
 
-    A step of 0 repeats one element."""
+    A step of 0 repeats one element.
+    """
 
     count: int
     first: int | None
@@ -70,14 +71,15 @@ def slice_runs(start: int, count: int, step: int) -> Runs:
 
 
 def tile_runs(size: int, repeats: int) -> Runs:
-    """The runs of an axis of `size` that is repeated as a whole."""
+    """The runs of an axis of `size` that is repeated `repeats` times as a whole."""
     return (Run(count=size, first=0),) * repeats
 
 
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
-    """The runs of an axis of `size` with pads as of ONNX's Pad; negative pads cut off first, then the others are added.
+    """The runs of an axis of `size` with pads as in ONNX's Pad: first negative pads remove elements, then others add
+    some.
 
-    In all modes but "constant", ValueError if no element is left to pad with, or for more than MOST_POSITIONS.
+    In all modes but "constant", raises ValueError if no element is left to pad with, or for more than MOST_POSITIONS.
     """
     if mode == "constant":
         start, end = -before, size + after
@@ -115,7 +117,7 @@ def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
 
 
 def runs_of(positions: Sequence[int]) -> Runs:
-    """A list of input positions as the fewest runs; negative positions are the fill value."""
+    """A list of input positions as the fewest runs; negative positions stand for the fill value."""
     runs: list[Run] = []
     i = 0
     while i < len(positions):
@@ -141,11 +143,11 @@ def remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> Program:
-    """Y takes along each axis d the elements `runs`[d] of X: slices, pads, tiles, and any of them at once.
+    """Y is made of the elements `runs`[d] of X along each axis d: slices, pads, tiles, or several of these together.
 
-    Parameters X and Y, neighbouring axes merged where the inner one is taken whole. Loops d0.…, d1.… with the number of
-    the run on each axis so far, around "move.…" and "fill.…". ValueError for runs that leave X or take nothing, and
-    for more than MOST_RUNS pieces.
+    Parameters X and Y, with neighbouring axes merged if the inner one is copied whole. There is one loop nest for each
+    combination of runs, with the numbers of the runs in all names: loops d0.…, d1.… around "move.…" or "fill.…". Raises
+    ValueError for runs that go outside X or are empty, and for more than MOST_RUNS nests.
     """
     for size, of_axis in zip(shape, runs, strict=True):
         ends = [
@@ -166,7 +168,7 @@ def remap(
             if of is None:
                 return Assign(name=f"fill{tag}", buffer=y, indices=at, value=filling)
             return Assign(name=f"move{tag}", buffer=y, indices=at, value=x[of])
-        # Where everything inside is filled, one run does for all.
+        # If everything further inside is filled, one loop nest covers all inner runs.
         inside = merged[axis] if of is not None else (Run(count=y.shape[axis], first=None),)
         parts: list[Stmt] = []
         start = 0
@@ -182,7 +184,7 @@ def remap(
 
 
 def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
-    """The input's sizes and runs, with neighbouring axes merged if the inner one is taken whole."""
+    """The input's sizes and runs, with neighbouring axes merged if the inner one is copied whole."""
     sizes: list[int] = []
     merged: list[Runs] = []
     for size, of_axis in zip(shape, runs, strict=True):
@@ -209,7 +211,7 @@ def concat(
     """Y = the concatenation of the inputs along `axis`.
 
     Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around "move.i" for each input.
-    ValueError where the shapes differ elsewhere, or have no such axis.
+    Raises ValueError if the shapes differ in other axes, or have no such axis.
     """
     rank = len(shapes[0])
     if not -rank <= axis < rank:
@@ -239,9 +241,9 @@ def gather(
 ) -> Program:
     """Y = the elements of X at the indices I along `axis`; negative indices count from the end.
 
-    Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; where inner is 1, without it. An index
-    outside the axis gives the element at the nearer end. Loops o, i, d around "move".
-    ValueError for an axis that the shape does not have.
+    Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; without the last dimension if inner is
+    1. An index outside the axis gives the element at the nearer end. Loops o, i, d around "move". Raises ValueError for
+    an axis that the shape does not have.
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

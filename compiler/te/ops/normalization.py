@@ -17,9 +17,9 @@ from .common import parameters_of
 class Normalized:
     """Sizes and parameters of a normalization of `channels` rows of `size` elements in each of `outer` images.
 
-    Scale S, and B with a `bias`, are [size] `by` "row" (ONNX's LayerNormalization of the last axes, channels = 1) or
-    [channels] by "channel" (InstanceNormalization of outer images; with channels the groups, the first step of
-    GroupNormalization). `epsilon` is added to the variance.
+    The scale S, and with `bias` the bias B, are [size] if `by` is "row" (ONNX's LayerNormalization of the last axes,
+    channels = 1), or [channels] if it is "channel" (InstanceNormalization; also the first step of GroupNormalization,
+    with groups as channels). `epsilon` is added to the variance.
     """
 
     outer: int
@@ -41,11 +41,11 @@ class Normalized:
 
 
 def normalize(sizes: Normalized, *, width: int = 1, name: str = "normalize") -> Program:
-    """Y = (X - m) / sqrt(v + sizes.epsilon) * S + B, m and v the mean and variance of each row.
+    """Y = (X - m) / sqrt(v + sizes.epsilon) * S + B, with the mean m and the variance v of each row.
 
-    The variance is the mean of squared distances, which does not cancel. Stages follow each other in loops "image" and
-    "row": `te.rows.fold_row` "sum" and "square" in `width` partial results (a power of two), then the statement
-    "scale".
+    The variance is computed as the mean of (X - m)^2, which avoids cancellation. In loops "image" and "row" there are
+    three stages: `te.rows.fold_row` "sum" and "square" with `width` partial results (a power of two), then the
+    statement "scale".
     """
     x, scale, shift, y = sizes.buffers
     size = sizes.size

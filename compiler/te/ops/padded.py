@@ -8,7 +8,10 @@ from ..blocks import Window
 
 
 def padded_input(x_in: Buffer, window: Window, value: float = 0.0) -> tuple[Buffer, tuple[Stmt, ...]]:
-    """The input of a window operator: X, or `padded` and the statement "pad" that fills it (`value` outside X)."""
+    """The buffer that a window operator reads: X, or if there are pads `padded` with the statement "pad" that fills it.
+
+    Positions outside X are filled with `value`.
+    """
     if not any(window.pads):
         return x_in, ()
     *outer, height, width, lanes = x_in.shape

@@ -1,7 +1,7 @@
-"""A network's first convolution, computed directly from the host's interleaved image.
+"""A network's first convolution, computed directly from the host's interleaved (channels-last) image.
 
-Few channels would leave most of a vector empty. So vectors consist of whole window rows instead: KW * C neighbouring
-bytes of a channels-last image row, for each of the KH rows, packed densely into patches (`patch_layout`).
+An image has few channels, so vectors of channels would be mostly empty. A vector holds whole window rows instead: KW *
+C adjacent bytes of a channels-last image row, for each of the KH rows, packed densely into patches (`patch_layout`).
 """
 
 from __future__ import annotations

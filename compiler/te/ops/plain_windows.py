@@ -1,4 +1,8 @@
-"""Windows of any number of dimensions, element by element: sums without a template, also with weights of run time."""
+"""Windows of any number of dimensions, element by element: for convolutions, pools and products that no template
+serves.
+
+Weights may be computed at run time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ def plain_convolution(
     *,
     name: str = "plain_convolution",
 ) -> Program:
-    """Y[n, g, o, p…] = sum over c, k… of X[n, g, c, p * stride + k * dilation…] * W[g, o, c, k…], float32.
+    """Y[n, g, o, p…] = sum over c, k… of X[n, g, c, p * stride + k * dilation…] * W[g, o, c, k…] in float32.
 
     Parameters X [batch, groups, channels of a group, *sizes], pads included, W [groups, *weight] with `weight` (filters
     of a group, channels of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Statement "sum".
@@ -61,11 +65,11 @@ def plain_transposed(
     *,
     name: str = "plain_transposed",
 ) -> Program:
-    """Y[n, g, o, i * stride + k * dilation - before…] sums X[n, g, c, i…] * W[g, c, o, k…], 0 where nothing falls.
+    """Y[n, g, o, i * stride + k * dilation - before…] sums all X[n, g, c, i…] * W[g, c, o, k…]; 0 without any.
 
     Parameters X [batch, groups, channels of a group, *sizes], W [groups, *weight] with `weight` (channels of a group,
-    filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Intermediate `whole`: Y before pads
-    are cut off.
+    filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Intermediate `whole`: Y before the
+    pads are removed.
     """
     channels, filters, *kernel = weight
     whole_sizes = [
@@ -109,7 +113,7 @@ def plain_pool(
     *,
     name: str = "plain_pool",
 ) -> Program:
-    """Y[n, p…] = the sum or the greatest of X[n, p * stride + k * dilation…], float32, pads included in X.
+    """Y[n, p…] = the sum or the maximum of X[n, p * stride + k * dilation…] over k…, in float32; X includes pads.
 
     Parameters X [outer, *sizes] and Y [outer, *outputs]. Statement "pool".
     """
@@ -140,10 +144,10 @@ def plain_product(
     *,
     name: str = "plain_product",
 ) -> Program:
-    """Y = X @ W of any type, whose batches broadcast; integers wrap.
+    """Y = X @ W in any type, with batch dimensions that broadcast; integers wrap.
 
     Parameters X [*BX, rows, depth], W [*BW, depth, columns] and Y [*BY, rows, columns] with the batches of
-    `te.merge.merge_broadcast`. Statement "sum". ValueError where the batches do not broadcast.
+    `te.merge.merge_broadcast`. Statement "sum". Raises ValueError if the batches do not broadcast.
     """
     batch, (of_x, of_w) = merge_broadcast([batch_x, batch_w])
     x = Buffer(name="X", shape=(*of_x, rows, depth), dtype=dtype)
@@ -170,7 +174,7 @@ def plain_product(
 def outputs_of(
     sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Shape:
-    """Number of windows along each dimension. ValueError if none fits."""
+    """Number of windows along each dimension. Raises ValueError if no window fits."""
     found = tuple(
         (size - (k - 1) * d - 1) // s + 1
         for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)

@@ -1,4 +1,7 @@
-"""Operators without weights: pools and element-wise combinations, straight from activations to the store pipeline."""
+"""Operators of the accelerator without weights: pools and element-wise combinations.
+
+Activations go directly to the store pipeline, without the array of multipliers.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,7 @@ def _widened(
         ),
         pad=Const(pad_value, DType.INT8),
     )
-    # Vectors alone: what else there is of a block lies between them.
+    # Only one vector of each position is read; others of a block are between them.
     alone = Blocks(batch=b_size, block_in=lanes, block_out=lanes)
     outputs = output_buffers(alone, (nb, cb, *out_shape), post, apart, planes=planes)
     parameters, out, operand = outputs

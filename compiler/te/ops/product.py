@@ -1,4 +1,4 @@
-"""Products of matrices, of any types and batches, with or without stages for their operands."""
+"""Products of matrices of any types and batches, optionally with copies of their operands as stages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..scalars import round_tf32
 from .sums import program_of, stored, summed
 
 FACTORS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
-"""Types of factors on tensor cores; float32 ones are rounded to tf32."""
+"""Types of factors on tensor cores; float32 factors are rounded to tf32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Types:
 
 FLOAT = Types()
 DOT_INT8 = Types(x=DType.UINT8, w=DType.INT8, total=DType.INT32, y=DType.INT32)
-"""Types of the dot product instructions of processors; sums wrap."""
+"""Types of the dot product instructions of processors; their sums wrap."""
 
 
 def product(
@@ -61,16 +61,16 @@ def product(
 ) -> Program:
     """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as by numpy's matmul.
 
-    Parameters X and W as of `Matrices`, B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns].
-    BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the shapes `beside` them, which broadcast
-    against the result's; a product without a batch has no such dimensions. Intermediate: `sum` like Y in the type of
+    Parameters X and W as of `Matrices`, B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns]. BY,
+    (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the shapes `beside`, which broadcast against
+    the result's batch; a product without a batch has no such dimensions. Intermediate: `sum` like Y in the type of the
     sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around "post" follow. The
     epilogue is computed in float32 if Y is a float.
 
     With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: in their
     own layout ("as they lie"), or ("by depth") `b` is always [*BW, depth, columns] (of a transposed W in loops b.b0, …,
-    b.j, b.k). Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. ValueError where the batches do
-    not broadcast.
+    b.j, b.k). Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. Raises ValueError if the batches
+    do not broadcast.
     """
     epilogue = epilogue or Epilogue()
     batch, of_x, of_w = (), (), ()
@@ -129,12 +129,12 @@ def tensor_product(
     epilogue: Epilogue | None = None,
     name: str = "tensor_gemm",
 ) -> Program:
-    """A `product` for tensor cores, staged in its factors' layout: low precision, exact products, wide sums.
+    """A `product` for tensor cores, staged in the layout of its factors, with exact products and wide sums.
 
-    Factors are of `dtype` (and `weight_dtype`, by default the same). Floats are summed in float32, those of float32
-    rounded to tf32 before (`round_factors`); integers in int32, which wraps. `output` is the type of Y: by default that
-    of the sums; a float, rounded to nearest; int32 for sums of integers without epilogue. ValueError for types or an
-    epilogue that do not go together.
+    Factors are of type `dtype` (those of W of `weight_dtype` if given). Float factors are summed in float32 (float32
+    ones are first rounded to tf32, see `round_factors`), integers in int32, which wraps. `output` is the type of Y: by
+    default the type of the sums; or a float type, rounded to nearest; or int32 for sums of integers without epilogue.
+    Raises ValueError for a combination of types and epilogue that is not supported.
     """
     weight_dtype = weight_dtype or dtype
     total = DType.INT32 if dtype.is_integer else DType.FLOAT32
@@ -152,7 +152,7 @@ def tensor_product(
 
 
 def round_factors(program: Program) -> Program:
-    """A product for tensor cores: every float32 factor of its statement "gemm" is rounded to tf32."""
+    """The program with every float32 factor of its statement "gemm" rounded to tf32, as tensor cores need."""
 
     def factor(e: Expr) -> Expr:
         return round_tf32(e) if isinstance(e, Load) and e.buffer.dtype is DType.FLOAT32 else e
@@ -177,7 +177,7 @@ def _stage(to: Buffer, of: Buffer) -> Stmt:
 
 
 def _transposed(to: Buffer, of: Buffer) -> Stmt:
-    """The transposed copy, element by element, in the order of the source's memory."""
+    """The transposing copy of `of` to `to`, element by element, in the order of the source's memory."""
     *batch, columns, depth = of.shape
     b = [Var(f"{to.name}.b{d}") for d in range(len(batch))]
     j, k = Var(f"{to.name}.j"), Var(f"{to.name}.k")

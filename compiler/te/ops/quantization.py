@@ -20,10 +20,11 @@ def store_activation(
     zero_point: int,
     name: str = "store_activation",
 ) -> Program:
-    """Y = X as activations: float32 quantized as `vdla.isa.arithmetic.quantize` does, uint8 as it is, int8 plus 128.
+    """Y = X as activations: float32 quantized like `vdla.isa.arithmetic.quantize`, uint8 unchanged, int8 plus 128.
 
-    Parameters X of `dtype` [batch, channels, plane], Y uint8[batch, ceil(channels / block), plane, block], zeros in Y
-    beyond the channels; `zero_point` is a stored one. NaN becomes any value. Loops n, o, p, j around "map".
+    Parameters X of `dtype` [batch, channels, plane], Y uint8[batch, ceil(channels / block), plane, block], Y zero
+    beyond the channels; `zero_point` is that of the stored int8 tensor. The result for NaN is undefined. Loops n, o, p,
+    j around "map".
     """
     x = Buffer(name="X", shape=(batch, channels, plane), dtype=dtype)
     y = Buffer(name="Y", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)

@@ -25,13 +25,14 @@ def reduction(
     beside: Sequence[Shape] = (),
     name: str = "reduction",
 ) -> Program:
-    """Y = sum, mean, … of X over `axes`; any NaN makes a maximum or minimum NaN.
+    """Y = sum, mean, … (`kind`) of X over `axes`; a NaN makes a maximum or minimum NaN.
 
-    Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes, beside)`: neighbouring axes that
-    are both reduced or both kept are one, Y has the kept ones (one of size 1 if there are none). ValueError for a wrong
-    axis. Where the last axis is reduced, its elements go to `width` (a power of two) partial results in turn: loops d0,
-    d1, … of the kept axes around `te.rows.fold_row` "reduce" and the statement "post". Else loops reduce.d0, … of all
-    axes around "reduce" into `sum`, and loops d0, … around "post".
+    Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes, beside)`: neighbouring axes are
+    merged if both are reduced or both kept, and Y has the kept ones (one of size 1 if there are none). Raises
+    ValueError for an invalid axis. If the last axis is reduced, its elements go to `width` (a power of two) partial
+    results in turn: loops d0, d1, … of the kept axes are around `te.rows.fold_row` "reduce" and the statement "post".
+    Otherwise loops reduce.d0, … of all axes are around "reduce", which adds to `sum`, and loops d0, … are around
+    "post".
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = [size for size, _ in merged]
@@ -74,7 +75,7 @@ def reduction(
 
 
 def reduced_value(kind: Kind, element: Expr) -> Expr:
-    """The function of an element that the reduction sums up, or takes the maximum of."""
+    """The function of an element whose sum or maximum the reduction computes."""
     match kind:
         case "min":
             return negative(element)
@@ -86,7 +87,7 @@ def reduced_value(kind: Kind, element: Expr) -> Expr:
 
 
 def reduction_result(kind: Kind, total: Expr, count: int) -> Expr:
-    """The result of the reduction from the sum, or maximum, of `count` elements."""
+    """The result of the reduction, from the sum or maximum of `count` elements."""
     match kind:
         case "mean":
             return divide(total, float(count))

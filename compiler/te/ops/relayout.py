@@ -1,4 +1,4 @@
-"""Conversion between blockings of channels, including the plain layout."""
+"""Conversion of a tensor between different blocks of channels, including the plain layout."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def relayout(
     dtype: DType = DType.FLOAT32,
     name: str = "relayout",
 ) -> Program:
-    """Y = X in other blocks of channels, zeros in Y beyond the channels.
+    """Y = X in other blocks of channels; Y is zero beyond the channels.
 
     Parameters of type `dtype`, for a block b of 1 [batch, channels, plane], else [batch, ceil(channels / b), plane, b]:
-    X with b = block_in, Y with b = block_out. Loops n, o, p, j around "map" (without j where block_out is 1).
+    X with b = block_in, Y with b = block_out. Loops n, o, p, j around "map" (without j if block_out is 1).
     """
     x = Buffer(name="X", shape=_shape(batch, channels, plane, block_in), dtype=dtype)
     y = Buffer(name="Y", shape=_shape(batch, channels, plane, block_out), dtype=dtype)
@@ -29,7 +29,8 @@ def relayout(
     channel = o * block_out + j if block_out > 1 else o
     value = x[n, channel // block_in, p, channel % block_in] if block_in > 1 else x[n, channel, p]
     if block_in > 1 and y.shape[1] * block_out > x.shape[1] * block_in:
-        # Says of the block what the test below says of the channel; bounds of a quotient do not follow from that.
+        # The same condition on the block as the test below on the channel: bounds of a quotient cannot be derived from
+        # that one.
         value = select(channel // block_in < x.shape[1], value, wrap(0, dtype))
     if channels % block_out:
         value = select(channel < channels, value, wrap(0, dtype))

@@ -1,4 +1,4 @@
-"""Resizing of images, as ONNX's Resize defines it: tables give the outputs' positions in the input."""
+"""Resizing of images as defined by ONNX's Resize: tables hold the position in the input of each output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Rounding = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisTable:
-    """For each output along an axis: the input element `first` int64, and the next one's `weight` float32."""
+    """For each output along an axis the index of its `first` input element (int64) and the `weight` of the next one
+    (float32).
+    """
 
     first: np.ndarray
     weight: np.ndarray
@@ -35,7 +37,7 @@ def axis_table(
 ) -> AxisTable:
     """The table of an axis of `size` resized to `outputs`; `scale`: the model's, by default the ratio of the sizes.
 
-    Computed in float32 like ONNX Runtime, so that ties fall to the same side: its formula for an output's position
+    Positions are computed in float32 by ONNX Runtime's formulas, so that ties are rounded to the same side. Its formula
     depends on the rounding mode (found by comparing all sizes up to 24).
     """
     half = np.float32(0.5)
@@ -65,8 +67,10 @@ def axis_table(
 def positions(
     size: int, outputs: int, scale: float, coordinates: Coordinates, *, exact: bool = False
 ) -> np.ndarray:
-    """Input coordinate of each output along an axis of `size` elements, float32 (outputs,). `exact`: by the ratio of
-    the sizes, which is not rounded to float32, in place of `scale`."""
+    """Input coordinate of each output along an axis of `size` elements, float32 (outputs,).
+
+    With `exact` coordinates are computed from the ratio of the sizes, not rounded to float32, instead of from `scale`.
+    """
     x, half = np.arange(outputs, dtype=np.float32), np.float32(0.5)
 
     def shrunk(place: np.ndarray) -> np.ndarray:
@@ -93,11 +97,11 @@ def resize(
     mode: Literal["nearest", "linear"] = "nearest",
     name: str = "resize",
 ) -> Program:
-    """Y = X at other sizes, each output the nearest element or a mean of four, weighted by their distance.
+    """Y = X resized: each output is the nearest element, or the mean of four elements weighted by distance ("linear").
 
-    Parameters X [outer, height, width, lanes] (as of `float_pool`), the tables of `axis_table` RI int64 [OH] and CI
-    int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. Indices beyond X are clamped to
-    its border. Loops n, y, x, j around "resize".
+    Parameters X [outer, height, width, lanes] (as in `float_pool`), the tables of `axis_table` RI int64 [OH] and CI
+    int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. Indices outside X are clamped
+    to its border. Loops n, y, x, j around "resize".
     """
     oh, ow = outputs
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)

@@ -1,4 +1,4 @@
-"""The pads of a max-pool that follows a convolution directly: part of the convolution's accumulators."""
+"""Pads of a max-pool directly after a convolution; they are part of the convolution's accumulators."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ INT32_MIN = -(2**31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """Convolution results within the padded positions that a pool reads.
+    """Convolution results inside the padded area that a pool reads.
 
-    `shape`: all rows and columns; `rows` x `columns` of them from (`top`, `left`) on are results, the rest are pads.
+    `shape`: rows and columns of the area. `rows` x `columns` of them from (`top`, `left`) on are results, the rest are
+    pads.
     """
 
     shape: Pair

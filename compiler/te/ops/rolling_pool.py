@@ -1,7 +1,7 @@
 """A first convolution fused with the max-pool behind it, with accumulator rows in a ring.
 
 Windows of a 3x3 pool with stride 2 overlap by a row, which separate tiles would compute twice. With a ring of rows that
-moves with the pool, every convolution result is computed once and never goes to DRAM.
+advances with the pool, every convolution result is computed once and never stored in DRAM.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def patch_conv2d_pool(
     columns = min(ow, ring.width - pool_left)
     row0 = ty * pool.strides[0]
     added: Expr = Const(pool.strides[0])
-    below = oh < ph * pool.strides[0]  # The last windows reach behind the last convolution row.
+    below = oh < ph * pool.strides[0]  # The last windows extend below the last convolution row.
     if below:
         added = maximum(0, minimum(pool.strides[0], oh - row0))
     cy, o, x, xi, b, j = (Var(f"conv.{v}") for v in ("y", "o", "x", "xi", "b", "j"))
@@ -165,7 +165,7 @@ def patch_conv2d_pool(
 
 
 def _members(group: Var, blocks: int, most: int) -> Expr:
-    """Number of blocks in a group: `most`, or the rest in the last group."""
+    """Number of blocks in a group: `most`, or the remaining ones in the last group."""
     return Const(most) if blocks % most == 0 else minimum(most, blocks - group * most)
 
 
@@ -187,7 +187,9 @@ def _fill(
 
 
 def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
-    """Rows of the last window behind the last convolution row: `stride` - `added` ring rows from `first` on."""
+    """Fills the rows of the last window that are below the last convolution row: `stride` - `added` ring rows from
+    `first`.
+    """
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
     fill = Assign(
         name="border.bottom",

@@ -1,4 +1,4 @@
-"""Shares of rows: softmax and normalization over all channels of each position, tile by tile of positions."""
+"""Shares of rows: softmax and normalization over all channels of each position, in tiles of positions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ from ..post import Post, post_value
 from .common import CHAIN
 
 LEAST = -1 << (DIFFERENCE_BITS - 1)
-"""No element is less."""
+"""The least element of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """The kind of row operator: shares of a sum of table entries (`look_up`), or normalized elements; see
-    `graph.int8_operators.Rows`. `length`: elements of a row; pads behind them in the last block are ignored, with a
-    share of 0. With `own` each channel has its own parameters, else all have the same.
+    `graph.int8_operators.Rows`.
+
+    `length`: number of elements of a row; the padding behind them in the last block is ignored and has a share of 0.
+    With `own` each channel has its own parameters, else all channels have the same.
     """
 
     look_up: bool
@@ -49,8 +51,8 @@ class Shares:
 def rows_declaration(
     blocks: Blocks, count: int, positions: int, shares: Shares, post: Post, *, kept: bool = False
 ) -> IntrinsicDeclaration:
-    """A tile: out int8[count, positions, 1, co] of acc int32 like it, par int32[count or 1, 2, co] and, where shares
-    look up, table int8[768].
+    """The intrinsic for a tile: out int8[count, positions, 1, co] computed from acc (int32, same shape), par
+    int32[count or 1, 2, co] and, if shares look up, table int8[768].
 
     With `kept` out is in the chain memory, and par in the parameter table.
     """
@@ -121,7 +123,7 @@ def rows_declaration(
 
 
 def rows_attributes(shares: Shares, post: Post, lanes: int) -> tuple[tuple[str, int], ...]:
-    """The attributes of a `rows_declaration` for emission, with blocks of `lanes` channels."""
+    """The attributes of a `rows_declaration` that code generation needs, with blocks of `lanes` channels."""
     return (
         ("look_up", int(shares.look_up)),
         ("centre", int(shares.centre)),
@@ -148,11 +150,11 @@ def rows(
     plane: int | None = None,
     name: str = "rows",
 ) -> Program:
-    """Y = post(bias + share of X), rows being all channels of a position; tiles of `tile` positions, and a last one.
+    """Y = post(bias + share of X), where a row is all channels of a position; in tiles of `tile` positions (the last
+    may be smaller).
 
-    Parameters X int8[images, count, positions, 1, co], P int32[count or 1, 2, co], T int8[768] where shares look up,
-    and Y like X, with room for `plane` positions where that is given. A tile lies in the accumulators as a whole
-    (statement "widen").
+    Parameters X int8[images, count, positions, 1, co], P int32[count or 1, 2, co], T int8[768] if shares look up, and Y
+    like X, but with `plane` positions if that is given. The statement "widen" copies a whole tile to the accumulators.
     """
     lanes = (blocks.batch, blocks.block_out)
     x_in, y_out = (

@@ -15,9 +15,9 @@ def cumulative_sum(
 ) -> Program:
     """Y[n, k, i] = the sum of X[n, m, i] for m up to k, in float32; ONNX's CumSum.
 
-    `exclusive` leaves k itself out, `reverse` sums from the end on. Parameters X and Y [outer, size of axis, inner].
-    Loops n, i around "first", then n.next, i.next, k around "next". Rounding errors grow with k, since sums are added
-    in this order. ValueError for an axis that the shape does not have.
+    With `exclusive` X[n, k, i] itself is not included; `reverse` sums from the end. Parameters X and Y [outer, size of
+    axis, inner]. Loops n, i around "first", then n.next, i.next, k around "next". Rounding errors grow with k, since
+    sums are added in this order. Raises ValueError for an axis that the shape does not have.
     """
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

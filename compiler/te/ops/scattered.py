@@ -18,9 +18,9 @@ def gather_nd(
 ) -> Program:
     """Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b; ONNX's GatherND.
 
-    Parameters X of `shape`, its batch and its axes without index merged into one dimension each, I int64 [batch, rows,
-    depth], Y [batch, rows, rest]. Negative indices count from the end, those outside give the nearer end. ValueError
-    for shapes that do not go together.
+    Parameters X of `shape`, with its batch dimensions merged into one, and also its axes that have no index; I int64
+    [batch, rows, depth], Y [batch, rows, rest]. Negative indices count from the end; an index outside an axis reads the
+    element at the nearer end. Raises ValueError for shapes that do not match.
     """
     depth = indices[-1]
     if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):
@@ -48,8 +48,8 @@ def scatter_elements(
 ) -> Program:
     """Y = X, then Y[..., I[..., k, ...], ...] = U[..., k, ...] in the order of U, or combined; ONNX's ScatterElements.
 
-    Parameters X of `shape`, I int64 and U of the shape `indices`, Y like X. Statements "copy" and "write". ValueError
-    for shapes that do not go together.
+    Parameters X of `shape`, I int64 and U of the shape `indices`, Y like X. Statements "copy" and "write". Raises
+    ValueError for shapes that do not match.
     """
     if len(shape) != len(indices) or not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no elements {indices} along axis {axis}")
@@ -82,8 +82,8 @@ def scatter_nd(
 ) -> Program:
     """Y = X, then Y[I[j, 0], I[j, 1], …, …] = U[j, …] in the order of j, or combined; ONNX's ScatterND.
 
-    Parameters X of `shape` with axes without index merged, I int64 [rows, depth], U [rows, rest], Y like X. Statements
-    "copy" and "write". ValueError for indices of more dimensions than there are.
+    Parameters X of `shape` with the axes that have no index merged into one, I int64 [rows, depth], U [rows, rest], Y
+    like X. Statements "copy" and "write". Raises ValueError for indices of more dimensions than X has.
     """
     depth = indices[-1]
     if not 1 <= depth <= len(shape):
@@ -110,7 +110,7 @@ def one_hot(
     """Y = V[1] at the index along a new `axis` of `depth`, V[0] elsewhere; ONNX's OneHot.
 
     Parameters I int64 [outer, inner], V [2], Y [outer, depth, inner]. Negative indices count from the end; an index
-    outside the axis has no such place.
+    outside the axis sets nothing to V[1].
     """
     outer, inner = prod(indices[:axis]), prod(indices[axis:])
     chosen = Buffer(name="I", shape=(outer, inner), dtype=DType.INT64)

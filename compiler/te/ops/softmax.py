@@ -14,22 +14,25 @@ from ..rows import fold_row, row_loops, row_width
 from ..scalars import divide, exp, log
 
 LEAST = -87.0
-"""exp of less is 0 here: soon behind it powers are subnormal, with which processors take many times as long, and so
-does every product that reads them. Masks that add -100, as shifted windows have them, lead there. What is lost is less
-than 2e-38 of the greatest power."""
+"""exp of a smaller argument is set to 0 here.
+
+Not far below, powers are subnormal, which makes exp and every product that reads them many times slower on processors.
+Masks that add -100, as in shifted windows, lead to such arguments. The error is less than 2e-38 of the greatest power.
+"""
 
 
 def softmax(
     shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False, name: str = "softmax"
 ) -> Program:
-    """Y = exp(X - m) / sum of exp(X - m) along `axis`, m its greatest value; with `logarithm`, the logarithm of that.
+    """Y = exp(X - m) / sum of exp(X - m) along `axis`, with the axis's maximum m; with `logarithm`, the logarithm of
+    that.
 
-    Powers of less than `LEAST` are zeros.
+    exp of arguments below `LEAST` is set to zero.
 
-    Parameters X and Y, float32 [outer, size of the axis, inner], or [outer, size] where inner is 1. All stages follow
-    each other row by row (loop "row"), in `width` partial results (a power of two) side by side: of a row, or, where
-    inner is not 1, of `width` neighbouring columns (loop "column"). Statements "max", "exp", "sum", "scale".
-    ValueError for an axis that the shape does not have.
+    Parameters X and Y, float32 [outer, size of the axis, inner], or [outer, size] if inner is 1. All stages follow each
+    other row by row (loop "row"), with `width` partial results (a power of two) side by side: of one row if inner is 1,
+    else of `width` neighbouring columns (loop "column"). Statements "max", "exp", "sum", "scale". Raises ValueError for
+    an axis that the shape does not have.
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")
@@ -113,5 +116,5 @@ def _columns(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
 
 
 def _power(distance: Expr) -> Expr:
-    """exp of an element minus the maximum; NaN stays NaN."""
+    """exp of an element minus the maximum, 0 below `LEAST`; NaN stays NaN."""
     return select(distance < LEAST, Const(0.0, DType.FLOAT32), exp(distance))

@@ -1,4 +1,4 @@
-"""A sum and its post-processing: the two nests of loops of most operators.
+"""A sum and its post-processing: the two loop nests of most operators.
 
 alloc total: for outputs: for terms: NAME: total[outputs] += value(outputs, terms)
              for outputs: post: Y[outputs] = finish(total[outputs])
@@ -16,7 +16,7 @@ from ..rows import allocated
 Loops = Mapping[str, int]
 """Extents of loops by name, the outermost first."""
 Stage = tuple[Buffer, Stmt]
-"""An intermediate tensor and what fills it."""
+"""An intermediate tensor and the statement that fills it."""
 
 
 def summed(
@@ -31,7 +31,7 @@ def summed(
 ) -> Stmt:
     """The statement `name`: the sum (or maximum) of `value` over `terms` for every element of `total`.
 
-    Loops are called `prefix` (by default `name` and a dot) and a name of `outputs` or `terms`; `value` gets their
+    A loop's name is `prefix` (by default `name` and a dot) and its key in `outputs` or `terms`; `value` gets the loop
     variables in this order.
     """
     prefix = f"{name}." if prefix is None else prefix
@@ -48,7 +48,7 @@ def summed(
 
 
 def stored(out: Buffer, outputs: Loops, finish: Callable[..., Expr]) -> Stmt:
-    """The statement "post": every element of `out` is `finish` of its indices, in loops called as `outputs` say."""
+    """The statement "post": every element of `out` is `finish` of its indices; loops have the names of `outputs`."""
     at = [Var(loop) for loop in outputs]
     post = Assign(name="post", buffer=out, indices=tuple(at), value=finish(*at))
     return nest(list(zip(at, outputs.values(), strict=True)), post)
@@ -57,7 +57,9 @@ def stored(out: Buffer, outputs: Loops, finish: Callable[..., Expr]) -> Stmt:
 def program_of(
     name: str, parameters: Sequence[Buffer | None], intermediates: Sequence[Buffer], *statements: Stmt
 ) -> Program:
-    """The program of these statements; parameters that are None are left out, the first intermediate is outermost."""
+    """The program of these statements. Parameters that are None are omitted; the first intermediate is allocated
+    outermost.
+    """
     return Program(
         name=name,
         parameters=tuple([p for p in parameters if p is not None]),

@@ -21,10 +21,10 @@ from .reduction import Kind, reduced_value, reduction_result
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
-    """Rows of X shared out to blocks, with a result for each element; `place` of an outer index, a row and a position.
+    """Rows of X distributed over blocks of threads, with a result for each element.
 
-    Each of the `outer` indices has rows of its own (None: there are no outer indices). With `kept` each thread reads
-    its elements once and has them in registers.
+    `place` gives the indices in X for an outer index, a row and a position. Each of the `outer` indices has rows of its
+    own (None: there are no outer indices). With `kept` each thread reads its elements once and keeps them in registers.
     """
 
     x: Buffer
@@ -35,7 +35,9 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """The outer index, and the block of rows. The longer of the two is on axis x, which allows the most blocks."""
+        """The outer index, and the number of the group of rows. The longer of both is on axis x, which allows the most
+        blocks.
+        """
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:
             return Const(0), x
@@ -47,11 +49,11 @@ class _Rows:
         return self.place(outer, block * self.threads.group + e.row, e.position)
 
     def value(self, e: Element) -> Expr:
-        """The value of an element: a load of X, or of the register that keeps it."""
+        """The value of an element: a load of X, or of the register that holds it."""
         return self.threads.kept("elements")[e.row, e.lane, e.step] if self.kept else self.x[self.at(e)]
 
     def keep(self, statement: str, e: Element, value: Expr) -> tuple[Stmt, ...]:
-        """The statement that stores a value of the element in its register, if it has one."""
+        """The statement that stores a value of the element in its register; none without `kept`."""
         if not self.kept:
             return ()
         held = self.threads.kept("elements")
@@ -59,7 +61,7 @@ class _Rows:
         return (Assign(name=f"{statement}{e.suffix}", buffer=held, indices=indices, value=value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        """The statements of the first stage's read of an element, and its value."""
+        """The statements and the value of the first stage's load of an element."""
         return self.keep("load", e, self.x[self.at(e)]), self.value(e)
 
     def fold(
@@ -102,8 +104,8 @@ def thread_softmax(
 ) -> Program:
     """`te.ops.softmax` with parameters X and Y [outer, size of the axis, inner], or [outer, size] where inner is 1.
 
-    Rows are shared out as `sharing` says, where inner is not 1 the inner ones of each outer index. Stages "max", "sum"
-    (and "exp", where kept), "scale".
+    `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index.
+    Stages "max", "sum" (and "exp" with `sharing.kept`), "scale".
     """
     axis %= len(shape)
     outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
@@ -139,7 +141,7 @@ def thread_softmax(
 
 
 def thread_normalize(sizes: Normalized, sharing: Sharing, *, name: str = "normalize") -> Program:
-    """`te.ops.normalization.normalize`, with its parameters; rows are shared out as `sharing` says.
+    """`te.ops.normalization.normalize`, with its parameters; `sharing` distributes rows over threads.
 
     Stages "sum", "square", "scale".
     """
@@ -177,10 +179,10 @@ def thread_reduction(
     beside: Sequence[Shape] = (),
     name: str = "reduction",
 ) -> Program:
-    """`te.ops.reduction` with its parameters; rows are the kept elements in their order, shared out as `sharing` says.
+    """`te.ops.reduction` with its parameters; `sharing` distributes rows over threads, one row for each element of Y.
 
-    With several chunks each row is first cut into that many, each reduced by a block of `lanes` * `group` threads
-    into `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".
+    With several chunks each row is first cut into that many pieces, each reduced by a block of `lanes` * `group`
+    threads into `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = tuple([size for size, _ in merged])

@@ -1,4 +1,6 @@
-"""Permutations of float32 data by a GPU's blocks: if the last axis changes, tiles pass through shared memory."""
+"""Permutations of float32 data by a GPU's blocks of threads: if the last axis changes, tiles go through
+shared memory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ..merge import Shape
 from .movement import permute
 
 SIDE = 32
-"""Rows and columns of a tile: neighbouring threads of a warp read, and write, 128 bytes side by side."""
+"""Rows and columns of a tile: the 32 threads of a warp read, and write, 128 adjacent bytes."""
 
 
 def moves_last(program: Program) -> int | None:
@@ -28,11 +30,11 @@ def moves_last(program: Program) -> int | None:
 def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
     """`te.ops.movement.permute`, with its parameters, for permutations that change the last axis (`moves_last`).
 
-    Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the first
-    into `tile` in shared memory, a column wider than it needs, so that neither side has its elements in one bank of the
-    32 there are (CUDA C++ Programming Guide, "Shared Memory"); stage "move" writes along the other one. A block has
-    `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
-    ValueError where the last axis stays.
+    Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the input's
+    axis into `tile` in shared memory; stage "move" writes along the output's. `tile` has an unused column, so that
+    neither a row nor a column lies in one of the 32 memory banks (CUDA C++ Programming Guide, "Shared Memory"). A block
+    has `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
+    Raises ValueError if the last axis stays the last.
     """
     plain = permute(tuple(shape), axes, name=name)
     chain, move = _parts(plain)
@@ -47,7 +49,9 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     width, height = y.shape[-1], y.shape[axis]
 
     def place(row: Expr, column: Expr) -> dict[str, Expr]:
-        """Values of the loops at an element of the tile: `row` along the output's last axis, `column` the input's."""
+        """Values of the loops at an element of the tile: `row` along the output's last axis, `column` along the
+        input's.
+        """
         at: dict[str, Expr] = {loop.name: loop.var for loop in chain}
         at[chain[-1].name] = along * SIDE + row
         at[chain[axis].name] = across * SIDE + column
@@ -59,7 +63,9 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     def stage(
         label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
     ) -> Stmt:
-        """All elements of the tile: `rows` of the outer axis at a time, a thread for each of the inner one."""
+        """A stage over all elements of the tile: `rows` of the outer axis at a time, with a thread for each of the
+        inner one.
+        """
         ty, tx, step, guard = (Var(f"{label}.{v}") for v in ("y", "x", "k", "g"))
         size, tiles = outer
         position = step * rows + ty + guard

@@ -25,24 +25,27 @@ from .gathered_product import GatheredProduct
 from .sums import program_of
 
 Matrix = tuple[tuple[Fraction, ...], ...]
-"""Rows of exact numbers."""
+"""A matrix of exact numbers, row by row."""
 
 TAPS = 3
-"""Rows and columns of the kernels of this method."""
+"""Rows and columns of the kernels that this method supports."""
 OUTPUTS = (2, 4)
-"""Rows and columns of a tile's outputs for which there are points."""
+"""Rows and columns of a tile's outputs (m) for which `POINTS` are given."""
 _HALF = Fraction(1, 2)
 POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), _HALF, Fraction(-2)),
 }
-"""Points besides infinity. The points of 4 amplify roundings less than 0, 1, -1, 2, -2, see `codegen.cuda.tolerances`
-(Barabasz, Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
-Neural Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32."""
+"""Points at which polynomials are evaluated, besides infinity.
+
+The points of 4 amplify rounding errors less than 0, 1, -1, 2, -2, see `codegen.cuda.tolerances` (Barabasz, Anderson,
+Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", ACM
+TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
+"""
 ALIGNED = 4
-"""float32 values of the widest access: rows of tiles are as long as multiples of it."""
+"""float32 values of the widest memory access: the number of tiles in a row is rounded up to a multiple of it."""
 PART = 1 << 15
-"""Pairs of filters and channels whose weights are transformed at once: few enough for a processor's cache."""
+"""Number of (filter, channel) pairs whose weights are transformed together: few enough for a processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +61,9 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
     """The exact matrices of F(m, taps) at m + taps - 2 different `points` and infinity.
 
     The transpose of Toom and Cook's product of polynomials of `taps` and m coefficients (Blahut, "Fast Algorithms for
-    Signal Processing", chapter 5): G evaluates the taps, A does the outputs, and B^T has the coefficients of Lagrange's
-    polynomials, whose denominators are in G. ValueError for points of another number or that are equal.
+    Signal Processing", chapter 5): G evaluates the polynomial of the taps at the points, A that of the outputs, and B^T
+    has the coefficients of Lagrange's polynomials, whose denominators are in G. Raises ValueError for equal points or a
+    wrong number of them.
     """
     if len(set(points)) != len(points) or len(points) != m + taps - 2:
         raise ValueError(f"F({m}, {taps}) takes {m + taps - 2} different points, not {len(points)}")
@@ -81,7 +85,7 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
 
 @cache
 def transforms(m: int) -> Transforms:
-    """The matrices of F(m, 3); ValueError for m that is not one of `OUTPUTS`."""
+    """The matrices of F(m, 3). Raises ValueError unless m is one of `OUTPUTS`."""
     if m not in POINTS:
         raise ValueError(f"there are tiles of {' and '.join(map(str, OUTPUTS))} outputs, not of {m}")
     return toom_cook(m, TAPS, POINTS[m])
@@ -109,7 +113,7 @@ def fits(shape: Convolution) -> bool:
 
 
 def tile_counts(m: int, shape: Convolution) -> Pair:
-    """Tiles of m x m outputs below and beside one another."""
+    """Number of m x m tiles from top to bottom and from left to right."""
     rows, columns = shape.outputs
     return ceil_div(rows, m), ceil_div(columns, m)
 
@@ -158,7 +162,7 @@ def winograd_conv2d(
         tile, half = buffer("tile", 1, 1, n, n, scope="register"), buffer("rows", n, n, scope="register")
         c, p, i, j = (Var(f"input.{v}") for v in "cpij")
         image, y, x = place(p)
-        # Tiles behind the last image read as zeros.
+        # Tiles behind the last image read zeros.
         load = Copy(
             name="tile",
             destination=region(tile, (0, 1), (0, 1), (0, n), (0, n)),
@@ -233,7 +237,9 @@ def applied(
     at: Callable[[Expr], tuple[Expr, ...]],
     value: Callable[[Expr], Expr],
 ) -> Stmt:
-    """to[at(i)] = sum over k of matrix[i, k] * value(k), a statement a row: `name`.0, `name`.1 and so on."""
+    """to[at(i)] = sum over k of matrix[i, k] * value(k), with a statement for each row: `name`.0, `name`.1
+    and so on.
+    """
     return seq(
         *[
             Assign(name=f"{name}.{i}", buffer=to, indices=at(Const(i)), value=combination(row, value))
@@ -243,7 +249,9 @@ def applied(
 
 
 def combination(row: Sequence[Fraction], value: Callable[[Expr], Expr]) -> Expr:
-    """The sum of a row's multiples, without those by 0 and multiplications by 1; a positive one first."""
+    """The sum of row[k] * value(k), without factors 0 and 1; a term with a positive factor comes first if
+    there is one.
+    """
     terms = [(factor, value(Const(k))) for k, factor in enumerate(row) if factor]
     terms.sort(key=lambda term: term[0] < 0)
     total: Expr | None = None
@@ -260,7 +268,7 @@ def combination(row: Sequence[Fraction], value: Callable[[Expr], Expr]) -> Expr:
 
 
 def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
-    """The coefficients of the product of x - root, that of x^0 first."""
+    """The coefficients of the product of (x - root) over all roots, beginning with that of x^0."""
     found = [Fraction(1)]
     for root in roots:
         times_x, times_root = [Fraction(0), *found], [*[root * c for c in found], Fraction(0)]
