@@ -47,7 +47,7 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
     "cnn": (cnn, lambda images: images, 12),
     "transformer": (transformer, patches, 30),
 }
-"""Networks by name: the float model, the function from images to its inputs, and its epochs."""
+"""Networks by name, each as (float model, function from images to its inputs, number of epochs of training)."""
 
 
 def measure(name: str, images: int | None) -> dict[str, Any]:

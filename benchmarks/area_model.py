@@ -46,8 +46,9 @@ KINDS = {
 }
 """Draws that models are judged on: any machines, and small machines with one feature in common."""
 SPLITS, FITTED_OF = 10, 0.75
-"""Random splits of the training machines that fit and interval are repeated on, and the share of each kind of draw that
-is fitted on."""
+"""Number of random splits of the training machines on which fit and interval are repeated, and the part of each kind of
+draw that is fitted on.
+"""
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
 
@@ -84,7 +85,7 @@ def main() -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """The model with its intervals, and its errors on machines left out of the training set."""
+    """The model with its intervals, and its errors on training machines that were left out of the fit."""
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
     model = _with_intervals(training, logic, path, head, scale)
@@ -105,7 +106,9 @@ def _with_intervals(
     head: Mapping[str, Any],
     scale: Scale,
 ) -> CellModel:
-    """The model, whose intervals are from the ratios `logic` and `path` of training machines left out."""
+    """The model with intervals from `logic` and `path`: true over predicted values of training machines left out of a
+    fit.
+    """
     return replace(
         fit.fit(training, head, scale),
         logic_ends=fit.interval(logic),
@@ -114,7 +117,9 @@ def _with_intervals(
 
 
 def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Mean error and coverage where the training machines are split at random, and part of each kind is fitted on."""
+    """Mean error and coverage of the interval for random splits of the training machines; part of each kind is fitted
+    on.
+    """
     kinds = [[row for row in training if row.draw in _below(draws)] for draws in KINDS.values()]
     found: list[dict[str, dict[str, float]]] = []
     for number in range(SPLITS):
@@ -163,7 +168,7 @@ def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[s
 
 
 def _each(own: tuple[int, float]) -> float:
-    """Square micrometres of one instance."""
+    """Area of one instance, in square micrometres."""
     return round(own[1] / own[0], 2)
 
 
@@ -172,7 +177,7 @@ def _mean_error(ratios: Sequence[float]) -> float:
 
 
 def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors and coverage on machines that nothing was fitted on, of all and by kind of draw, and each of them."""
+    """Errors and coverage on machines that were not used for any fit: of all, by kind of draw, and for each machine."""
     machines = [_machine(model, row, scale) for row in held]
     kinds = {
         kind: [machine for machine in machines if machine["draw"] in draws] for kind, draws in KINDS.items()
@@ -222,7 +227,7 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
 
 
 def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Errors on the larger half of the training machines by a model that was fitted to the smaller half."""
+    """Errors on the larger half of the training machines of a model that was fitted to the smaller half."""
     rows = sorted(training, key=lambda row: row.logic)
     small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     model, ends = fit.fit(small, head, scale), fit.interval(fit.ratios_left_out(small, head, scale)[0])
@@ -237,7 +242,7 @@ def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scal
 
 
 def shares(model: CellModel, config: Config) -> dict[str, Any]:
-    """A machine's predicted area and clock, and the share of each unit, the largest first."""
+    """A machine's predicted area and clock, and each unit's share of the area, in descending order."""
     found = model.predict(config)
     area = found.area
     whole = sum(area.values())
@@ -250,7 +255,7 @@ def shares(model: CellModel, config: Config) -> dict[str, Any]:
 
 
 def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synthesized]) -> dict[str, Any]:
-    """The model as `parse_cell_model` reads it, and where it is from."""
+    """The model as `parse_cell_model` reads it, with its provenance."""
     return {
         "written": provenance(),
         "library": model.library,

@@ -21,7 +21,7 @@ from vdla.benchmarks.harness.results import ROOT, write_results
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One Python command from the root of the repository; it fails by its exit code."""
+    """One Python command, run in the root of the repository; it fails if its exit code is not 0."""
 
     name: str
     about: str
@@ -45,7 +45,7 @@ STEPS = (
 
 
 def main() -> None:
-    """Runs the steps named, or all, and prints how each ended."""
+    """Runs the steps named, or all, and prints the result of each."""
     names = [step.name for step in STEPS]
     parser = argparse.ArgumentParser(
         description=__doc__,

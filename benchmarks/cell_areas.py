@@ -43,19 +43,21 @@ from vdla.util.whole_files import write_whole
 
 KIB = 1024
 MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES, MOST_ENABLED_BITS = 2048, 64, 128, 1 << 17
-"""Machines whose synthesis takes many minutes are not drawn: products, lanes, lanes times banks, bits of a weight tile
-times bus words of one (Yosys reads a memory's write enables one lane after the other)."""
+"""Limits of drawn machines: products, lanes, lanes times banks, and bits of a weight tile times bus words of one tile.
+
+The synthesis of larger machines takes many minutes (Yosys reads a memory's write enables one lane after the other).
+"""
 LEAVABLE = ("post", "patch", "depthwise")
-"""Extensions that one machine in eight does without each of."""
+"""Extensions, each of which one machine in eight lacks."""
 HELD_OUTS = 30
-"""Number of draws from HELD_OUT on, which no model is fitted on."""
+"""Number of draws from HELD_OUT on, which are not used for any fit."""
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
 """The first draw with a chain memory, the number that models are fitted on, and the number that they are judged on
 (from HELD_OUT + CHAINED on)."""
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
 """The first draw with extensions of EXTRAS, and their numbers, fitted and held out."""
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions that one in two of these has each of, where the machine can have it."""
+"""Extensions, each of which half of these machines have, if they can."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
 """The first draw with statistics of rows, and their numbers, fitted and held out."""
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
@@ -63,12 +65,15 @@ SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
 """The first draw with an array that folds, and their numbers, fitted and held out."""
 MOST_SMALL_PRODUCTS = 256
-"""Most products of small machines: with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps
-or wide loads, with an array that folds."""
+"""Largest number of products of small machines: those with a chain memory, with extensions of EXTRAS, with statistics
+of rows, with sweeps or wide loads, or with an array that folds.
+"""
 
 
 def draw(number: int) -> Config:
-    """Machine `number`: every field that the RTL depends on, over the space that an exploration would search."""
+    """Machine `number`: its fields, all on which the RTL depends, are drawn from the space that an exploration would
+    search.
+    """
     for attempt in range(1000):
         rng = np.random.default_rng((number, attempt, 22))
         config = _attempt(rng, f"draw {number}")
@@ -81,13 +86,13 @@ def draw(number: int) -> Config:
 
 
 def _attempt(rng: np.random.Generator, name: str) -> Config | None:
-    """A machine; None if the drawn fields make none, or one that is too large."""
+    """A machine; None if the drawn fields are invalid together, or if it is too large."""
 
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
 
     def size(element: int, *kib: int) -> int:
-        """Whole elements; of one scratchpad in four they are no power of two."""
+        """A random size in bytes, in whole elements; that of one scratchpad in four is no power of two."""
         elements = max(2, KIB * pick(*kib) // element)
         if rng.random() < 0.25:
             elements = int(rng.integers(max(2, elements // 2), elements + 1))
@@ -133,7 +138,7 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
         )
         if 8 * config.wgt_bytes * max(1, config.wgt_bytes // config.memory.bus_bytes) > MOST_ENABLED_BITS:
             return None
-        # Three in four have the FIFOs that keep their bus busy.
+        # Three machines in four have FIFOs that are large enough to keep their bus busy.
         given = {
             f"{fifo}_fifo_bytes": config.fifo_bytes(fifo) * pick(1, 2, 4) // 2
             for fifo in FIFOS
@@ -145,8 +150,11 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
-    """A machine with a chain memory of some hundred words, with some of EXTRAS, with statistics of rows, with sweeps or
-    wide loads, with an array that folds, if it is a small one with STORE.POST, which most of them need."""
+    """A small machine of the given `kind`: with a chain memory of some hundred words, with some of EXTRAS, with
+    statistics of rows, with sweeps or wide loads, or with an array that folds.
+
+    None if `config` is too large for this, or lacks STORE.POST, which most of these features need.
+    """
     if kind >= FOLDING:
         return _folding(config, rng)
     if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
@@ -164,8 +172,10 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
 
 
 def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine with `taps` that sweeps or loads several vectors at once; one in two has zero points, one in four a
-    chain memory. Raises ConfigError."""
+    """A machine with `taps` and `sweep`, `wide_loads` or both; one in two has zero points, one in four a chain memory.
+
+    Raises ConfigError.
+    """
     more = ["taps", *(name for name in ("sweep", "wide_loads") if rng.random() < 0.75)]
     more += ["zero_points"] if rng.random() < 0.5 else []
     more += [] if config.has("depthwise") else ["depthwise"]
@@ -182,8 +192,11 @@ def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def _folding(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine whose array folds, with as many products as other small ones but more lanes. Three in four have `taps`,
-    most of these sweep if they can; one in two has zero points, one in four a chain memory."""
+    """A machine whose array folds, with as many products as other small machines but more lanes.
+
+    Three in four have `taps`, and most of these `sweep` if they can; one in two has zero points, one in four a chain
+    memory.
+    """
     if config.block_in != config.block_out or not config.has("post"):
         return None
     folds = int(rng.choice((2, 4, 8)))
@@ -207,7 +220,7 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """The numbers of `count` draws in the order of measuring, then the draws of the other kinds."""
+    """The numbers of the first `count` draws in the order of measuring, then those of the other kinds of draws."""
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
         number
@@ -231,7 +244,7 @@ def rtl_digest(verilog: str) -> str:
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
-    """One line of the file. Areas are square micrometres."""
+    """One line of the file: the measurements of a machine. Areas are in square micrometres."""
     config = draw(number)
     verilog = generate_verilog(config)
     design = map_verilog(verilog, library, top=TOP, report=report)
@@ -254,7 +267,7 @@ def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
 
 
 def _macros(design: CellDesign, kinds: Mapping[str, int]) -> list[list[int]]:
-    """The memories of one module: how many, words, width, ports, whether reads are clocked."""
+    """The memories of one module, each as [number, words, width, ports, whether reads are clocked]."""
     return [
         [count, macro.words, macro.width, macro.reads + macro.writes, int(macro.clocked)]
         for kind, count in sorted(kinds.items())
@@ -302,7 +315,7 @@ def main() -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of a file for the same library and of the machines and the RTL of today, by their number."""
+    """The rows of a file by number: those for the same library whose machine and RTL are unchanged."""
     if not path.exists():
         return {}
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
@@ -318,7 +331,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def _is_of_today(row: Mapping[str, Any]) -> bool:
-    """Whether a row's machine is the one that is drawn today, with unchanged RTL."""
+    """Whether the machine that is drawn today is the row's, with unchanged RTL."""
     config = draw(row["draw"])
     return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")
 

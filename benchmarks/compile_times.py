@@ -40,7 +40,7 @@ MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 TARGETS = ("cuda -arch=sm_90", "llvm")
 PEER = "onnxruntime"
 TIMEOUT = 600.0
-"""Seconds after which a process counts as hung and is ended."""
+"""Seconds after which a process counts as hanging and is killed."""
 COMPILE = (*ENTRY, "compile")
 SESSION = """
 import json, sys, time
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def keep_bytecode() -> None:
-    """Lets Python write the bytecode of our sources, as it does by default."""
+    """Lets Python write the bytecode of our sources, as by default."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (
         "codesign.cli.commands",
@@ -119,7 +119,7 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The rows of a model for each target, and the peer's."""
+    """The rows of a model: those for each target, and ONNX Runtime's."""
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
         round_rows = [row for target in targets for row in states(path, target)]
@@ -141,7 +141,7 @@ def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
 
 
 def states(path: Path, target: str) -> list[Row]:
-    """A compilation for each state of the cache."""
+    """The rows of a compilation, one for each state of the cache."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "cache")
         command = (*COMPILE, str(path), "--target", target, "--json", "-o", str(Path(folder, "network.tar")))
@@ -155,7 +155,7 @@ def states(path: Path, target: str) -> list[Row]:
 
 
 def timed(command: Sequence[str], path: Path, target: str, state: str, environment: dict[str, str]) -> Row:
-    """The row of one process, which prints a JSON object with its `compile_seconds`."""
+    """The row of one process, whose output is a JSON object with its `compile_seconds`."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
         done = subprocess.run(

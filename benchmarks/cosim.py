@@ -21,7 +21,7 @@ from vdla.verify.cosim.work import CaseResult
 
 
 def main() -> None:
-    """Prints the figures, as JSON or for people."""
+    """Prints the figures as text, or with --json as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

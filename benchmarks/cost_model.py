@@ -44,10 +44,11 @@ from vdla.isa.config import load_config
 from vdla.util.whole_files import write_whole
 
 MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
-"""Models by the names of their columns; each learns from the features of that name, the quick one from the
-account's."""
+"""Models by the names of their columns. Each uses the features of that name, except "quick", which uses
+the account's.
+"""
 BEST = 8
-"""Candidates that a model may name: a batch."""
+"""Number of candidates that a model may select: a batch."""
 ACCELERATOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5")
 PROCESSOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5", "dense:256,256,256")
 SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x 256 x 256")
@@ -55,7 +56,9 @@ SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A space, how features of its points' programs are read, and how points are measured (inf: failed)."""
+    """A space of candidates, with functions that compute the features of points and measure their costs
+    (inf: failed).
+    """
 
     space: Space
     read: Read
@@ -64,7 +67,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """n points: features of the account and of the program float64 [n, *], costs float64 [n], ms to read a program."""
+    """Measurements of n points: features of the account and of the program, float64 [n, *]; costs float64 [n].
+
+    Also the milliseconds that it takes to compute the features of one point's program.
+    """
 
     account: np.ndarray
     program: np.ndarray
@@ -72,7 +78,7 @@ class Data:
     reading: float
 
     def features(self, name: str) -> np.ndarray:
-        """The features that one of MODELS learns from. `program` alone has zeros in place of the estimate."""
+        """The features that the model `name` of MODELS uses. "program" alone has zeros in place of the estimate."""
         if name in ("quick", "account"):
             return self.account
         first = self.account if name == "both" else np.zeros((len(self.account), GUESS + 1))
@@ -81,7 +87,9 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`rank` and `top` of all MODELS after `samples` samples of a space; ms to lower a point and read its features."""
+    """`rank` and `top` of all MODELS trained on `samples` points of a space; milliseconds to lower a point and read its
+    features.
+    """
 
     space: str
     samples: int
@@ -89,13 +97,13 @@ class Row:
     quality: Mapping[str, Mapping[str, float]]
 
     def line(self) -> str:
-        """A line of the table."""
+        """The row as a line of the table."""
         numbers = "".join(f"{self.quality[m][what]:13.3f}" for what in ("rank", "top") for m in MODELS)
         return f"{self.space:34}{self.samples:8d}{self.reading:12.1f}{numbers}"
 
 
 def mean(rows: Sequence[Row]) -> Row:
-    """The means over spaces of one kind, of as many samples each."""
+    """The means of rows over spaces of one kind; all rows have the same number of samples."""
     return Row(
         space=f"mean of {len(rows)} {rows[0].space.split()[0]}",
         samples=rows[0].samples,
@@ -110,7 +118,7 @@ def mean(rows: Sequence[Row]) -> Row:
 
 
 def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
-    """All subjects by name, or those whose names begin as one of `only` does."""
+    """All subjects by name, or those whose names begin with one of `only`."""
     made: dict[str, Callable[[], Subject]] = {}
     for name in ACCELERATOR:
         made[f"vdla {name}"] = lambda name=name: accelerator(name)
@@ -160,13 +168,13 @@ def sketch(name: str) -> Subject:
 
 
 def collect(subject: Subject, points: int, seed: int) -> Data:
-    """Measures random legal points, of each program one."""
+    """Measures random legal points, one for each program."""
     space, rng = subject.space, np.random.default_rng(seed)
     drawn = space.sample(rng, 2 * points)
     _, first = np.unique(examine(space, drawn).programs, return_index=True)
     found = examine(space, drawn[np.sort(first)[:points]])
     programs, costs, reading = [], [], []
-    subject.read(space.values(drawn[-1]))  # Loads compiled code.
+    subject.read(space.values(drawn[-1]))  # The first run loads compiled code.
     for point in found.points:
         values = space.values(point)
         start = time.thread_time()
@@ -182,13 +190,13 @@ def collect(subject: Subject, points: int, seed: int) -> Data:
 
 
 def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
-    """Rank correlation of scores and costs; a high score means a low cost."""
+    """Spearman's rank correlation of scores and costs; a high score stands for a low cost."""
     first, second = (np.argsort(np.argsort(values)) for values in (-scores, costs))
     return float(np.corrcoef(first, second)[0, 1])
 
 
 def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[str, float]]:
-    """`rank` and `top` of all MODELS, means over splits, the same ones for all."""
+    """`rank` and `top` of all MODELS, as means over splits, which are the same for all models."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
     for split in range(splits):
         order = np.random.default_rng([seed, split]).permutation(len(data.costs))
@@ -208,7 +216,7 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 
 def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
-    """The data in a file of the folder; if it is missing, the data from `collected`, which are written there."""
+    """The data from a file of the folder; if the file is missing, those from `collected`, which are written to it."""
     if folder is None:
         return collected()
     file = folder / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"

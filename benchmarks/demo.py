@@ -18,7 +18,7 @@ MODEL, CONFIG = "resnet18", "vta"
 
 
 def main() -> None:
-    """Run it; with --write the report goes to benchmarks/results/demo.json."""
+    """Runs the demo; with --write the report goes to benchmarks/results/demo.json."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -38,13 +38,13 @@ ARRAYS = {
     32: {"inp": 64, "wgt": 1024, "acc": 256, "par": 4},
     64: {"inp": 128, "wgt": 4096, "acc": 512, "par": 8},
 }
-"""KiB of the memories beside arrays of each size."""
+"""KiB of the memories beside the array, for each size of array."""
 BUSES = (8, 16, 32)
 LATENCIES = (30, 100, 200)
 
 
 def machines() -> list[Config]:
-    """The machines, shuffled, made anew."""
+    """The machines in shuffled order, as new objects."""
     vta = load_config("vta")
     found = [
         replace(
@@ -62,7 +62,7 @@ def machines() -> list[Config]:
 
 
 def one_round(network: Network, *, keep: bool) -> dict[str, float]:
-    """Mean seconds of each step over all machines, and designs a second."""
+    """Mean seconds of each step over all machines, and the number of designs a second."""
     compiling, simulating, evaluating = [], [], []
     both = (ScheduleCache(), ScheduleCache())
     components = default_components()
@@ -74,7 +74,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
         compiled = time.thread_time()
         simulate(config, program.instructions, program.image, data=False)
         simulated = time.thread_time()
-        # All of it once more, as a study calls it.
+        # All steps once more, in one call as in a study.
         figures = evaluate(config, [replace(network, kept=both[1])], components)
         if figures.failed is not None:
             raise SystemExit(f"error: {config.name}: {figures.failed}")
@@ -90,7 +90,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict[str, object]:
-    """Every figure by name."""
+    """All figures by name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet18.onnx"
         models.write(path, "resnet18")
@@ -108,7 +108,7 @@ def measure(rounds: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Prints the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -39,7 +39,7 @@ RESULTS_NAME = "encoders"
 CALIBRATIONS, SEED = 4, 5
 CHAIN_BYTES = 16384
 ATTENTION = ("Products", "Rows", "Table")
-"""Kinds of layers that attention alone consists of, between its first and its last product, where it is not one."""
+"""Kinds of layers that belong to attention if they are between its first and its last product."""
 
 
 def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
@@ -52,13 +52,14 @@ def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
 
 
 def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str, np.ndarray]:
-    """Normal numbers."""
+    """Random inputs with a normal distribution, in place of embeddings."""
     return {"embeddings": rng.standard_normal((1, sequence, width), dtype=np.float32)}
 
 
 def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The layers of attention: pairs of products of activations with all layers between them, or fused pairs, and
-    moves."""
+    """The layers of attention: two products of activations with all layers between them, or such layers fused; and
+    moves.
+    """
     products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
     pairs = list(zip(products[::2], products[1::2], strict=True))
     between = {place for first, last in pairs for place in range(first, last + 1)}
@@ -70,7 +71,7 @@ def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def utilization(rows: Iterable[Mapping[str, Any]]) -> float:
-    """The roofline of layers over their cycles."""
+    """The roofline cycles of layers divided by their cycles."""
     rows = list(rows)
     return sum(row["roofline"] for row in rows) / sum(row["cycles"] for row in rows)
 
@@ -78,7 +79,7 @@ def utilization(rows: Iterable[Mapping[str, Any]]) -> float:
 def layers_and_run(
     compiled: Compiled, arrays: Mapping[str, np.ndarray]
 ) -> tuple[list[dict[str, Any]], RunResult]:
-    """Name, operator, cycles and roofline of each layer, and the run."""
+    """Name, operator, cycles and roofline of each layer, and the result of the run."""
     result = run(compiled, arrays)
     bounds = layer_boundaries(compiled.program, result.simulation.end, result.simulation.cycles)
     rows = [
@@ -94,7 +95,7 @@ def layers_and_run(
 
 
 def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
-    """All figures."""
+    """All figures by name."""
     config = replace(vta_with(), chain_buffer_bytes=chain)
     with tempfile.TemporaryDirectory() as folder:
         path = quantized(sizes, sequence, Path(folder))

@@ -80,8 +80,11 @@ def main() -> None:
 def gather(
     wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
-    """The rows of the `wanted` programs by machine and of all others to be fitted on that the file at `path` has, and
-    the facts of machines; those in the file are taken, others are added."""
+    """The rows to fit on, by machine: the `wanted` programs and all other programs in the file at `path`.
+
+    Also returns facts on the machines. Programs that are in the file are taken from it; others are replayed and added
+    to it.
+    """
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     have = [json.loads(line) for line in text.splitlines()]
     facts = {item["facts_of"]: item["facts"] for item in have if "facts_of" in item}
@@ -116,7 +119,7 @@ def gather(
 def evaluate(
     rows: Rows, facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures on machines left out of the fit and on those reserved, and the coefficients."""
+    """Figures on machines left out of the fit and on reserved machines, and the coefficients."""
     fitted = [row for row in rows if not is_reserved(row)]
     judged = [row for row in rows if is_reserved(row)]
     scale = scale_of(find_library())
@@ -159,7 +162,9 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _figures(found: Sequence[fit.Judged], spread: Spread) -> dict[str, Any]:
-    """Mean errors of parts and of the whole, coverage of the whole, and shares of the whole; by machine as well."""
+    """Mean errors of each part and of the whole energy, coverage of the interval, and shares of the whole; also by
+    machine.
+    """
 
     def errors(own: Sequence[fit.Judged], name: str) -> float:
         return _mean(abs(getattr(one.predicted, name) / getattr(one.replayed, name) - 1) for one in own)
@@ -214,7 +219,7 @@ def _program(one: fit.Judged, spread: Spread) -> dict[str, Any]:
 
 
 def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, float]:
-    """Mean errors of parts of the data's energy, each of the program's total of data."""
+    """Mean errors of the parts of data energy, each relative to the program's total data energy."""
     return {
         part: _mean(
             abs(fit.predicted(row, costs, known)[part] - fit.measured(row)[part])
@@ -226,7 +231,7 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean error of the data's energy by a model without the bits that change: every operation costs the same."""
+    """Mean error of data energy by a model that ignores changing bits: every operation costs the same."""
 
     def without(row: dict[str, Any]) -> dict[str, Any]:
         lanes = row["changes"]["loaded_lanes"]
@@ -240,7 +245,7 @@ def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
 
 
 def _shares(rows: Rows) -> dict[str, dict[str, float]]:
-    """Shares of data energy by part, of all programs of a machine together."""
+    """Shares of data energy by part, over all programs of a machine together."""
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(row["machine"] for row in rows):
         sums: dict[str, float] = {}

@@ -2,9 +2,9 @@
 
     python benchmarks/energy_replay.py [--machine NAME] [--seed N] [--write]
 
-A seeded program runs on the RTL and is replayed on the netlist; OpenSTA gets all cells of the machine, and the toggles
-and duty of every pin (`hw/activity/timing_tool.py`), and says the power of every cell. --write keeps the figures in
-benchmarks/results/energy_replay.json.
+A seeded program runs on the RTL and is replayed on the netlist. OpenSTA gets all cells of the machine, with the toggles
+and duty of every pin (`hw/activity/timing_tool.py`), and computes the power of every cell. --write stores the figures
+in benchmarks/results/energy_replay.json.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def main() -> None:
 
 
 def compared(machine: Replayed, seed: int) -> dict[str, Any]:
-    """Picojoules a cycle by the tool, by its rules with our loads, slews and tables, and by ours.
+    """Picojoules a cycle by three methods: OpenSTA, OpenSTA's rules with our loads, slews and tables, and our replay.
 
-    The tool's version adds the energies of a rise and of a fall for every change, later ones take their mean: energy
-    inside cells is halved before the comparison. The clock pins' loads are on a net that no cell drives, which the tool
-    leaves out; ours are left out here as well.
+    OpenSTA's version adds the energies of a rise and a fall for every change, newer ones take their mean: therefore
+    energy inside cells is halved before the comparison. OpenSTA ignores the load of clock pins, whose net no cell
+    drives; here our figure omits it too.
     """
     activity = machine.replay(energy_program(machine.config, seed))
     cells = np.arange(len(machine.netlist.kind))
@@ -73,7 +73,7 @@ def compared(machine: Replayed, seed: int) -> dict[str, Any]:
         },
         "error_same_rules": round(abs(sum(by_rules) / sum(by_tool) - 1), 7),
         "error": round(abs((inside + moved) / (by_tool[0] / 2 + by_tool[1]) - 1), 5),
-        # What clock pins cost inside flip-flops is the same by both, and most of it all.
+        # The energy of clock pins inside flip-flops, the largest part, is the same by all methods.
         "error_without_clock_pins": round(
             abs((inside + moved - clocks) / (by_tool[0] / 2 + by_tool[1] - clocks) - 1), 5
         ),

@@ -36,11 +36,11 @@ bus_bytes = [8, 16, 32, 64]
 post_lanes = [2, 4, 8]
 """
 LONGEST = 7200.0
-"""Seconds that the command may take."""
+"""Time limit of the command, in seconds."""
 
 
 def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str, Any]:
-    """Every figure by name."""
+    """All figures by name."""
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)
     (folder / "space.toml").write_text(SPACE)
@@ -85,7 +85,7 @@ def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str
 
 
 def main() -> None:
-    """Runs the command, prints and with --write keeps."""
+    """Runs the command and prints the figures; with --write stores them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--designs", type=int, default=300)
     parser.add_argument("--workers", type=int, default=2)

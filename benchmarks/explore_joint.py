@@ -55,18 +55,18 @@ FIELDS: dict[str, Any] = {
     "extensions": [["post", "patch"]],
 }
 SCRATCHPADS = ((32, 256, 128), (16, 128, 64), (8, 32, 16), (4, 16, 8))
-"""KiB for inputs, weights and accumulators of the machines of "gain by trials"."""
+"""KiB of the scratchpads for inputs, weights and accumulators of the machines of "gain by trials"."""
 GAINS = (4, 16, 64)
 
 
 def milliseconds(figures: Figures, network: Network) -> float:
-    """A launch by the predicted clock."""
+    """Milliseconds of a launch at the predicted clock."""
     assert figures.clock_mhz is not None
     return figures.networks[network.name].cycles / figures.clock_mhz / 1e3
 
 
 def described(machine: Config, figures: Figures, network: Network) -> dict[str, Any]:
-    """A machine with its figures."""
+    """A machine and its figures as a document."""
     run = figures.networks[network.name]
     return {
         "machine": {name: getattr(machine, name) for name in (*list(FIELDS)[1:-1],)},
@@ -85,7 +85,7 @@ def as_in_a_space(machine: Config) -> Config:
 
 
 def best(explored: vdla.Explored) -> Design:
-    """The feasible design of least latency."""
+    """The feasible design with the least latency."""
     feasible = [design for design in explored.exploration.designs if design.feasible]
     return min(feasible, key=lambda design: (design.objectives or (0.0,))[0])
 
@@ -119,7 +119,7 @@ def gains(network: Network) -> list[dict[str, Any]]:
 
 
 def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, Any]:
-    """Every figure by name."""
+    """All figures by name."""
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / "resnet18.onnx"
     models.write(model, "resnet18")
@@ -167,7 +167,7 @@ def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, A
 
 
 def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the seeds of how many times faster the joint search's machine is."""
+    """For the joint search's machine its speedup over each alternative, as medians over the seeds."""
     joint = [row["joint, tuned"]["ms"] for row in rows]
     others = {
         "default machine, tuned": [default["ms"] for _ in rows],
@@ -185,7 +185,7 @@ def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str,
 
 
 def main() -> None:
-    """Runs the searches, prints and with --write keeps."""
+    """Runs the searches and prints the figures; with --write stores them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -43,14 +43,16 @@ BUDGET, BATCH = 60, 10
 STRATEGIES = ("model", "nsga2")
 STARTING, SEARCHING, WRITING = "starting", "searching", "writing the report"
 PARTS = {STARTING: 0.2, SEARCHING: 0.6, WRITING: 0.2}
-"""The share of the moments in each part of a study."""
+"""Parts of a study, each with its share of the moments at which studies are killed."""
 LONGEST = 600.0
-"""Seconds that one command may take."""
+"""Time limit of one command, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """Files of an undisturbed study, and the seconds until its first record and from its last to its end."""
+    """The files of an undisturbed study, the seconds until its first record, and those from its last
+    record to its end.
+    """
 
     records: bytes
     designs: bytes
@@ -60,7 +62,7 @@ class Whole:
 
 
 def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]:
-    """`vdla explore` as somebody would type it."""
+    """`vdla explore` as a user would type it."""
     networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
     options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}
     words = [str(word) for pair in options.items() for word in pair]
@@ -71,14 +73,14 @@ def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]
 
 
 def started(words: list[str]) -> subprocess.Popen[bytes]:
-    """The command as the leader of a process group of its own."""
+    """Starts a command as the leader of a process group of its own."""
     return subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 
 def ended(words: list[str]) -> dict[str, Any]:
-    """Runs a command to its end: the document that it prints."""
+    """Runs a command to its end. Returns the JSON document that it prints."""
     done = subprocess.run(words, capture_output=True, timeout=LONGEST, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(words)}: ended with {done.returncode}\n{done.stderr.decode()}")
@@ -86,13 +88,13 @@ def ended(words: list[str]) -> dict[str, Any]:
 
 
 def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
-    """Records, table of designs and machines of the front in a folder."""
+    """The contents of a study's folder: its records, its table of designs, and the machines of its front."""
     front = {path.name: path.read_bytes() for path in (study / "front").glob("*.toml")}
     return (study / "records.jsonl").read_bytes(), (study / "designs.csv").read_bytes(), front
 
 
 def uninterrupted(words: list[str], study: Path) -> Whole:
-    """A study that nobody kills."""
+    """Runs a study without killing it."""
     begin, first, last, bytes_seen = time.monotonic(), 0.0, 0.0, 0
     process = started(words)
     while process.poll() is None:
@@ -110,15 +112,18 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
 
 
 def searched(records: bytes) -> int:
-    """Whole records of designs that the search named; those behind them are of its front, with more schedules tried."""
+    """Number of complete records of designs that the search chose.
+
+    Records after those are of designs of the front, with more schedules tried.
+    """
     keys = [json.loads(line)["study"] for line in records.splitlines(keepends=True) if line.endswith(b"\n")]
     return keys.count(keys[0]) if keys else 0
 
 
 def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
-    """Kills the command's process group at a moment; the part of the study that it was in.
+    """Starts the command and kills its process group at a random moment. Returns the part of the study that it was in.
 
-    A study that ended before its moment is begun anew, with an earlier one.
+    If the study ends before that moment, it is started again from the beginning, with an earlier moment.
     """
     (part,) = random.choices(list(PARTS), list(PARTS.values()))
     at = random.randrange(1, len(whole.records)) if part == SEARCHING else 0
@@ -140,7 +145,7 @@ def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
 
 
 def measure(folder: Path, kills: int) -> dict[str, Any]:
-    """Every figure by name."""
+    """All figures by name."""
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)
     (folder / "space.toml").write_text(SPACE)
@@ -179,7 +184,7 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Kills, compares, prints and with --write keeps; exits 1 where a study differs."""
+    """Kills and compares studies and prints the figures; with --write stores them. Exits 1 if a study differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--json", action="store_true")

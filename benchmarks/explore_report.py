@@ -59,7 +59,7 @@ async (design) => {
 
 
 def measure(folder: Path, designs: int) -> dict[str, Any]:
-    """Every figure by name."""
+    """All figures by name."""
     paths = []
     for name in NETWORKS:
         paths.append(folder / f"{name}.onnx")
@@ -67,7 +67,7 @@ def measure(folder: Path, designs: int) -> dict[str, Any]:
     began = time.process_time()
     found = vdla.explore(SPACE, paths, budget=designs, strategy="random", folder=folder)
     searched = time.process_time() - began
-    found.to_html()  # Layers are worked out, and what is loaded once is loaded.
+    found.to_html()  # A first report computes the layers and loads code, so that the timed one does not.
     began = time.process_time()
     text = found.to_html(layers=24)
     page = folder / "report.html"
@@ -86,7 +86,7 @@ def measure(folder: Path, designs: int) -> dict[str, Any]:
 
 
 def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
-    """Milliseconds until the page is usable, and of choosing a design."""
+    """Milliseconds until the page is usable, and milliseconds to choose a design."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium-headless-shell")
@@ -113,7 +113,7 @@ def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures, prints and with --write keeps."""
+    """Measures and prints the figures; with --write stores them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--designs", type=int, default=2000)
     parser.add_argument("--folder", type=Path, help="keep the study here, and use its records again")

@@ -56,9 +56,11 @@ KNOWN_WORKERS = (1, 4, 8)
 KNOWN_DESIGNS = 192
 REAL_DESIGNS = 60
 SEARCHES = (("random", BATCH), ("nsga2", 64), ("nsga2", BATCH))
-"""Strategies with their batches: one that waits for no batch, and one that does, with batches for eight workers."""
+"""Strategies with their batches: a strategy that never waits for a batch, and one that does, with two
+sizes of batches.
+"""
 WARMING_SEED = 1000
-"""Seed of the designs that start processes; no round has it."""
+"""Seed of the designs that start processes; no measured round uses it."""
 SLEEPING = "vdla.benchmarks.harness.known_costs"
 
 
@@ -70,7 +72,7 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """Designs that are the same on all places."""
+    """A study of designs that are the same at all places."""
     return Study(
         space=space_of(SPACE),
         networks=networks,
@@ -85,7 +87,7 @@ def study(
 
 
 def seconds(searched: Study) -> tuple[float, list[Config]]:
-    """Wall seconds of a study, and its machines."""
+    """Wall-clock seconds of a study, and its machines."""
     before = time.monotonic()
     found = explore(searched)
     if found.interrupted:
@@ -94,7 +96,7 @@ def seconds(searched: Study) -> tuple[float, list[Config]]:
 
 
 def known(designs: int, rounds: int) -> dict[str, Any]:
-    """Speed on KNOWN_WORKERS over that on the first of them, by search."""
+    """Speed on each of KNOWN_WORKERS relative to that on the first, for each search."""
     rows = dict[str, Any]()
     with (
         mock.patch.object(places, "WORKER", SLEEPING),
@@ -127,7 +129,7 @@ def known(designs: int, rounds: int) -> dict[str, Any]:
 
 
 def real(designs: int, rounds: int) -> dict[str, Any]:
-    """Speed on two workers over one, and in two processes over one."""
+    """Speed on two workers relative to one, and in two processes relative to one."""
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         networks = shipped(Path(folder), ("resnet18", "mobilenet"))
         everywhere = {
@@ -136,7 +138,7 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
         walls: dict[str, list[float]] = {name: [] for name in everywhere}
         for number in range(-1, rounds):
             for name in list(everywhere)[:: 1 if number % 2 else -1]:
-                # This process would keep kernels from round to round, which new processes do not have.
+                # In this process kernels would be kept from round to round, which new processes cannot do.
                 fresh = tuple(replace(network, kept=ScheduleCache()) for network in networks)
                 if number < 0:
                     explore(study(fresh, BATCH, WARMING_SEED, everywhere[name]))
@@ -158,7 +160,7 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
 
 
 def shipped(folder: Path, names: Sequence[str]) -> tuple[Network, ...]:
-    """Networks that the toolkit ships."""
+    """Networks that are part of the toolkit."""
     found = []
     for name in names:
         models.write(folder / f"{name}.onnx", name)
@@ -167,7 +169,7 @@ def shipped(folder: Path, names: Sequence[str]) -> tuple[Network, ...]:
 
 
 def main() -> None:
-    """Measures, prints and with --write keeps."""
+    """Measures and prints the figures; with --write stores them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=("known", "real"))
     parser.add_argument("--designs", type=int, help="evaluated on the clock; 192 of known cost, 60 real ones")

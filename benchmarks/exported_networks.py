@@ -38,7 +38,7 @@ WEIGHTS_SEED = 1
 CALIBRATION_SEED = 2
 CALIBRATIONS = 2
 LIMIT = 600
-"""Seconds that one network may take, its compilation and simulation included."""
+"""Time limit of one network in seconds, for compilation and simulation together."""
 
 
 def make(folder: Path, names: Sequence[str]) -> None:
@@ -60,7 +60,9 @@ def make(folder: Path, names: Sequence[str]) -> None:
 
 
 def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Seeded inputs like `arrays`: normal noise for real numbers, the same integers in another order."""
+    """Seeded calibration inputs like `arrays`: normal noise for floats, the same integers in another order for
+    integers.
+    """
     rng = np.random.default_rng(CALIBRATION_SEED)
 
     def like(array: np.ndarray) -> np.ndarray:
@@ -74,7 +76,7 @@ def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dic
 
 
 def measure(path: Path, config: str) -> dict[str, Any]:
-    """The row of one quantized network: the end of its run, and the command's verdict on its outputs."""
+    """The row of one quantized network: how its run ended, and the command's verdict on its outputs."""
     program = "from vdla.codesign.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", str(path), "--target", "vdla,llvm"]
     started = time.monotonic()

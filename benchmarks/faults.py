@@ -20,7 +20,7 @@ from vdla.verify.faults.table import FAULTS
 
 
 def main() -> None:
-    """Prints a line for each fault as it comes, and the verdicts."""
+    """Prints a line for each fault as soon as it is judged, then the verdicts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

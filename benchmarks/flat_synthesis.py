@@ -28,7 +28,7 @@ from vdla.hw.verilog import TOP, generate_verilog
 from vdla.isa.config import Config
 
 MACHINES = ("tiny", "4x8", "4x4 bus 16")
-"""Machines that are flattened by default; small ones, as a flattened machine shares nothing with another."""
+"""Machines that are flattened by default. They are small, because a flattened machine cannot use modules of another."""
 
 
 def main() -> None:
@@ -51,8 +51,9 @@ def main() -> None:
 
 
 def compared(config: Config, library: Liberty) -> dict[str, Any]:
-    """A machine's logic (square micrometres), flip-flops and longest path (ns) by each: flattened, by module, by the
-    model."""
+    """Logic (square micrometres), flip-flops and longest path (ns) of a machine: flattened, by module, and by the
+    model.
+    """
     verilog = generate_verilog(config)
     by_module = _figures(map_verilog(verilog, library, top=TOP, report=_quiet))
     flat = _figures(map_flat(verilog, library, top=TOP, report=_quiet))
@@ -66,7 +67,9 @@ def compared(config: Config, library: Liberty) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over machines of flattened over by module, and of the model's error against the flattened machine."""
+    """Means over machines: of flattened figures relative to those by module, and of the model's error against flattened
+    ones.
+    """
 
     def mean(name: str, key: str) -> float:
         return round(statistics.mean(row["flattened"][key] / row[name][key] - 1 for row in rows), 4)
@@ -97,7 +100,7 @@ def _figures(design: CellDesign) -> dict[str, Any]:
 
 
 def _quiet(text: str) -> None:
-    """Reports of progress are not printed."""
+    """Ignores reports of progress."""
 
 
 if __name__ == "__main__":

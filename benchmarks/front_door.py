@@ -48,14 +48,14 @@ Feeds = Iterator[dict[str, np.ndarray]]
 
 
 def densenet121() -> tuple[onnx.ModelProto, Feeds]:
-    """DenseNet-121, and its calibration data."""
+    """DenseNet-121 and its calibration data."""
     rng = np.random.default_rng(SEED)
     images = (rng.standard_normal((1, 3, 224, 224), dtype=np.float32) for _ in range(CALIBRATIONS))
     return build_original("densenet121"), ({"x": image} for image in images)
 
 
 def encoder24() -> tuple[onnx.ModelProto, Feeds]:
-    """The encoder of 24 layers, and its calibration data."""
+    """The encoder of 24 layers and its calibration data."""
     rng = np.random.default_rng(SEED)
     return bert_encoder(0, 1, TOKENS, SIZES), (
         embeddings(rng, TOKENS, SIZES.width) for _ in range(CALIBRATIONS)
@@ -66,7 +66,7 @@ NETWORKS = {"densenet121": densenet121, "encoder24": encoder24}
 
 
 def seconds(call: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:
-    """Seconds of a call, of this thread's CPU time unless another clock is given."""
+    """Seconds that a call takes by `clock`, by default this thread's CPU time."""
     start = clock()
     call()
     return clock() - start
@@ -86,7 +86,7 @@ def empty_cache(folder: Path) -> Iterator[None]:
 
 
 def measure(name: str, repeat: int) -> dict[str, Any]:
-    """A network's row."""
+    """The row of a network."""
     with tempfile.TemporaryDirectory() as folder:
         plain, quantized = (Path(folder) / f"{kind}.onnx" for kind in ("float", "quantized"))
         model, feeds = NETWORKS[name]()
@@ -120,7 +120,7 @@ def measure(name: str, repeat: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

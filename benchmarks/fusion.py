@@ -32,16 +32,18 @@ from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
-"""Least seconds of a row's rounds, for each of its networks."""
+"""Least total seconds of a row's rounds, for each of its networks."""
 LARGE = (1, 64, 224, 224)
 """A tensor of 12.8 MB, several times a core's second-level cache."""
 ROWS = (4096, 768)
-"""Shape of about as many elements, in rows as in a language model."""
+"""Shape with about as many elements, in rows as in a language model."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """An ONNX model under construction: seeded weights, and nodes that each take the last tensor first."""
+    """An ONNX model under construction with seeded weights: a chain, in which each node's first input is the last
+    output.
+    """
 
     inputs: dict[str, tuple[int, ...]]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -241,7 +243,7 @@ NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
 
 
 def computes(launch: Launch) -> bool:
-    """Whether a kernel is not merely a change of layout."""
+    """Whether a kernel computes, and does not merely change the layout."""
     return launch.operator != "Relayout"
 
 

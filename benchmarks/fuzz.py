@@ -42,11 +42,13 @@ COUNTS = {
     "interrupts": 20 * len(CALLS),
 }
 LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0}
-"""Seconds for a case of kinds that start commands anew, some of them with an empty cache: Yosys alone takes minutes."""
+"""Time limits in seconds for the cases of some kinds. They start new commands, partly with empty caches; Yosys alone
+takes minutes.
+"""
 
 
 def main() -> None:
-    """Runs the kinds, one after the other."""
+    """Runs all chosen kinds, one after the other."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -79,7 +81,7 @@ def main() -> None:
 
 
 def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -> dict[str, Any]:
-    """The counts of one kind, and its failures."""
+    """Runs the cases of one kind; returns the number of cases by verdict, and the failures."""
     started = time.monotonic()
     failures: list[dict[str, Any]] = []
     slowest = 0.0
@@ -119,7 +121,9 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """Text on the number of operators that occurred, and the share of each one's cases that were refused for it."""
+    """Number of operators that occurred, and for each one the share of its cases that were refused because of it, as
+    text.
+    """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]
     lines += [

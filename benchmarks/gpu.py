@@ -102,7 +102,7 @@ def check(place: Place, arguments: argparse.Namespace) -> int:
             outcome = check_entry(place, entry, reduced=reduced)
         except UserError:
             raise
-        except Exception as error:  # a defect in one kernel says nothing of the others
+        except Exception as error:  # An error in one kernel must not end the checks of the others.
             print(
                 f"{entry.name:28} {entry.precision:9} {type(error).__name__}: {first_line(error)}", flush=True
             )
@@ -189,12 +189,12 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
 
 
 def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[str, Any]]:
-    """Rows say when and at which commit they were measured; those without a commit are of before it was kept."""
+    """Rows as dicts, with date and commit of their measurement; old rows have no commit."""
     return [{**row.to_dict(), "date": measured, "commit": commit} for row in rows]
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """The rows, and the file's rows of other names, in the suite's order."""
+    """The rows and the file's rows of other names, in the suite's order."""
     try:
         held = json.loads(path.read_text())["rows"]
     except FileNotFoundError:

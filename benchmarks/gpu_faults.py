@@ -19,7 +19,7 @@ from vdla.verify.faults.gpu import FAULTS, run_fault
 
 
 def main() -> None:
-    """Prints a line for each fault, with the message below it."""
+    """Prints for each fault a line, and below it the message of the check that refuses it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -47,18 +47,23 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Least channels of blocks with a chain memory, and its bytes: it holds the inputs of all but the first layer of a
-residual block of ResNet-50. Blocks of 128 channels are half empty there, so it is as many positions."""
+"""Least number of channels in a block for which machines have a chain memory, and the memory's bytes.
+
+It holds the inputs of all but the first layer of a residual block of ResNet-50. With blocks of 128 channels it holds
+the same number of positions, since those blocks are half empty in such layers.
+"""
 IMAGE = 224
-"""Rows and columns of the images of networks that others publish."""
+"""Rows and columns of the images of published networks."""
 SHORT_ROW = 7
-"""Beats of the shortest rows of planes that are read: rows of the last layers, with one position a beat."""
+"""Length of the shortest rows that are read, in beats of the bus: rows of the last layers, with one
+position in a beat.
+"""
 STORED = 0.9
-"""The part of the bus that stores alone must be able to keep busy on machines for MobileNets."""
+"""Share of the bus that stores alone must be able to keep busy on machines for MobileNets."""
 LEAST, LEAST_OF_MOBILENETS = 0.88, 0.75
-"""Least utilization that every cell should reach."""
+"""Least utilization that every cell should reach; for ResNets, and for MobileNets."""
 FOR_DEPTHWISE = ("taps", "sweep", "wide_loads")
-"""Extensions of machines for MobileNets beside DEPTHWISE."""
+"""Extensions of machines for MobileNets, in addition to DEPTHWISE."""
 
 
 def machine(
@@ -71,10 +76,12 @@ def machine(
     for_depthwise: Sequence[str] = (),
     folds: bool = False,
 ) -> Config:
-    """A machine of the grid: scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles
-    (or 256 KiB of them where these are more), 64 parameter entries, the most there can be; a chain memory where the
-    array is wide enough to outrun a bus. `for_depthwise`: extensions that go with DEPTHWISE, `taps` the first of them.
-    `folds`: arrays of more rows than columns do.
+    """A machine of the grid.
+
+    It has scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles (or 256 KiB of
+    weights if that is more), and 64 parameter entries, the maximum; and a chain memory if the array has at least WIDE
+    channels. `for_depthwise`: extensions used together with DEPTHWISE, of which `taps` must be the first. With `folds`,
+    an array with more rows than columns folds.
     """
     name = f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else "")
     if folds and block_in > block_out:
@@ -110,12 +117,13 @@ def machine(
 
 
 def for_mobilenets(config: Config) -> Config:
-    """The machine adapted to layers with few channels on large planes, or many on planes of 7x7.
+    """The machine adapted to layers with few channels on large planes, and to layers with many channels on planes of
+    7x7.
 
-    A store FIFO that can keep the bus busy, since layers that expand channels store more than they load; by default
-    three quarters of the bus are enough for them (isa/fifos.py). Enough outstanding writes to cover the latency with
-    bursts of one beat (of blocks of several vectors only those with channels are stored), and enough outstanding reads
-    with rows of 7. A chain memory of as many positions as in the narrowest machine that has one.
+    Its store FIFO can keep the bus busy, since layers that expand channels store more than they load; by default FIFOs
+    suffice for three quarters of the bus (isa/fifos.py). Its outstanding writes cover the latency with bursts of one
+    beat (of blocks of several vectors only those with channels are stored), its outstanding reads cover it with rows of
+    7 beats. A chain memory holds as many positions as in the narrowest machine that has one.
     """
     memory, block = config.memory, max(config.block_in, config.block_out)
     memory = replace(
@@ -134,9 +142,9 @@ def for_mobilenets(config: Config) -> Config:
 def machines(
     axes: Iterable[tuple[Sequence[int], int, int]], for_depthwise: Sequence[str]
 ) -> Iterator[tuple[Config, bool]]:
-    """The machines of (array, bus, latency); with extensions `for_depthwise` those for MobileNets.
+    """The machines for (array, bus, latency) in `axes`, for MobileNets if there are extensions `for_depthwise`.
 
-    One that folds has a twin behind it, that does not; the flag says which of the two it is.
+    A machine whose array folds is followed by the same machine without folding; the flag is true for the latter.
     """
     for (block_in, block_out), bus, latency in axes:
         if not for_depthwise:
@@ -148,7 +156,7 @@ def machines(
 
 
 def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
-    """Cycles and utilization of each network on one machine."""
+    """The cell of one machine: cycles and utilization of each network."""
     found: dict[str, Any] = {
         "array": config.name,
         "bus_bytes": config.memory.bus_bytes,
@@ -175,7 +183,7 @@ def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
 
 
 def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[str, Any]:
-    """Geometric mean and least utilization, of all cells and of each array."""
+    """Geometric mean and minimum of the utilization, over all cells and for each array."""
 
     def of(chosen: Sequence[dict[str, Any]]) -> dict[str, float]:
         values = [item[name]["utilization"] for item in chosen for name in networks]
@@ -192,7 +200,7 @@ def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[st
 
 
 def network_of(name: str, folder: Path) -> Network:
-    """A shipped network, or one that others publish, quantized by ONNX Runtime."""
+    """A shipped network, or a published one, quantized by ONNX Runtime."""
     if name not in models.NAMES:
         return load_network(quantized(name, IMAGE), name=name)
     path = folder / f"{name}.onnx"
@@ -201,7 +209,7 @@ def network_of(name: str, folder: Path) -> Network:
 
 
 def large() -> list[dict[str, Any]]:
-    """ResNet-50 on 128x128 arrays behind a bus of 64 bytes and the read latency of the presets, by images."""
+    """ResNet-50 on 128x128 arrays with a bus of 64 bytes and the presets' read latency, for each number of images."""
     cells = []
     with tempfile.TemporaryDirectory() as folder:
         for batch in (1, 8):

@@ -30,12 +30,12 @@ from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 
 QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "resnet50")
-"""Networks of `outside` whose quantization and compilation take a few seconds in all."""
+"""Networks of `outside` whose quantization and compilation take a few seconds together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCycles:
-    """A figure of a file of results: `kept` is the value in the file, `today` computes today's."""
+    """A figure in a file of results: `kept` is the value in the file, `today` a function that computes it again."""
 
     file: str
     row: str

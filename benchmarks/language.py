@@ -53,12 +53,12 @@ from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "language"
 CALIBRATIONS, SEED = 4, 100
-"""Number of calibrations, whose seeds begin at 0, and the seed of the measured inputs."""
+"""Number of calibrations (their seeds begin at 0), and the seed of the measured inputs."""
 Feeds = Callable[[int], dict[str, np.ndarray]]
 
 
 def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
-    """The quantized model's file, made where it is not in the cache."""
+    """The file of the quantized model; it is written if it is not yet in the cache."""
     exclude = left_float(model)
     content = model.SerializeToString(deterministic=True)
     key = hashlib.sha256(content + "\n".join(exclude).encode()).hexdigest()[:16]
@@ -76,14 +76,14 @@ def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
 
 
 def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
-    """The division of a file between accelerator and processor, and the operator of each node."""
+    """The division of a model between accelerator and processor, and the operator of each node by name."""
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
     partition = partition_model(label, model, abilities=Abilities.of(config))
     return partition, {node.name: node.op_type for node in model.graph.node}
 
 
 def elsewhere(path: Path, config: Config) -> dict[str, Any]:
-    """The operators of a model from ids that run on the processor, with counts."""
+    """The operators of a model with token ids as input that run on the processor, with their numbers."""
     partition, _ = divided(path, config)
     sides = [region.side for region in partition.regions]
     kept = Counter(
@@ -101,7 +101,7 @@ def elsewhere(path: Path, config: Config) -> dict[str, Any]:
 
 
 def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
-    """A model's row."""
+    """The row of a model."""
     row: dict[str, Any] = {"name": name, "whole": False}
     try:
         ids = MODELS[name].build()
@@ -119,13 +119,13 @@ def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
         row |= elsewhere(whole_path, config)
         row |= _compiled(path, config, feeds(SEED), simulate)
     except UserError as error:
-        # Messages begin with the file's path, which is of this machine.
+        # Messages begin with the file's path, which is specific to this machine.
         row |= {"error": str(error).replace(f"{cache_directory(RESULTS_NAME)}/", "")}
     return row
 
 
 def measure_file(path: Path, config: Config) -> dict[str, Any]:
-    """The row of a quantized file of others."""
+    """The row of a quantized file from elsewhere."""
     partition, operators = divided(path, config)
     refused = Counter(operators[item] for item in partition.refusals)
     return {"name": path.stem, "refused": dict(refused.most_common())} | elsewhere(path, config)
@@ -170,7 +170,7 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
 
 
 def compile_base(config: Config) -> dict[str, float]:
-    """Seconds in which BERT-base's encoder compiles."""
+    """Seconds of the compilation of BERT-base's encoder."""
     tokens, sizes = 128, BertSizes(layers=12)
     model = bert_encoder(0, 1, tokens, sizes)
 

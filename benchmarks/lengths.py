@@ -50,7 +50,7 @@ SYMBOL, LEAST_LENGTH, MOST = "sequence", 1, 512
 MEASURED = (1, 7, 16, 17, 33, 64, 100, 128, 129, 200, 255, 256, 300, 400, 511, 512)
 SEED = 100
 ALLOWED = 1e-5
-"""Tolerance between two float32 networks, relative to the greatest value of an output."""
+"""Largest difference between two float32 networks, relative to the greatest value of an output."""
 _BERT = BertSizes(layers=2, width=384, heads=12, inner=1536, vocabulary=WORDS)
 _GPT2 = Gpt2Sizes(layers=2, vocabulary=WORDS)
 
@@ -66,7 +66,7 @@ class Case:
 
 
 def accelerator() -> Case:
-    """BERT, quantized, from embeddings on; a mask that is added hides pads by the least number."""
+    """BERT, quantized, from embeddings on; its additive mask gives pads the least number."""
     whole = bert(0, 1, None, _BERT)
     of = LanguageModel(lambda: whole, ("embeddings", "mask"), {"pooler_output": "pooler"})
     part, feeds = from_embeddings(whole, of)
@@ -75,7 +75,7 @@ def accelerator() -> Case:
 
 
 def processor_bert() -> Case:
-    """BERT from ids, whose mask is 0 at pads."""
+    """BERT with token ids as input; its mask is 0 at pads."""
     model = bert(0, 1, None, _BERT)
     return Case(
         model=model.SerializeToString(),
@@ -86,7 +86,7 @@ def processor_bert() -> Case:
 
 
 def processor_gpt2() -> Case:
-    """GPT-2's prompt: no token sees those behind it."""
+    """GPT-2's prompt: attention is causal, so pads behind a token do not affect it."""
     model = gpt2(0, 1, None, _GPT2)
     return Case(
         model=model.SerializeToString(),
@@ -104,7 +104,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
 
 
 def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
-    """A model's document."""
+    """The document of a model's figures."""
     case = CASES[name]()
     backend = backend_of(case.options.target)
     began = time.process_time()
@@ -148,7 +148,7 @@ def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
 
 
 def _row(case: Case, artefact: LengthsExecutable, length: int, rounds: int) -> dict[str, Any]:
-    """One length: the artefact against a network of that length."""
+    """The row of one length: the artefact against a network compiled for that length."""
     backend, arrays = backend_of(case.options.target), case.feeds(SEED, length)
     with backend.compile(with_dimensions(case.model, {SYMBOL: length}), case.options) as static:
         ours, theirs = artefact.run(arrays), static.run(arrays)
@@ -203,7 +203,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _write(row: Mapping[str, Any]) -> None:
-    """Puts a row into the file, beside the rows of other models."""
+    """Writes a row to the file, where it replaces an earlier row of the same model."""
     rows: dict[str, Any] = {}
     if (RESULTS / f"{RESULTS_NAME}.json").exists():
         rows = {known["name"]: known for known in read_results(RESULTS_NAME)["models"]}

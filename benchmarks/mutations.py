@@ -39,12 +39,12 @@ from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 
 NAME = "mutations"
 TUNED_ON = ("tiny", 1)
-"""Machine and seed of the mutations that the programs were improved on."""
+"""Machine and seed of the mutations with which the programs were improved."""
 EIGHT = "8x8, all extensions"
 
 
 def machine(name: str) -> Config:
-    """A preset, or `EIGHT`: twice the side of `tiny` in each direction, whose programs nothing was fitted to."""
+    """A preset, or `EIGHT`: an array with twice the sides of `tiny`'s, for which no programs were improved."""
     if name != EIGHT:
         return load_config(name)
     return replace(
@@ -63,7 +63,7 @@ def machine(name: str) -> Config:
 def measure(
     config: Config, count: int, seed: int, programs: int, jobs: int, seconds: float
 ) -> dict[str, Any]:
-    """Every figure of one campaign by name."""
+    """All figures of one campaign by name."""
     started = time.monotonic()
     mutants = make_mutants(
         generate_verilog(config, trace_ports=True), count=count, seed=seed, report=lambda text: None
@@ -77,7 +77,7 @@ def measure(
         if not verdict.caught or finished % 20 == 0:
             print(f"{finished} done; {verdict}", file=sys.stderr, flush=True)
 
-    # Where the design itself differs, every mutation would count as caught.
+    # If the unchanged design differs, every mutation would count as caught.
     plain = run_mutants(mutants, [0], expected)[0]
     if plain.caught:
         raise SystemExit(
@@ -116,7 +116,7 @@ def measure(
 def _compare(
     mutants: Mutants, left: Sequence[Mutation], jobs: int, seconds: float
 ) -> list[tuple[Comparison, ...]]:
-    """For each mutation of `left` its comparisons with the design; the last is a proof if there is one."""
+    """For each mutation of `left` its comparisons with the design; if there is a proof, it is the last of them."""
 
     def compare(mutation: Mutation) -> tuple[Comparison, ...]:
         comparisons = prove_equivalent(mutants, mutation, seconds=seconds)
@@ -133,7 +133,7 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 
 def keep(campaign: dict[str, Any]) -> Path:
-    """Write the campaign, with its provenance, beside those of other machines and seeds."""
+    """Writes the campaign with its provenance, beside those of other machines and seeds."""
     held = []
     if (RESULTS / f"{NAME}.json").exists():
         held = read_results(NAME)["campaigns"]
@@ -144,7 +144,7 @@ def keep(campaign: dict[str, Any]) -> Path:
 
 
 def line(campaign: dict[str, Any]) -> str:
-    """The campaign's figures for people."""
+    """The campaign's figures as text."""
     rest = campaign["mutations"] - campaign["proven_equivalent"]
     return (
         f"{campaign['config']}, seed {campaign['seed']}: {campaign['caught']} of {campaign['mutations']} caught "
@@ -154,7 +154,7 @@ def line(campaign: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Prints the figures, as JSON or for people."""
+    """Prints the figures as text, or with --json as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -42,13 +42,15 @@ IMAGES = 8
 
 
 def utilization(compiled: Compiled) -> float:
-    """Roofline over cycles."""
+    """The roofline's cycles divided by the actual cycles."""
     cycles = run(compiled, {}, data=False).simulation.cycles
     return sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles
 
 
 def outputs_row(path: Path, config: Config, images: int) -> tuple[int, bool, bool]:
-    """Largest difference to ONNX Runtime in LSB, top-1 agreement, and equality with the interpreter."""
+    """Largest difference from ONNX Runtime in LSB, whether the top-1 class agrees, and whether the interpreter's
+    outputs are equal.
+    """
     compiled = compile_program(path, config)
     launches = sample_arrays(compiled.graph, images)
     ours = [dict(run(compiled, dict(arrays)).outputs) for arrays in launches]
@@ -63,7 +65,7 @@ def outputs_row(path: Path, config: Config, images: int) -> tuple[int, bool, boo
 
 
 def small_cnn_configs() -> dict[str, Config]:
-    """The configurations that the small CNN must give the same outputs on."""
+    """The configurations on which the small CNN must give equal outputs."""
     vta = load_config("vta")
     return {
         "vta": vta,
@@ -76,7 +78,7 @@ def small_cnn_configs() -> dict[str, Config]:
 
 
 def measure(folder: Path) -> dict[str, object]:
-    """Every figure by name."""
+    """All figures by name."""
     resnet, small = folder / "resnet18.onnx", folder / "small_cnn.onnx"
     models.write(resnet, "resnet18")
     models.write(small, "small_cnn")
@@ -120,7 +122,7 @@ def measure(folder: Path) -> dict[str, object]:
 
 
 def lowering_seconds(content: bytes, config: Config) -> float:
-    """Median over ResNet-18's convolutions of the time to lower one, verification off."""
+    """Median of the seconds to lower one convolution of ResNet-18, without verification."""
     graph = fuse(import_model(content))
     legalized = legalize(graph, config)
     kernels = {

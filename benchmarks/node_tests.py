@@ -37,7 +37,9 @@ RESULTS_NAME = "node_tests"
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Verdicts on every case that is not set apart: unchanged and, if refused, with its parameters as constants."""
+    """Verdicts on every case that is not excluded: unchanged and, if that is refused, with its parameters
+    as constants.
+    """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(APART, 0))
     for number, case in enumerate(cases):
@@ -52,7 +54,7 @@ def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None
 
 
 def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) -> dict[str, Any]:
-    """The document: shares, counts, counts by operator, and every case that is wrong or crashed."""
+    """The document: shares, numbers of cases in all and by operator, and every case that is wrong or crashed."""
     plain = Counter(judged.verdict for judged, _ in rows)
     fixed = sum(other is not None and other.verdict == "right" for _, other in rows)
     operators: dict[str, dict[str, int]] = {}

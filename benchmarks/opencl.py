@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def measured(name: str, device: int, rounds: int) -> dict[str, Any]:
-    """A network's times in milliseconds, medians of interleaved runs, and its greatest relative error."""
+    """A network's times in milliseconds (medians of interleaved runs) and its greatest relative error."""
     model = build(name, "float")
     inputs = inputs_of(model)
     with vdla.compile(model, "opencl", device=device) as network, vdla.compile(model, "llvm") as reference:

@@ -38,9 +38,9 @@ from vdla.util.whole_files import write_whole
 
 RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
 SMALL = tuple(fitted_machines()[name] for name in ("tiny", "8x8", "4x4 bus 16"))
-"""Small machines that they are held against."""
+"""Small machines on which the rates are tested."""
 OTHERS = ("small_cnn", "mlp", "dqn")
-"""Shipped networks that the rates are held against."""
+"""Shipped networks on which the rates are tested."""
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
     small = [load_network(models.build(name).SerializeToString(), name=name) for name in OTHERS]
     held = [beside(other, network, rates, arguments.share) for other in others(config)]
     held += [beside(other, item, rates, 1.0) for item in small for other in (config, *others(config), *SMALL)]
-    # Of what the rates say, as intervals are.
+    # Errors relative to the energy that the rates predict, as intervals of energy are.
     spread = round(math.sqrt(statistics.mean((1 / (1 + one["error"]) - 1) ** 2 for one in held)), 4)
     figures = {
         "network": network.name,
@@ -80,7 +80,9 @@ def main() -> None:
 
 
 def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict[str, Any]:
-    """Energy of the launch by unit as shares, with and without clock pins and DRAM, and for each multiplication."""
+    """Energy of a launch: shares by unit, with and without clock pins and DRAM, and picojoules for each
+    multiplication.
+    """
     units = energy_by_model(config, events, changes)
     chip = {unit: value for unit, value in units.items() if unit != "DRAM"}
     gated = {unit: value for unit, value in chip.items() if unit != "clock pins"}
@@ -97,7 +99,7 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
 
 
 def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
-    """The events of a network on a machine, and the bits that change, inputs being random and rectified."""
+    """The events of a network on a machine, and the numbers of bits that change, for random rectified inputs."""
     program = compile_program(network.graph, config).program
     image = program.image.copy()
     rng = np.random.default_rng(21)
@@ -111,7 +113,7 @@ def looked_at(config: Config, network: Network, share: float) -> tuple[Events, d
 
 
 def others(config: Config) -> list[Config]:
-    """Machines beside the one that rates are measured on."""
+    """Machines other than the one on which rates are measured."""
     return [
         dataclasses.replace(config, name=name, **fields)
         for name, fields in (
@@ -123,7 +125,7 @@ def others(config: Config) -> list[Config]:
 
 
 def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
-    """Data energy by the rates over that by the program's own operands."""
+    """Data energy by the rates relative to that by the program's own operands."""
     events, changes = looked_at(config, network, share)
     model = shipped_event_energy()
     own = model.data(features_of(config, events, changes))

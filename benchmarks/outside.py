@@ -49,7 +49,7 @@ RESULTS_NAME = "outside"
 
 
 def quantized(name: str, size: int) -> Path:
-    """The quantized network's file, made where it is not in the cache."""
+    """The file of the quantized network; it is written if it is not yet in the cache."""
     content = build_original(name, size=size).SerializeToString(deterministic=True)
     folder = cache_directory("outside")
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def quantized(name: str, size: int) -> Path:
 
 
 def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
-    """A network's row."""
+    """The row of a network."""
     row: dict[str, Any] = {"name": name, "size": size, "chain_buffer_bytes": config.chain_buffer_bytes}
     try:
         path = quantized(name, size)
@@ -96,7 +96,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
                 "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
             }
     except UserError as error:
-        # Messages begin with the file's path, which is of this machine.
+        # Messages begin with the file's path, which is specific to this machine.
         row |= {"whole": False, "error": str(error).replace(f"{cache_directory('outside')}/", "")}
     except Exception as error:
         row |= {"whole": False, "error": f"{type(error).__name__}: {error}", "crashed": True}
@@ -104,7 +104,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
 
 
 def geomean(values: Sequence[float]) -> float | None:
-    """The geometric mean; None of nothing."""
+    """The geometric mean; None if there are no values."""
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
 
 
@@ -122,7 +122,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def size_of(name: str, wanted: int | None) -> int:
-    """Rows and columns of a network's images: those that are wanted, or the least above that it takes."""
+    """Rows and columns of a network's images: `wanted`, or the least larger size that the network accepts."""
     network = original(name)
     if wanted is None:
         return network.size

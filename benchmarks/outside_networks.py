@@ -22,12 +22,12 @@ import numpy as np
 from vdla.benchmarks.harness.quantized import quantize_qdq
 
 SEED = 1
-"""Seed of weights."""
+"""Seed of the weights."""
 CALIBRATION_SEED = 0
 CALIBRATIONS = 2
 OPSET = 17
 SIZE = 224
-"""Rows and columns of an image, except of those in SIZES."""
+"""Rows and columns of an image, except for networks in SIZES."""
 SIZES = {"inception_v3": 299, "unet": 256}
 CLASSIFIERS = (
     "resnet18",
@@ -56,7 +56,7 @@ NAMES = (*CLASSIFIERS, *SEGMENTATIONS, "unet")
 
 
 def network(name: str) -> Any:
-    """The network in evaluation mode; it gives one tensor."""
+    """The network in evaluation mode, with a single output."""
     torch, torchvision = import_module("torch"), import_module("torchvision")
 
     class Out(torch.nn.Module):
@@ -78,7 +78,7 @@ def network(name: str) -> Any:
 
 
 def unet(width: int = 16, levels: int = 5) -> Any:
-    """A U-Net of `levels` levels, whose first has `width` channels and each further one twice as many."""
+    """A U-Net of `levels` levels; the first has `width` channels, every other one twice as many as the one before."""
     torch = import_module("torch")
     nn = torch.nn
 
@@ -116,7 +116,7 @@ def unet(width: int = 16, levels: int = 5) -> Any:
 
 
 def export(name: str, path: Path) -> None:
-    """Write the network's ONNX file."""
+    """Writes the network's ONNX file."""
     torch = import_module("torch")
     size = SIZES.get(name, SIZE)
     torch.onnx.export(
@@ -131,7 +131,7 @@ def export(name: str, path: Path) -> None:
 
 
 def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
-    """Write the quantized form of an ONNX file, whose images have `size` rows and columns."""
+    """Writes the quantized form of an ONNX file, whose images have `size` rows and columns."""
     side = SIZES.get(name, SIZE) if size is None else size
     rng = np.random.default_rng(CALIBRATION_SEED)
     images = (rng.standard_normal((1, 3, side, side)).astype(np.float32) for _ in range(CALIBRATIONS))

@@ -31,11 +31,11 @@ PARTS = {
     "tutorials": "tests/helpers/tutorials.py",
     "notebooks": "notebooks/run_notebooks.py",
 }
-"""The scripts of all parts but the first."""
+"""The scripts of all parts except the first."""
 
 
 def main() -> None:
-    """Run every selected part; each prints the names of the files that it wrote."""
+    """Runs every selected part; each prints the names of the files that it wrote."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -55,7 +55,9 @@ def main() -> None:
 
 
 def _results(check: bool) -> bool:
-    """Measure files again whose cycles are not today's. Whether any is still wrong."""
+    """Runs the commands of files whose cycles have changed (not with `check`). Returns whether any file is still
+    outdated.
+    """
     files = read_files(RESULTS)
     found = stale(files)
     for item in found:

@@ -37,24 +37,24 @@ from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "python_mutants"
 FIRST = 60
-"""Tests that run in a process of their own before all others: most mutants go no further."""
+"""Number of tests that run in a process of their own before all others; most mutants fail one of these."""
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
-"""A test of the mutant's own folder comes before others that take no less than a share of its time."""
+"""A test of the mutant's own folder is sorted as if it took this factor less time."""
 SLOWER, START = 3, 120
-"""A mutant hangs if its tests take SLOWER times as long as without it, and START seconds more."""
+"""A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covering:
-    """Tests that execute a line, by file and line; `seconds` of every test without a mutant."""
+    """Tests that execute a line, by file and line; `seconds` that every test takes without a mutant."""
 
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     seconds: Mapping[str, float]
 
     @classmethod
     def read(cls, path: Path) -> Covering:
-        """The coverage in a file that `write` made."""
+        """The coverage in a file written by `write`."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def write(self, path: Path) -> None:
@@ -64,8 +64,10 @@ class Covering:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a mutant's tests: "noticed", "hung" (noticed too), "survived", or "untried" where pytest does not find
-    them without the mutant either."""
+    """The end of a mutant's tests: "noticed", "hung" (which counts as noticed), "survived", or "untried".
+
+    A mutant is untried if pytest does not find the tests even without it.
+    """
 
     mutant: Mutant
     text: str
@@ -74,7 +76,7 @@ class Outcome:
 
 
 def environment(clone: Path) -> dict[str, str]:
-    """The variables of a test run that imports the clone's packages and has the caches beside it."""
+    """The variables of a test run that imports the clone's packages and uses the caches beside it."""
     own = {"PYTHONPATH": str(clone), "XDG_CACHE_HOME": str(caches_of(clone))}
     return {**os.environ, **own, "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -85,9 +87,9 @@ def caches_of(clone: Path) -> Path:
 
 
 def clone_of_head(folder: Path) -> Path:
-    """A clone of the repository as committed, with a copy of the user's caches, but for compiled networks.
+    """A clone of the repository as committed, with a copy of the user's caches except compiled networks.
 
-    A network that an earlier run compiled would hide from coverage which test needs the compiler's lines.
+    If a network were already compiled, coverage would not show which test needs the compiler's lines.
     """
     command = ["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)]
     subprocess.run(command, check=True)
@@ -99,7 +101,7 @@ def clone_of_head(folder: Path) -> Path:
 
 
 def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
-    """Runs all tests of a clone and tells which execute which line of these files.
+    """Runs all tests of a clone; returns which tests execute which line of the files `paths`.
 
     Coverage of all files would take three times as long.
     """
@@ -116,7 +118,7 @@ def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
 
 
 def seconds_of(junit: Path) -> dict[str, float]:
-    """Seconds of each test that passed, from pytest's report; classes are left out, of which no test here has any."""
+    """Seconds of each test that passed, from pytest's report. Names have no classes, since no test is in a class."""
     from xml.etree import ElementTree
 
     return {
@@ -142,7 +144,7 @@ def _covering(clone: Path, data: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = float("inf")) -> list[str]:
-    """The tests that try a mutant, in their order; together they take `limit` seconds, or one of them more."""
+    """The tests that try a mutant, in order; together they take `limit` seconds, or one of them alone takes more."""
     lines = covering.lines.get(mutant.path, {})
 
     def at(numbers: Iterable[int]) -> set[str]:
@@ -170,14 +172,14 @@ def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = flo
 
 
 def _folder_of(path: str) -> str:
-    """The folder of tests nearest to a source's."""
+    """The folder of tests that is nearest to a source file."""
     parts = Path(path).parent.parts
     folders = (Path("tests", *parts[:depth]) for depth in range(len(parts), 0, -1))
     return next((folder.as_posix() for folder in folders if (ROOT / folder).is_dir()), "tests")
 
 
 def try_mutant(clone: Path, mutant: Mutant, covering: Covering, limit: float) -> Outcome:
-    """Runs the mutant's tests in a clone, whose file is as before afterwards."""
+    """Runs the mutant's tests in a clone, whose file is then restored."""
     path = clone / mutant.path
     source = path.read_text(encoding="utf-8")
     tests = tests_of(mutant, source, covering, limit)
@@ -188,7 +190,7 @@ def try_mutant(clone: Path, mutant: Mutant, covering: Covering, limit: float) ->
             if some and ended == "survived":
                 ended = _run(clone, some, START + SLOWER * sum(covering.seconds[test] for test in some))
     finally:
-        # Its time is another than before: code that numba kept of the mutant is older than its source.
+        # The file gets a new time, so that machine code of the mutant that numba cached counts as outdated.
         path.write_text(source, encoding="utf-8")
     if ended == "not found":
         ended = "noticed" if _run(clone, tests, START, "--collect-only") == "survived" else "untried"
@@ -203,12 +205,12 @@ def _run(clone: Path, tests: Sequence[str], seconds: float, *more: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return "hung"
-    # 1: a test failed; 2: a module of tests was not imported; others: among them, a test was not found.
+    # 1: a test failed; 2: a module of tests could not be imported; others include that a test was not found.
     return {0: "survived", 1: "noticed", 2: "noticed"}.get(done.returncode, "not found")
 
 
 def campaign(mutants: Sequence[Mutant], covering: Covering, jobs: int, limit: float) -> list[Outcome]:
-    """Tries all mutants, `jobs` at a time, and prints each as it ends."""
+    """Tries all mutants, `jobs` at a time, and prints each result."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         clones: Queue[Path] = Queue()
         for index in range(jobs):

@@ -44,7 +44,7 @@ class Reader(CalibrationDataReader):
         self.samples: Iterator[dict[str, np.ndarray]] = iter(samples)
 
     def get_next(self) -> dict[str, np.ndarray]:
-        return next(self.samples, {})  # empty: the end
+        return next(self.samples, {})  # empty: the default end
 
 
 def peer_model(model: onnx.ModelProto, samples: list[dict[str, np.ndarray]]) -> onnx.ModelProto:

@@ -93,7 +93,7 @@ def measure(name: str, study: Study, samples: int) -> dict[str, object]:
 
 
 class AroundAlone(Search):
-    """A search with the same first points as `Search`, then only changes around the front."""
+    """A search with the same first points as `Search`, followed only by changes of points of the front."""
 
     def ask(self) -> Asking:
         for start in self.starts:
@@ -102,8 +102,10 @@ class AroundAlone(Search):
 
 
 class RandomDecisions(Search):
-    """A search with the same first points as `Search`, then random decisions: a drawn number of float layers, all else
-    by chance."""
+    """A search with the same first points as `Search`, followed by random decisions.
+
+    The number of float layers is drawn first, then everything else.
+    """
 
     def ask(self) -> Asking:
         for start in self.starts:
@@ -119,7 +121,7 @@ class RandomDecisions(Search):
 
 @dataclass(kw_only=True)
 class Searches:
-    """The searches of one study on one set of known figures."""
+    """The searches of one study, which look figures up in one shared set of known figures."""
 
     study: Study
     budget: int
@@ -146,7 +148,7 @@ class Searches:
 
 
 def compare_searches(study: Study, budget: int) -> dict[str, object]:
-    """The part of the best known hypervolume that each search finds."""
+    """The share of the best known hypervolume that each search finds."""
     known: dict[Decisions, Figures] = {}
     searches = Searches(study=study, budget=budget, known=known)
     kinds = {"search": Search, "around the front alone": AroundAlone, "random decisions": RandomDecisions}

@@ -21,7 +21,7 @@ from vdla.util.whole_files import write_whole
 
 
 def main() -> None:
-    """Rewrite the pages, or look whether that would change them."""
+    """Rewrites the pages; with --check reports whether that would change them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _draw(demo: Document, check: bool) -> bool:
-    """Draw the pictures that show something else now; whether there are any."""
+    """Draws the pictures whose data have changed (not with `check`). Returns whether there are any."""
     changed = [picture for picture in pictures(demo) if not picture.is_kept]
     for picture in changed:
         print(f"docs/pictures/{picture.name}: {'shows something else than today' if check else 'written'}")

@@ -32,7 +32,7 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """A stack of recurrent layers, one after the other, of `hidden` numbers over `steps` steps."""
+    """A stack of recurrent layers, with states of `hidden` numbers, over `steps` steps."""
 
     kind: str
     hidden: int
@@ -92,7 +92,7 @@ LAYERS = {
 
 
 def row_of(name: str, rounds: int) -> dict[str, Any]:
-    """A measured row."""
+    """The measured row of one model."""
     layers = LAYERS[name]
     model = layers.model()
     started = thread_time()
@@ -122,7 +122,7 @@ def row_of(name: str, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     options = parser.parse_args()
-    # What a process loads once is not the first layer's.
+    # One-time costs of the process must not count for the first model.
     compile_kernels(Layers(kind="GRU", hidden=4, steps=2).model().SerializeToString(), cpu_now()).close()
     rows = []
     for name in options.only:

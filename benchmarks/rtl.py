@@ -36,7 +36,7 @@ from vdla.isa.config import load_config
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
-    """Every figure by name; `differences` lists the RTL's differences to the simulator."""
+    """All figures by name; `differences` lists the differences of the RTL from the simulator."""
     config = load_config(config_name)
     compiled = compile_program(models.build(model).SerializeToString(), config)
     launches = sample_arrays(compiled.graph, 1)
@@ -82,7 +82,7 @@ MACHINES = {
 }
 """Configuration files by name: the fields that differ from the defaults, which are those of `vta`."""
 TIMEOUT = 600.0
-"""Seconds after which `vdla rtl` counts as hung."""
+"""Seconds after which `vdla rtl` counts as hanging."""
 
 
 def measure_emission(rounds: int) -> dict[str, object]:
@@ -90,7 +90,7 @@ def measure_emission(rounds: int) -> dict[str, object]:
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="vdla-emission-") as directory:
         work = Path(directory)
-        # The first run compiles what later ones find: Python's modules, and Yosys.
+        # The first run compiles what later runs load: bytecode of Python's modules, and Yosys.
         emit(work, "vta")
         for name in MACHINES:
             times = [emit(work, name) for _ in range(rounds)]
@@ -103,7 +103,7 @@ def measure_emission(rounds: int) -> dict[str, object]:
 
 
 def emit(work: Path, name: str) -> tuple[float, float]:
-    """Seconds on the clock and of processor time of one process, which writes the RTL of a machine into `work`/rtl."""
+    """Wall-clock seconds and CPU seconds of one process that writes the RTL of a machine into `work`/rtl."""
     config = work / "machine.toml"
     config.write_text(MACHINES[name], encoding="utf-8")
     arguments = ["rtl", "--config", str(config), "-o", str(work / "rtl")]
@@ -119,7 +119,7 @@ def emit(work: Path, name: str) -> tuple[float, float]:
 
 
 def print_figures(figures: dict[str, object]) -> None:
-    """A line for each figure."""
+    """Prints a line for each figure."""
     for name, value in figures.items():
         print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
 

@@ -46,7 +46,7 @@ NETWORK = "resnet18"
 
 
 def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[Record], list[str]]:
-    """The best records of one preset, and lines on their gains."""
+    """The best records of one preset, and lines of text on their gains."""
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
     names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]
@@ -75,7 +75,7 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[R
 
 
 def measured(config: str, folder: Path) -> list[Record]:
-    """The shipped records of one preset, each with the cycles that its schedule takes today."""
+    """The shipped records of one preset, each with the cycles that its schedule takes now."""
     machine, book = load_config(config), shipped_book()
     path = folder / f"{NETWORK}-{config}.onnx"
     models.write(path, NETWORK)
@@ -99,7 +99,7 @@ def measured(config: str, folder: Path) -> list[Record]:
 
 
 def main() -> None:
-    """Tune, print, and with --write replace the file."""
+    """Tunes and prints; with --write replaces the file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

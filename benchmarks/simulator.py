@@ -27,7 +27,9 @@ HALO = SIDE + 2
 
 
 def tiles_program(config: Config, tiles: int) -> Program:
-    """`tiles` convolution tiles of 14x14 outputs, 3x3 taps and 4 input blocks, one output block each."""
+    """A program of `tiles` convolution tiles, each with 14x14 outputs, 3x3 taps, 4 input blocks and one
+    output block.
+    """
     uops = CHANNEL_BLOCKS * TAPS
     vectors = HALO * HALO * CHANNEL_BLOCKS
     taps = [(block, ky, kx) for block in range(CHANNEL_BLOCKS) for ky in range(3) for kx in range(3)]
@@ -98,7 +100,7 @@ def tiles_program(config: Config, tiles: int) -> Program:
                 value=register_value("BASE", acc_base=acc, inp_base=inp, wgt_base=wgt),
             ),
         ]
-        # The first micro-op of a position replaces the accumulator, the others add to it.
+        # The first micro-op of a position replaces the accumulator; the others add to it.
         for first, last, overwrite in ((0, 1, 1), (1, uops, 0)):
             code.append(
                 encode(
@@ -137,7 +139,7 @@ def tiles_program(config: Config, tiles: int) -> Program:
 
 
 def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
-    """Cycles, median thread CPU seconds and million cycles a second."""
+    """Cycles, median thread CPU seconds, and million cycles per second."""
 
     def run() -> SimulationResult:
         return simulate(program.config, program.instructions, program.image, data=data)
@@ -147,7 +149,7 @@ def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -42,14 +42,14 @@ from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3
-"""Least seconds of a timed repetition."""
+"""Least seconds of one timed repetition."""
 SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
 POOL = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program, its parameters that never change, and its template."""
+    """A program, its constant parameters, and its template."""
 
     program: Program
     template: Callable[[CpuTarget, Program], Schedule]
@@ -103,7 +103,9 @@ def cases() -> dict[str, Case]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Milliseconds of the template's kernel, of features and of scheduling; ratios and shares; the best point."""
+    """Milliseconds of the template's kernel, of computing features and of scheduling; ratios and shares; the best
+    point.
+    """
 
     program: str
     template: float
@@ -117,7 +119,7 @@ class Row:
 
 
 def timed(kernel: BoundKernel) -> float:
-    """Seconds of a run: median of five repetitions."""
+    """Seconds of a run: the median of five repetitions."""
     kernel()
     start = time.thread_time()
     kernel()

@@ -73,7 +73,7 @@ _FIELDS = {
 
 
 def macro(cacti: Path, words: int, width: int, defaults: str) -> dict[str, float]:
-    """One macro's figures: square micrometres, nanoseconds, picojoules an access, microwatts."""
+    """One macro's area (square micrometres), times (ns), energies of accesses (pJ) and leakage (microwatts)."""
     text = defaults + _OPTIONS.format(
         size=words * width // 8, width=width, width_bytes=width // 8, node=NODE_NM / 1000, cells=CELLS
     )
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--cacti", type=Path, required=True)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    # CACTI wants values for parts that a memory of this kind does not have: they come from its own example.
+    # CACTI needs values also for parts that such a memory does not have; these are from CACTI's own example.
     example = (arguments.cacti / "cache.cfg").read_text(encoding="utf-8")
     names = {line.split("(")[0].split("-")[1].strip() for line in _OPTIONS.splitlines()}
     kept = [

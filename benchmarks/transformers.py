@@ -34,13 +34,13 @@ CASES = {
     "gpt2_decode": ("gpt2_decode", 127, 12),
     "llama_decode": ("llama_decode", 127, 12),
 }
-"""A row's name; the model, its tokens and layers."""
+"""For each row's name the model, its number of tokens and its number of layers."""
 TOLERANCE = 1e-5
-"""Tolerance, relative to the greatest value of an output."""
+"""Largest error, relative to the greatest value of an output."""
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:
-    """A row."""
+    """The row of one model."""
     model, tokens, layers = CASES[name]
     exported = build_transformer(model, tokens=tokens, layers=layers)
     data, feeds = exported.SerializeToString(), token_inputs(exported)

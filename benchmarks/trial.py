@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 
 
 class Trial:
-    """One workload; `run` gives the instructions and cycles of a candidate and the seconds of each stage."""
+    """One workload; `run` gives a candidate's instructions and cycles, and the seconds of each stage."""
 
     def __init__(self, config: Config, name: str) -> None:
         self.task = AcceleratorTask.of(config, accelerator_workload(name, config))
@@ -61,7 +61,7 @@ class Trial:
 
 
 def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float]:
-    """Medians and means of `count` candidates of a layer in milliseconds."""
+    """Medians and means over `count` candidates of a layer, in milliseconds."""
     trial = Trial(config, name)
     points = trial.task.space.sample(np.random.default_rng(seed), count)
     candidates = [trial.task.space.values(point) for point in points]
@@ -86,7 +86,7 @@ def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -44,27 +44,27 @@ from vdla.isa.config import load_config
 NAME = "tuning_vdla"
 CONFIG = "vta"
 NEAR = 1.02
-"""Costs up to this multiple of the best known count as found."""
+"""A cost of at most this multiple of the best known one counts as found."""
 TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
-"""Trials of each search; random ones need more to get anywhere."""
+"""Trials of each search; random searches need more to find good points."""
 TRANSFER_TRIALS = 128
 LESSONS = 128
-"""Trials of each other layer that a transferred model learns from."""
+"""Number of trials of each other layer from which a transferred model learns."""
 
 Run = dict[str, Any]
 Key = tuple[str, str, bool, int]
-"""Layer, search, whether its model had learned from other layers, seed."""
+"""(layer, search, whether the model had learned from other layers, seed)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Costs of one layer's points, each simulated once."""
+    """The costs of one layer's points, each of which is simulated only once."""
 
     task: AcceleratorTask
     costs: dict[tuple[int, ...], float] = field(default_factory=dict[tuple[int, ...], float])
 
     def cost(self, point: np.ndarray) -> tuple[float, float | None]:
-        """The cost of a point, and the CPU seconds of measuring it (None: it was known)."""
+        """The cost of a point, and the CPU seconds of measuring it (None if it was already known)."""
         key = tuple(map(int, point))
         if key in self.costs:
             return self.costs[key], None
@@ -74,7 +74,7 @@ class Simulated:
 
 
 def task_of(config: str, layer: str) -> AcceleratorTask:
-    """A layer of CONVOLUTIONS on a configuration."""
+    """The task of a layer of CONVOLUTIONS on a configuration."""
     machine = load_config(config)
     return AcceleratorTask.of(machine, accelerator_workload(f"conv2d:{layer}", machine))
 
@@ -88,8 +88,10 @@ def search(
     prior: Sequence[Samples] = (),
     simulated: Simulated | None = None,
 ) -> tuple[Run, History]:
-    """One run of a search of SEARCHES, and all its points: improvements [(trial, cycles)], CPU seconds of measuring
-    and of deciding."""
+    """One run of a search of SEARCHES, and the history of all its points.
+
+    The run has its improvements as (trial, cycles), and the CPU seconds of measuring and of choosing points.
+    """
     simulated = Simulated(task_of(config, layer)) if simulated is None else simulated
     space = simulated.task.space
     history, found = History.empty(space), SEARCHES[name].make(prior)
@@ -123,20 +125,20 @@ def search(
 
 
 def layer_runs(config: str, layer: str, wanted: Sequence[tuple[str, int]]) -> list[Run]:
-    """The runs (search, seed) of one layer."""
+    """The runs of one layer, one for each wanted (search, seed)."""
     simulated = Simulated(task_of(config, layer))
     return [search(config, layer, name, seed, TRIALS[name], simulated=simulated)[0] for name, seed in wanted]
 
 
 def lesson(config: str, layer: str) -> Samples:
-    """The first LESSONS trials of the full search on a layer, as another layer's model learns from them."""
+    """The first LESSONS trials of the full search on a layer, from which another layer's model learns."""
     task = task_of(config, layer)
     _, history = search(config, layer, FULL, 0, LESSONS)
     return Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
 
 
 def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence[Samples]) -> list[Run]:
-    """The full search on a layer whose model has learned from other layers."""
+    """Runs of the full search on a layer, with a model that has learned from other layers."""
     simulated = Simulated(task_of(config, layer))
     return [
         search(config, layer, FULL, seed, TRANSFER_TRIALS, prior=prior, simulated=simulated)[0]
@@ -150,14 +152,14 @@ def key_of(run: Run) -> Key:
 
 
 def held_runs(again: bool) -> dict[Key, Run]:
-    """The committed runs."""
+    """The runs in the file of results; none with `again`."""
     if again or not (RESULTS / f"{NAME}.json").exists():
         return {}
     return {key_of(run): run for run in read_results(NAME)["runs"]}
 
 
 def keep(runs: Iterable[Run]) -> None:
-    """Write the runs and their summary."""
+    """Writes the runs and their summary."""
     order = list(SEARCHES)
     chosen = sorted(
         runs,
@@ -173,9 +175,10 @@ def keep(runs: Iterable[Run]) -> None:
 
 
 def run_all(options: argparse.Namespace) -> list[Run]:
-    """Executes missing runs, first those without transfer, then those with; returns them with the runs that were
-    there."""
-    # Each process measures CPU time of its own thread; more threads would only disturb.
+    """Executes missing runs, first those without transfer, then those with. Returns all runs, including
+    earlier ones.
+    """
+    # Each process measures the CPU time of its own thread; further threads would only disturb the measurement.
     os.environ["OMP_NUM_THREADS"] = "1"
     runs = held_runs(options.again)
     seeds = range(options.seeds)
@@ -217,7 +220,7 @@ def run_all(options: argparse.Namespace) -> list[Run]:
 
 
 def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
-    """Training data from the other layers of the same template."""
+    """Samples from the other layers of the same template."""
     width = lessons[layer].features.shape[1]
     return tuple(
         lesson for other, lesson in lessons.items() if other != layer and lesson.features.shape[1] == width
@@ -225,13 +228,15 @@ def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
 
 
 def trials_until(run: Run, cost: float) -> int:
-    """The trials of a run until `cost` or less, or all of them where it never got there (then it needs more)."""
+    """Number of trials until a run finds a cost of at most `cost`; all its trials if it never does."""
     return next((trial for trial, found in run["curve"] if found <= cost), run["trials"])
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Mean trials to within NEAR of the best known by layer and search; geometric means of their ratios to the full
-    search's."""
+    """Mean number of trials until a cost within NEAR of the best known, by layer and search.
+
+    Also the geometric means of its ratios to the full search's.
+    """
     rows = [
         _layer_row([run for run in runs if run["layer"] == layer])
         for layer in dict.fromkeys(r["layer"] for r in runs)
@@ -298,7 +303,7 @@ def _needed(group: Sequence[Run], cost: float) -> float:
 
 
 def _best_at(run: Run, trials: int) -> float:
-    """The least cost after `trials` trials."""
+    """The least cost found in the first `trials` trials."""
     return min((cost for trial, cost in run["curve"] if trial <= trials), default=math.inf)
 
 
@@ -307,7 +312,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """The summary for people: a row a layer, a column a search."""
+    """The summary as text: a row for each layer, a column for each search."""
     names = list(figures["geometric_means"])
     lines = [
         f"trials to within {NEAR - 1:.0%} of the best known, mean of {figures['runs_each']} seeds; >: some never",
@@ -331,7 +336,7 @@ def table(figures: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Execute the missing runs of the study and print its table."""
+    """Executes the missing runs of the study and prints its table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -44,16 +44,16 @@ from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
 
 ENOUGH = 0.85
-"""Speed, relative to the peer's, that is the goal of a search."""
+"""Speed relative to ONNX Runtime's that is the goal of a search."""
 SAMPLES = 1 << 19
-"""Random points from which a space's size is bounded."""
+"""Number of random points from which bounds of a space's size are computed."""
 SAMPLING_SEED = 1000
-"""Seed of the quantiles' random points, which no search uses."""
+"""Seed of the random points for quantiles; no search uses it."""
 PARTS = ("compile", "measure", "overhead")
 
 
 def workload_of(name: str) -> Conv2dCpu:
-    """The layer as a network of blocks of 16 channels has it."""
+    """The workload of a layer as it is in a network with blocks of 16 channels."""
     size, channels, filters, kernel, stride = CONVOLUTIONS[name]
     window = same_window(size, kernel, stride)
     height, width = flattened(window, size, size)
@@ -72,7 +72,9 @@ def workload_of(name: str) -> Conv2dCpu:
 def search(
     name: str, strategy: str, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
-    """One search: trials to ENOUGH of the peer's speed, the best in relation to defaults, CPU seconds of a trial."""
+    """The row of one search: trials until ENOUGH of the peer's speed, the best speed relative to the defaults, CPU
+    seconds of a trial.
+    """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)
     found = SEARCHES[strategy].make(())
@@ -120,7 +122,7 @@ def search(
 
 
 def defaults_over_peer(name: str) -> tuple[float, float]:
-    """The speed of the template's defaults over the peer's, and the layer's operations."""
+    """The speed of the template's defaults relative to ONNX Runtime's, and the layer's number of operations."""
     case = convolution_case(name, 1)
     try:
         return measure_case(case, 9).ratio, case.operations
@@ -129,7 +131,7 @@ def defaults_over_peer(name: str) -> tuple[float, float]:
 
 
 def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Searches as `vdla.codesign.report.study` reads them, costs in seconds."""
+    """The searches as a document for `vdla.codesign.report.study`, with costs in seconds."""
     peers: dict[str, float] = {}
     runs: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["layer"] for row in rows):
@@ -150,7 +152,7 @@ def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def size_of(name: str) -> dict[str, Any]:
-    """Numbers of points and programs of a layer's space."""
+    """Number of points and of programs in a layer's space."""
     own = CPU.space(host_target(), workload_of(name))
     exact = own.size <= MOST_COUNTED
     rng = np.random.default_rng(0)
@@ -159,7 +161,7 @@ def size_of(name: str) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A search in one line."""
+    """One line of text on the results of a search."""
     enough = "never" if row["to_enough"] is None else f"{row['to_enough']:5d}"
     seconds = "  ".join(f"{part} {row['seconds'][part]:.3f}" for part in PARTS)
     return (

@@ -2,11 +2,11 @@
 
     python benchmarks/tuning_spaces.py [--config vta] [--workload conv2d:C6 ...] [--trials 200] [--json]
 
-Without workloads: C1-C12 and D1-D9. Counted are legal points of which no two are the same program (knobs without
-effect at their first values), from uniform draws, with the 95% interval of the share; small spaces are counted in
-full. `distinct` is the share of legal points that are counted, `hashes`, of a sample, the share of different scheduled
-programs among points that count as different. Quantiles of simulated cycles are relative to the space's floor, the
-cycles below which no program of the layer gets.
+Without workloads: C1-C12 and D1-D9. The number of programs is the number of legal points without duplicates: points
+that differ only in knobs without effect count once. It is estimated from uniform draws, with a 95% interval; small
+spaces are counted in full. `distinct` is the share of legal points that remain without duplicates. `hashes` checks a
+sample of points that count as different: it is the share whose scheduled programs do differ. Quantiles of simulated
+cycles are relative to the space's floor, a lower bound of the cycles of all programs of the layer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from vdla.isa.config import load_config
 
 LAYERS = (*(f"conv2d:{name}" for name in CONVOLUTIONS), *(f"depthwise:{name}" for name in DEPTHWISE))
 DRAWS, CHUNK = 1 << 21, 1 << 16
-"""Points drawn to count a space, and points drawn at once; a space of at most as many points is counted in full."""
+"""Number of points that are drawn to count a space, and number drawn at once.
+
+A space with at most DRAWS points is counted in full.
+"""
 HASHED = 60
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 NORMAL_95 = 1.96
@@ -36,7 +39,7 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Number of distinct programs of a space, with its interval, and number of legal points."""
+    """The number of distinct programs of a space with its interval, and the number of legal points."""
 
     programs: float
     low: float
@@ -46,7 +49,7 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points that are their own `effective` row: each program is counted once."""
+    """Counts the legal points that equal their own `effective` row, so that each program is counted once."""
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS
     legal = own = 0
@@ -62,7 +65,7 @@ def count(space: Space, seed: int) -> Count:
         alike = np.logical_and.reduce([columns[name] == account.effective[name] for name in columns])
         legal += int(kept.sum())
         own += int((kept & alike).sum())
-    # The interval of a share of which few are seen (Wilson's).
+    # Wilson's interval, which also holds for a share of few hits.
     z = 0.0 if exact else NORMAL_95
     share, spread = own / total, z * z / total
     middle = (share + spread / 2) / (1 + spread)
@@ -78,7 +81,7 @@ def count(space: Space, seed: int) -> Count:
 
 
 def different(task: AcceleratorTask, seed: int) -> float:
-    """Among legal random points that count as different programs: the share that are, once scheduled."""
+    """The share of different scheduled programs among random legal points that count as different."""
     space = task.space
     points = space.sample(np.random.default_rng(seed), HASHED)
     effective = space.account(space.columns(points)).effective

@@ -31,7 +31,7 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config
 
 SHAPES = {"C2": (56, 64), "C9": (14, 256)}
-"""Height and width, channels and filters."""
+"""(height and width, channels and filters) of each layer."""
 Batch = tuple[Mapping[str, Any], Sequence[Mapping[str, int]]]
 
 
@@ -56,7 +56,7 @@ def tasks() -> dict[str, AcceleratorTask]:
 
 
 def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
-    """Wall seconds of measuring `batches` one after the other, and the CPU seconds of their trials."""
+    """Wall-clock seconds of measuring `batches` one after the other, and the CPU seconds of their trials."""
     begin, spent = time.perf_counter(), 0.0
     for description, points in batches:
         spent += sum(result.seconds for result in backend.measure(description, points))
@@ -66,7 +66,7 @@ def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
 def batches_of(
     tasks: Mapping[str, AcceleratorTask], size: int, generator: np.random.Generator
 ) -> list[Batch]:
-    """A batch of random candidates of each task."""
+    """A batch of random candidates for each task."""
     return [
         (describe(task), [task.space.values(point) for point in task.space.sample(generator, size)])
         for task in tasks.values()
@@ -74,11 +74,11 @@ def batches_of(
 
 
 def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
-    """Every backend measures all batches of every round; the first one is not counted."""
+    """Lets every backend measure all batches of every round; the first round is not counted."""
     walls: dict[str, list[float]] = {name: [] for name in backends}
     spent: dict[str, list[float]] = {name: [] for name in backends}
     for number, batches in enumerate(rounds):
-        # Whoever comes first in a round comes last in the next.
+        # The backend that was first in one round is last in the next.
         for name in list(backends)[:: 1 if number % 2 else -1]:
             wall, cpu = seconds(backends[name], batches)
             if number:
@@ -105,7 +105,7 @@ def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

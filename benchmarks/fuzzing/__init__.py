@@ -1,1 +1,3 @@
-"""Seeded damage to all inputs of users, and its verdicts; `benchmarks/fuzz.py` counts."""
+"""Seeded random damage to all inputs of users, with a verdict on each case; `benchmarks/fuzz.py` counts
+the verdicts.
+"""

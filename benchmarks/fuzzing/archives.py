@@ -1,7 +1,7 @@
-"""Kind "archives": archives of `vdla compile`, cut, damaged, or edited with a new checksum, and run.
+"""Kind "archives": archives of `vdla compile` that are cut, damaged, or edited with a new checksum, and then run.
 
-Machine code itself stays unchanged: an archive is a program, and whoever runs one trusts its maker. All other parts,
-headers of the code included, are damaged.
+Machine code itself stays unchanged: an archive is a program, and a user who runs one trusts its maker. All other parts,
+including headers of the code, are damaged.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from .outcome import Outcome, call, judge
 
 _NETWORKS = 6
 _MOST_HEADER = 64
-"""Bytes of a library's first object that are damaged: the headers of the library and of the object."""
+"""Number of bytes at the beginning of a library's first object that are damaged: headers of the library
+and the object.
+"""
 
 
 def archive_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One archive, run."""
+    """Runs one archive."""
     draw = Draw("archives", seed, index)
     path, out = folder / "net.tar", folder / "out.npz"
     path.write_bytes(random_archive(draw))
@@ -35,7 +37,7 @@ def archive_case(seed: int, index: int, folder: Path) -> Outcome:
 
 @functools.cache
 def _archive(number: int) -> bytes:
-    """A network that compiles."""
+    """The archive of a network, compiled for the case."""
     draw = Draw("networks to compile", 0, number)
     while True:
         model = (quantized_network if draw.chance(0.5) else float_network)(draw)
@@ -47,7 +49,7 @@ def _archive(number: int) -> bytes:
 
 
 def random_archive(draw: Draw) -> bytes:
-    """An archive with something changed."""
+    """The bytes of an archive with a random change."""
     content = _archive(draw.below(_NETWORKS))
     if draw.chance(0.25):
         return damaged(draw, content)
@@ -72,7 +74,7 @@ def random_archive(draw: Draw) -> bytes:
 
 
 def change_document(draw: Draw, document: Any) -> None:
-    """One value somewhere in a document becomes another one, or goes."""
+    """Changes or removes one value somewhere in a document."""
     place = document
     for _ in range(1 + draw.below(5)):
         keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))

@@ -1,7 +1,7 @@
 """Kind "attributes": a valid random graph, one node of which gets a wrong attribute.
 
-The attribute is one that the operator does not have, or has a text that it may not have. Each is refused by the names
-of node, operator and attribute; none is ignored.
+The attribute is one that the operator does not have, or has a text that it may not have. Each must be refused with the
+names of node, operator and attribute; none may be ignored.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .outcome import Outcome
 from .qdq_graphs import random_qdq_graph
 
 RANDOM = ("foo", "axis_", "Alpha", "kernel", "mode2", "channels_last_", "x", "padding")
-"""Attributes that no operator has."""
+"""Attribute names that no operator has."""
 TEXTS = ("foo", "", "NEAREST", "cubic ", "vAlid", "tanh2")
-"""Texts that no attribute may have."""
+"""Texts that no attribute accepts."""
 
 
 def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One graph for the processor, or for the accelerator."""
+    """One graph, for the processor or for the accelerator."""
     draw = Draw("attributes", seed, index)
     quantized = draw.chance(0.3)
     builder = random_qdq_graph(draw, index) if quantized else random_float_graph(draw, index)
@@ -44,7 +44,7 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
     options = {"target": "vdla", "config": "tiny"} if quantized and draw.chance(0.5) else {"target": "llvm"}
     try:
         network = vdla.compile(model.SerializeToString(), cache=False, **options)  # pyright: ignore
-        # Nodes behind a shape that an input gives are imported when the shape is known.
+        # Nodes whose shapes depend on an input's value are imported only when that value is known.
         network.run(builder.feeds())
     except UserError as error:
         outcome = refused(error, operators)
@@ -52,11 +52,11 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
             return outcome
         text = str(error)
         named = node.name in text and node.op_type in text
-        # ONNX's own inference takes an unknown text for the default one: then shapes that the model states, of this
-        # node or of one behind it, contradict the inferred ones.
+        # ONNX's own inference reads an unknown text as the default one. Then shapes that the model states, of this node
+        # or of a later one, contradict the inferred shapes.
         contradicts = bool(wanted[1:]) and isinstance(error, ContradictionError)
         if contradicts or (named and any(word in text for word in wanted)):
-            # What was asked for has been done.
+            # The refusal names the attribute, as it must.
             return Outcome("right", text, operators)
         try:
             vdla.compile(plain, cache=False, **options).run(builder.feeds())  # pyright: ignore
@@ -71,7 +71,7 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def _change(draw: Draw, builder: Builder, node: onnx.NodeProto) -> tuple[str, ...]:
-    """Changes the node; the name of the attribute that is wrong now, or the text that it has."""
+    """Changes the node; returns the name of the attribute that is now wrong, or the wrong text."""
     texts = [
         entry
         for entry in node.attribute
@@ -100,7 +100,7 @@ ENUMERATED = frozenset(
 
 
 def _known(operator: Operator, opset: int) -> set[str]:
-    """The attributes that an operator has in an opset, or that a row of it reads."""
+    """The attributes of an operator in an opset, together with those that an importer's row reads."""
     names: set[str] = set()
     for row in rows_of(operator):
         names |= (row.reads or set()) | row.idle

@@ -1,5 +1,4 @@
-"""A short call of every command, with the files that it reads and writes, so that its streams, files and end can be
-tested."""
+"""A short call of every command with the files that it reads and writes, to test its streams, files and exit."""
 
 from __future__ import annotations
 
@@ -18,15 +17,15 @@ from vdla.codesign.models import build, sample_inputs
 from .outcome import call
 
 LEFT_BY_OTHERS = ".ses"
-"""A file that ONNX Runtime leaves among temporary files."""
+"""Suffix of a file that ONNX Runtime leaves among temporary files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a command, in a folder with the files that it `needs`.
 
-    `files` and `folders` are options whose values are written, and those values; with `parents` it makes the folders
-    above, too. `prints` says whether results go to standard output without --json; `seconds` is about the longest
+    `files` and `folders` are (option, value) pairs whose values are output paths; with `parents` the command also
+    creates parent folders. `prints`: whether results go to standard output without --json. `seconds`: about the longest
     duration, with empty caches.
     """
 
@@ -40,11 +39,11 @@ class Call:
 
     @property
     def outputs(self) -> tuple[tuple[str, str], ...]:
-        """Options and values that name outputs."""
+        """The (option, value) pairs that name outputs."""
         return self.files + self.folders
 
     def words(self, values: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-        """The words of the call, with other values for some outputs."""
+        """The words of the call; `values` replaces the paths of some outputs."""
         given = [word for option, value in self.outputs for word in (option, values.get(option, value))]
         return [*self.arguments, *given]
 
@@ -153,11 +152,11 @@ CALLS = (
     Call(("cosim", "--programs", "2", "--config", "tiny"), (), (), (("-o", "cosim"),), seconds=30.0),
     Call(("synth", "--for", "xc7", "--config", "tiny"), (), (), (("-o", "synth"),), seconds=30.0),
 )
-"""Calls that take less stand first, as far as each command has one: few cases are of those."""
+"""All calls. The fastest call of each command comes first, because kinds with few cases use only the first ones."""
 
 
 def prepare(folder: Path, needs: Sequence[str]) -> None:
-    """Writes files that calls need."""
+    """Writes the files that calls need."""
     for name in needs:
         _INPUTS[name](folder / name)
 
@@ -232,6 +231,6 @@ def environment(folder: Path, *, cold: bool) -> dict[str, str]:
 
 
 def without_limit() -> None:
-    """Gives a process that is about to begin the memory of its user again, which cases alone are kept from."""
+    """Removes the memory limit of cases for a process that is about to start."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

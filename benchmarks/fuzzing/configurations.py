@@ -1,4 +1,4 @@
-"""Kind "configurations": TOML files of machines, damaged by field and by byte; accepted files also run a network."""
+"""Kind "configurations": TOML files of machines with damaged fields or bytes; a network runs on accepted ones."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from .outcome import FAILURES, Outcome, call, judge
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
 _OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
-"""Fields that presets may leave out; the memory's fields are invalid where they are put, at the top."""
+"""Names of fields that a preset may leave out; those of the memory are invalid at the top level, where they are
+inserted.
+"""
 
 
 def configuration_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One file: `vdla config`, and where that accepts it a small network on the machine."""
+    """One file: `vdla config` and, if that accepts it, a small network on the machine."""
     draw = Draw("configurations", seed, index)
     path = folder / "machine.toml"
     path.write_bytes(random_configuration(draw))
@@ -34,7 +36,7 @@ def configuration_case(seed: int, index: int, folder: Path) -> Outcome:
     model = folder / "net.onnx"
     model.write_bytes(_network())
     ran = judge(call("run", model, "--config", path, "--json"))
-    # Too small for a network is no mistake of a machine.
+    # A machine that is too small for a network is still valid.
     return ran if ran.verdict in FAILURES else outcome
 
 
@@ -44,7 +46,7 @@ def _network() -> bytes:
 
 
 def random_configuration(draw: Draw) -> bytes:
-    """The text of a preset with fields changed, left out, added or repeated; or with bytes damaged."""
+    """The text of a preset with fields changed, left out, added or repeated, or with damaged bytes."""
     text = (resources.files("vdla.isa.presets") / f"{draw.of(PRESETS)}.toml").read_text(encoding="utf-8")
     if draw.chance(0.2):
         return damaged(draw, text.encode())

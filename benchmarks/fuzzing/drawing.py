@@ -1,4 +1,4 @@
-"""Draws: the random numbers of a case, and the values that programs tend to trip over."""
+"""The random numbers of a case, and random values, among them special values that often cause errors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TEXTS = (
 
 
 class Draw:
-    """The random numbers of one case: equal kind, seed and index, equal draws."""
+    """The random numbers of one case; they depend only on kind, seed and index."""
 
     def __init__(self, kind: str, seed: int, index: int) -> None:
         self.rng = np.random.default_rng([*kind.encode(), seed, index])
@@ -83,19 +83,19 @@ class Draw:
         return bool(self.rng.random() < probability)
 
     def below(self, count: int) -> int:
-        """An int from 0 to below `count`."""
+        """A random int from 0 to `count` - 1."""
         return int(self.rng.integers(count))
 
     def of(self, choices: Sequence[T]) -> T:
-        """One of `choices`, at random."""
+        """A random element of `choices`."""
         return choices[self.below(len(choices))]
 
     def integer(self) -> int:
-        """A small one mostly, one of `INTEGERS` else."""
+        """Mostly a small integer, else one of `INTEGERS`."""
         return self.below(9) - 2 if self.chance(0.6) else self.of(INTEGERS)
 
     def float(self) -> float:
-        """A usual one or one of `FLOATS`."""
+        """A common float, or one of `FLOATS`."""
         return float(np.float32(self.rng.normal())) if self.chance(0.4) else self.of(FLOATS)
 
     def shape(self, ranks: Sequence[int] = (0, 1, 2, 3, 4, 5), greatest: int = 6) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class Draw:
 
 
 def damaged(draw: Draw, content: bytes) -> bytes:
-    """Bytes of which some were changed, cut off, repeated or put in."""
+    """`content` with some bytes changed, removed, repeated or inserted."""
     data = bytearray(content)
     for _ in range(1 + draw.below(3)):
         if not data:

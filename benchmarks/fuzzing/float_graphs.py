@@ -1,7 +1,7 @@
 """Kind "float_graphs": random valid graphs over every operator of the importers' tables, compiled for this processor.
 
-A graph's expected values are computed node by node with ONNX Runtime or, where that has no kernel, with ONNX's
-reference implementation.
+A graph's expected values are computed node by node with ONNX Runtime or, if that has no kernel, with ONNX's reference
+implementation.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .outcome import Outcome
 
 OLDEST_OPSET = 7
 ATTEMPTS = 60
-"""Drawings of the first operator of a graph, of which at least one must be valid."""
+"""Number of attempts to draw the first operator of a graph, at least one of which must succeed."""
 LENGTHS = (1, 1, 1, 2, 2, 3, 4, 6, 8, 11)
-"""Nodes of a graph, at least."""
+"""Least numbers of nodes of a graph, one of which is drawn."""
 
 
 def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
@@ -37,7 +37,7 @@ def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_float_graph(draw: Draw, index: int) -> Builder | None:
-    """A graph that begins with operator `index` of all, in turn; None where no drawing of it was valid."""
+    """A graph whose first operator is number `index` of all, cyclically; None if no attempt to draw it succeeded."""
     operators = float_operators()
     first = operators[index % len(operators)]
     for _ in range(4):
@@ -59,7 +59,7 @@ def random_opset(draw: Draw, oldest: int = OLDEST_OPSET) -> int:
 
 @cache
 def since(operator: Operator) -> int:
-    """The first opset, from the oldest supported one, that has an operator."""
+    """The first supported opset that has an operator."""
     if operator.domain:
         return OLDEST_OPSET
     versions = [
@@ -79,12 +79,12 @@ def grow(builder: Builder, operators: Sequence[Operator], length: int) -> None:
 
 
 def drawn(builder: Builder, operator: Operator) -> bool:
-    """Whether a drawing of an operator made valid nodes."""
+    """Tries to add an operator with random inputs. Returns whether that gave valid nodes."""
     return builder.drawn(lambda: drawing_of(operator)(builder, operator))
 
 
 def outputs_of(builder: Builder) -> list[str]:
-    """Outputs of a graph: all tensors that no node reads, and some that nodes read."""
+    """Outputs for a graph: all tensors that no node reads, and some of the others."""
     made = [value.name for value in builder.made()]
     left = [name for name in made if name not in builder.reads]
     return [name for name in made if name in left or builder.draw.chance(0.15)] or made[-1:]

@@ -1,4 +1,4 @@
-"""Kind "inputs": files of arrays for a network, of other shapes, types and values, and damaged, on two devices."""
+"""Kind "inputs": files of input arrays with wrong shapes, types or values, or damaged, for a network on two devices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _network() -> tuple[bytes, tuple[int, ...]]:
 
 
 def random_inputs(draw: Draw, shape: tuple[int, ...], suffix: str) -> bytes:
-    """The bytes of the file."""
+    """The bytes of a random file of inputs."""
     array: Any = draw.rng.normal(size=shape).astype(np.float32)
     match draw.below(7):
         case 0:

@@ -1,4 +1,6 @@
-"""Kind "interrupts": commands that get a signal at some moment end soon, in one line, and leave nothing behind."""
+"""Kind "interrupts": a command that gets a signal at a random moment must end soon, with one line, and
+leave no files.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,18 @@ from .outcome import Outcome
 from .written import problem_of
 
 SECONDS = 10.0
-"""Within which a command ends after a signal; native code that computes is not interrupted."""
+"""Seconds within which a command must end after a signal; native code that computes is not interrupted."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
-"""Lines of a traceback from the statement of `harness.command_line.ENTRY` that imports the command line."""
+"""Lines of a traceback that come from the statement in `harness.command_line.ENTRY` that imports the command line."""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
-"""Seconds at the beginning that a third of the signals fall into."""
+"""Length in seconds of the beginning of a command, in which a third of the signals are sent."""
 _GONE_SECONDS = 3.0
-"""Seconds in which the processes of a command must notice its end."""
+"""Seconds within which the child processes of a command must end after it."""
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One call and one signal, to it alone or, as Ctrl-C does, to its group. Indices go through the calls."""
+    """One call and one signal, sent to it alone or, like Ctrl-C, to its process group. Indices go through the calls."""
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)
     prepare(folder, one.needs)
@@ -88,18 +90,18 @@ def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
 
 def _prepared() -> None:
     without_limit()
-    # What a shell runs in the background ignores interrupts, and so would its children.
+    # Shells make background commands ignore interrupts, and their children would too.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:
-    """The error in a command's end, as text; None if there is none."""
+    """An error in how a command ended, as text; None if there is none."""
     if _not_begun(err):
         return None
     if "Traceback" in err or "Exception ignored" in err:
         return f"exit code {code}: {err[-600:]}"
     if code in (0, -number):
-        # It had ended, or Python did not look after signals yet.
+        # The command had already ended, or Python did not handle signals yet.
         return None
     if code != 128 + number:
         return f"exit code {code}: {err[-600:]}"
@@ -108,14 +110,14 @@ def _problem(code: int, number: signal.Signals, err: str) -> str | None:
 
 
 def _not_begun(err: str) -> bool:
-    """Whether Python was interrupted before it came to our first module: nothing of ours can tell it otherwise."""
+    """Whether Python was interrupted before it imported our first module, where our code cannot prevent a traceback."""
     begun = str(Path(interrupts.__file__).parent) in err
     importing = "importlib._bootstrap" in err or ENTRY_FRAME in err
     return err.endswith("KeyboardInterrupt\n") and importing and not begun and "Exception ignored" not in err
 
 
 def _marked(mark: str) -> list[int]:
-    """The processes whose environment has the mark."""
+    """The ids of the processes whose environment contains the mark."""
     wanted = f"{_MARK}={mark}".encode()
     found = []
     for place in Path("/proc").glob("[0-9]*"):
@@ -126,7 +128,7 @@ def _marked(mark: str) -> list[int]:
 
 
 def _orphans(mark: str) -> str | None:
-    """Processes that outlive their command, which are killed; None where there are none."""
+    """Processes that outlive their command, as text; they are killed. None if there are none."""
     ends = time.monotonic() + _GONE_SECONDS
     while found := _marked(mark):
         if time.monotonic() > ends:

@@ -1,4 +1,4 @@
-"""Kind "kills": commands that are killed while they work leave whole files or none, and the next call is right."""
+"""Kind "kills": commands killed while they work leave complete files or none, and the next call gives right results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .outcome import Outcome
 from .written import problem_of
 
 _LONGEST = 6.0
-"""Seconds within which a command is killed; most take less."""
+"""Seconds within which a command is killed; most commands take less."""
 
 
 def kill_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One command, killed at some moment, with a cache of its own; then the same again."""
+    """One command with a cache of its own, killed at a random moment; then the same command again."""
     draw = Draw("kills", seed, index)
     model, cache = folder / "net.onnx", folder / "cache"
     cache.mkdir(0o700)
@@ -53,7 +53,7 @@ def kill_case(seed: int, index: int, folder: Path) -> Outcome:
     if left := [
         path.name for path in folder.iterdir() if path.name not in ("net.onnx", "cache", written.name)
     ]:
-        # A killed process cannot remove the file that it was writing; the next one must not take it for another.
+        # A killed process cannot remove the file that it was writing; the next process must not mistake it for another.
         hidden = [name for name in left if not name.startswith(".")]
         if hidden:
             return Outcome("wrong", f"left behind: {', '.join(hidden)}")

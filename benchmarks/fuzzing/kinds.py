@@ -1,4 +1,6 @@
-"""The kinds of cases by name: each makes one case from a seed and an index, in an empty folder, and judges it."""
+"""The kinds of cases by name: functions that make one case from a seed and an index, in an empty folder,
+and judge it.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _DTYPES = (
 
 
 def model_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One model on the devices that take its kind."""
+    """One model, on the devices that support its kind."""
     draw = Draw("models", seed, index)
     content, quantized = random_model(draw)
     path, out = folder / "net.onnx", folder / "out.npz"
@@ -60,7 +60,7 @@ def model_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_model(draw: Draw) -> tuple[bytes, bool]:
-    """The bytes of a model, mostly damaged, and whether it was quantized."""
+    """The bytes of a model, in most cases damaged, and whether it was quantized."""
     made = draw.of(("quantized", "quantized", "float", "operator", "operator"))
     if made == "operator":
         try:
@@ -82,7 +82,7 @@ def random_model(draw: Draw) -> tuple[bytes, bool]:
             mutation(draw, model)
             content = model.SerializeToString()
         except (ValueError, TypeError, IndexError, KeyError):
-            # Protobuf holds no such value, or what was damaged before cannot be read.
+            # Protobuf cannot represent this value, or earlier damage made the model unreadable.
             model = before
     return content, made == "quantized"
 

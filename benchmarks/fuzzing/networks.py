@@ -1,6 +1,6 @@
-"""Small ONNX models that damage starts from: chains of layers, quantized or not, and single operators.
+"""Small ONNX models, which are then damaged: chains of layers, quantized or not, and single operators.
 
-The types of an operator's attributes and inputs come from ONNX's own schemas.
+The types of an operator's attributes and inputs are from ONNX's own schemas.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .graphs import tables
 OPERATORS = tuple(
     dict.fromkeys(operator.name for operator in tables.OPERATORS.values() if not operator.domain)
 )
-"""ONNX's own, of the importers' tables."""
+"""Names of ONNX's own operators that are in the importers' tables."""
 
 
 def _value_info(name: str, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
@@ -55,7 +55,7 @@ class Chain:
         return name
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node on the last tensor and others."""
+        """Adds a node on the last tensor and other tensors."""
         number = len(self.nodes)
         self.nodes.append(
             helper.make_node(op, [self.last, *inputs], [f"t{number}"], f"{op.lower()}{number}", **attributes)
@@ -64,7 +64,7 @@ class Chain:
         return self.last
 
     def normal(self, *shape: int) -> np.ndarray:
-        """Random float32."""
+        """A random float32 array with a normal distribution."""
         return self.draw.rng.normal(size=shape).astype(np.float32)
 
     def model(self, opset: int) -> onnx.ModelProto:
@@ -134,7 +134,7 @@ def quantized_network(draw: Draw) -> onnx.ModelProto:
                 chain.add(draw.of(("Add", "Mul")), chain.last)
             case _:
                 chain.add("Relu")
-        # No ratio of two is a half, for then every other value would lie between two steps.
+        # No quotient of two scales may be one half, because then every other value would be halfway between two steps.
         pair(draw.of((0.0213, 0.0517, 0.0971, 0.0037)))
     if draw.chance(0.4):
         chain.add("GlobalAveragePool")
@@ -197,7 +197,7 @@ def float_network(draw: Draw) -> onnx.ModelProto:
 
 
 def operator_model(draw: Draw) -> onnx.ModelProto:
-    """One operator with attributes and inputs of the types that its schema names, and values that may not fit."""
+    """A model of one operator with attributes and inputs of the types that its schema names, with random values."""
     opset = draw.of((11, 13, 15, 17, 18, 19, 20, 21, 22, 23))
     op = draw.of(OPERATORS)
     try:
@@ -260,7 +260,7 @@ def operator_model(draw: Draw) -> onnx.ModelProto:
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the output types that ONNX infers, if it infers any."""
     if any(n.op_type == "Split" and a.i != len(n.output) for n in model.graph.node for a in n.attribute):
-        # ONNX's inference ends the process over them.
+        # ONNX's inference crashes on these operators.
         return model
     plain = onnx.ModelProto()
     plain.CopyFrom(model)

@@ -1,4 +1,4 @@
-"""The verdict on a case of the campaign, and the call of the command line for it."""
+"""The verdict on a case of a campaign, and the call of the command line that the case makes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import Literal, TypeAlias
 from vdla.codesign.cli.main import main
 
 Verdict: TypeAlias = Literal["right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang"]
-"""`unchecked`: it ran, and ONNX Runtime refuses the model, so nothing says whether it was right."""
+"""`unchecked`: the model ran, but ONNX Runtime refuses it, so that there is nothing to compare with."""
 VERDICTS: tuple[Verdict, ...] = (
     "right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang",
 )  # fmt: skip
 FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang")
 """Verdicts that must not occur."""
 REFUSALS = (2, 3)
-"""Exit codes of refusals: a mistake in the input; a program that deadlocks or does not end."""
+"""Exit codes of refusals: 2 for an error in the input, 3 for a program that deadlocks or does not end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, and its evidence: the line of a refusal, the end of a traceback, or nothing.
+    """A verdict, with its evidence: the line of a refusal, the end of a traceback, or nothing.
 
-    For random graphs also the graph's `operators`, and the operators of the nodes that a refusal names: `blamed`.
+    For random graphs, `operators` are those of the graph, and `blamed` those of the nodes that a refusal names.
     """
 
     verdict: Verdict
@@ -50,7 +50,7 @@ class Called:
 
 
 def call(*arguments: str | Path) -> Called:
-    """`vdla ARGUMENTS` in this process."""
+    """Runs `vdla ARGUMENTS` in this process."""
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["vdla", *[str(argument) for argument in arguments]]
     code, trace, memory = 0, None, False
@@ -68,7 +68,7 @@ def call(*arguments: str | Path) -> Called:
 
 
 def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
-    """The verdict on one call; `files` may exist only if it succeeded."""
+    """The verdict on one call; `files` must not exist unless it succeeded."""
     if called.trace is not None:
         lines = called.trace.strip().splitlines()
         places = [line.strip() for line in lines if line.strip().startswith("File ")]
@@ -78,7 +78,7 @@ def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
         if len(errors) != 1:
             return Outcome("wrong", f"{len(errors)} lines of errors: {called.err[-300:]!r}")
         if not errors[0].isprintable():
-            # A name of the user's would reach their terminal as a command.
+            # A terminal would interpret control characters in a name from the user's file.
             return Outcome("wrong", f"control characters in {errors[0][:300]!r}")
         if left := [path.name for path in files if path.exists()]:
             return Outcome("wrong", f"refused, but wrote {', '.join(left)}")
@@ -89,7 +89,7 @@ def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
 
 
 def _unchecked(out: str) -> bool:
-    """Whether the JSON of a command says that it compared with nothing."""
+    """Whether the JSON of a command says that outputs were not compared."""
     try:
         document = json.loads(out)
     except ValueError:
@@ -98,7 +98,7 @@ def _unchecked(out: str) -> bool:
 
 
 def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
-    """The first that failed, behind which none is tried; else one that was right; else the last."""
+    """The first failure, after which no more cases are tried; else a right outcome; else the last one."""
     best = Outcome("refused")
     for attempt in outcomes:
         outcome = attempt()

@@ -24,16 +24,16 @@ from .graphs.tables import Operator, float_operators, quantized_operators
 from .outcome import FAILURES, Outcome
 
 LENGTHS = (1, 1, 2, 2, 3, 4, 6)
-"""Operators of a graph, without those that quantize."""
+"""Numbers of operators of a graph, one of which is drawn; nodes that quantize do not count."""
 ATTEMPTS = 40
 OLDEST_OPSET = 10
-"""The first that has QuantizeLinear."""
+"""The first opset that has QuantizeLinear."""
 ISLANDS = 0.12
-"""Share of operators that are drawn from the tables of other networks."""
+"""Share of operators that are drawn from the tables of networks that are not quantized."""
 
 
 def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One graph on each of its targets; the first failure counts, else the first that was right."""
+    """One graph on each of its targets; the outcome is the first failure, else the first that was right."""
     draw = Draw("qdq_graphs", seed, index)
     builder = random_qdq_graph(draw, index)
     if builder is None:
@@ -54,8 +54,9 @@ def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def targets(draw: Draw) -> list[tuple[str, Config | None]]:
-    """The targets of a case: the accelerator of one of two small machines, mostly with the processor beside it, and the
-    processor."""
+    """The targets of a case: one of two small accelerators, in most cases together with the processor, and the
+    processor alone.
+    """
     machine = load_config("tiny") if draw.chance(0.6) else small_machine()
     chosen: list[tuple[str, Config | None]] = [("vdla", machine)]
     chosen.append(("vdla,llvm", machine) if draw.chance(0.5) else ("llvm", None))
@@ -63,12 +64,12 @@ def targets(draw: Draw) -> list[tuple[str, Config | None]]:
 
 
 def small_machine() -> Config:
-    """A machine of another shape than `tiny`: twice as many outputs, a smaller buffer of inputs."""
+    """A machine with another shape than `tiny`: twice as many outputs, a smaller buffer of inputs."""
     return replace(load_config("tiny"), name="fuzz", block_in=4, block_out=8, inp_buffer_bytes=2048)
 
 
 def random_qdq_graph(draw: Draw, index: int) -> Builder | None:
-    """A graph that begins with operator `index` of all, in turn; None where no drawing of it was valid."""
+    """A graph whose first operator is number `index` of all, cyclically; None if no attempt to draw it succeeded."""
     operators = quantized_operators()
     first = operators[index % len(operators)]
     for _ in range(4):
@@ -108,7 +109,7 @@ def quantized_drawing(builder: Builder, operator: Operator) -> Drawing:
 
 
 def shown(seed: int, index: int) -> tuple[Builder, onnx.ModelProto, Outcome]:
-    """A case in parts, for whoever looks at it."""
+    """The graph, the model and the outcome of one case, for debugging."""
     draw = Draw("qdq_graphs", seed, index)
     builder = random_qdq_graph(draw, index)
     assert builder is not None

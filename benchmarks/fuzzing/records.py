@@ -1,4 +1,6 @@
-"""Kind "records": records of `vdla tune`, damaged, for `vdla run --records`: refused, or the outputs stay right."""
+"""Kind "records": damaged records of `vdla tune` for `vdla run --records`, which must refuse them or give right
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def _recorded() -> tuple[bytes, bytes]:
 
 
 def random_records(draw: Draw, records: bytes) -> bytes:
-    """Lines with something changed, left out or repeated."""
+    """Lines of `records` with random changes; some are left out or repeated."""
     if draw.chance(0.3):
         return damaged(draw, records)
     lines = records.decode().splitlines()

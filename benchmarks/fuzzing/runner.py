@@ -1,6 +1,7 @@
-"""Cases in processes of their own: a case that hangs, crashes or takes all memory is reported, and the others go on.
+"""Runs cases in processes of their own: a case that hangs, crashes or takes all memory is reported, and others
+continue.
 
-A process gets the number of a case on a line and answers with a line of JSON; it runs many cases, one after the other.
+A process reads the number of a case from a line and answers with a line of JSON; it runs many cases in sequence.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from types import TracebackType
 from .outcome import Outcome
 
 LIMIT = 20.0
-"""Seconds on the clock after which a case counts as hanging."""
+"""Wall-clock seconds after which a case counts as hanging."""
 START = 1800.0
-"""Seconds for a process to begin: numba may have to compile the simulator."""
+"""Seconds that a process may take to start: numba may have to compile the simulator."""
 COMMAND = (sys.executable, "-m", "vdla.benchmarks.fuzzing.worker")
 _LAST = 6000
-"""Most characters of a process's last output that are reported with the case that ended it."""
+"""Largest number of characters of a process's last output that is reported with the case that ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One case: its kind, seed and index repeat it."""
+    """The result of one case, which is identified by its kind, seed and index."""
 
     kind: str
     seed: int
@@ -42,7 +43,7 @@ class Result:
 
 
 class CaseProcess:
-    """A process that runs cases; another one takes its place when a case ends it. Use it in a `with` statement."""
+    """A process that runs cases; it is replaced when a case ends it. Use it in a `with` statement."""
 
     def __init__(self, limit: float = LIMIT, command: Sequence[str] = COMMAND) -> None:
         self._limit = limit
@@ -63,7 +64,7 @@ class CaseProcess:
         self._said.close()
 
     def run(self, kind: str, seed: int, index: int) -> Result:
-        """One case, whatever it does."""
+        """Runs one case, and returns a result even if the case ends the process."""
         process = self._process or self._start()
         assert process.stdin is not None
         started = time.monotonic()
@@ -72,7 +73,7 @@ class CaseProcess:
         line = self._line(process, self._limit)
         seconds = time.monotonic() - started
         if line is None:
-            # Says where it stands before it goes.
+            # This signal makes the process print where it is before it ends.
             process.send_signal(signal.SIGUSR1)
             time.sleep(0.5)
             outcome = Outcome("hang", _innermost(self._last()))
@@ -103,7 +104,7 @@ class CaseProcess:
         return process
 
     def _line(self, process: subprocess.Popen[bytes], limit: float) -> bytes | None:
-        """A line that it writes, empty where it ended; None after `limit` seconds."""
+        """A line that the process writes; empty if the process ended, None after `limit` seconds."""
         assert process.stdout is not None
         ends = time.monotonic() + limit
         line = b""
@@ -140,7 +141,7 @@ class CaseProcess:
 
 
 def _innermost(dump: str) -> str:
-    """The calls in which a process stood, from what faulthandler wrote of its main thread."""
+    """The innermost calls of a process's main thread, from the output of faulthandler."""
     calls = [
         line.strip() for line in dump.rpartition("most recent call first")[2].splitlines() if "File" in line
     ]

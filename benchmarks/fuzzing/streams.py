@@ -1,6 +1,8 @@
-"""Kind "streams": every command with standard streams and outputs that are full, closed, missing or of another kind.
+"""Kind "streams": every command with standard streams and output files that are full, closed, missing or of another
+kind.
 
-A lost result must give one line and an exit code; lost notes must change nothing.
+If a result cannot be written, a command must print one line and return an exit code; if a note cannot be written,
+nothing else may change.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ FAULTS = (
     ("disk", "of the cache and temporary files full"),
 )
 MATRIX = len(CALLS) * len(FAULTS)
-"""Cases that are different: `benchmarks/fuzz.py --kinds streams` runs each once."""
+"""Number of different cases: `benchmarks/fuzz.py --kinds streams` runs each once."""
 _DISK_BYTES = (1 << 12, 1 << 20)
-"""Bytes of small file systems: from one file to most of a call's files."""
+"""Sizes in bytes of small file systems: one holds one file, the other most files of a call."""
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One call with one fault. Successive indices go through the calls, and meet each call with each fault once."""
+    """One call with one fault. Successive indices go through the calls, and combine each call with each fault once."""
     one, (where, fault) = chosen(index)
     draw = Draw("streams", seed, index)
     json_wanted = draw.chance(0.5)
@@ -82,7 +84,7 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """The error in a call's end, as text; None if there is none."""
+    """An error in how a call ended, as text; None if there is none."""
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:
         wanted = READER_GONE if fault == "gone" else 2
@@ -110,7 +112,7 @@ def _unexpected(
 
 
 def _left(one: Call, folder: Path) -> str | None:
-    """The files that no call should leave behind, as text; None if there are none."""
+    """The files that a call must not leave behind, as text; None if there are none."""
     known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache", "a-folder", "a-file", "locked"}
     left = [path.name for path in folder.iterdir() if path.name not in known]
     left += [f"tmp/{path.name}" for path in (folder / "tmp").iterdir() if path.name != LEFT_BY_OTHERS]
@@ -122,7 +124,7 @@ def _streams(where: str) -> tuple[str, ...]:
 
 
 def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str | None:
-    """A path that nothing can be written to; None where this user can."""
+    """A path that cannot be written to; None if this user could write to it."""
     (folder / "a-file").write_text("x")
     (folder / "a-folder" / "inner").mkdir(parents=True)
     match fault:
@@ -144,7 +146,7 @@ def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str |
 def _called(
     words: list[str], folder: Path, faults: dict[str, str], disks: Sequence[str], size: int
 ) -> Called:
-    """A call in a process of its own; `disks` are folders that are file systems of `size` bytes there."""
+    """Runs a call in a process of its own; `disks` are folders that are file systems of `size` bytes in it."""
     command = [*ENTRY, *words]
     if disks:
         mounts = [f"mount -t tmpfs -o size={size},mode=0700 none {name}" for name in disks]
@@ -178,7 +180,7 @@ def _called(
 
 @contextlib.contextmanager
 def _stream(fault: str, name: str) -> Iterator[int]:
-    """A descriptor with a fault, to hand on to a process."""
+    """A file descriptor with a fault, to be passed to a process."""
     if fault == "gone" and name != "stdin":
         reads, descriptor = os.pipe()
         os.close(reads)

@@ -17,18 +17,20 @@ from vdla.codesign.network_run import load_simulator
 from .kinds import KINDS
 
 MEMORY = 4 * 2**30
-"""Bytes of address space that cases may take beyond those at the process's start: inputs that are refused by their size
-must not need as much."""
+"""Bytes of address space that cases may use in addition to those at the start of the process.
+
+Refusing an input because of its size must not need that much.
+"""
 
 
 def main() -> None:
     """Runs cases until the pipe closes."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # What a library prints must not be taken for an answer.
+    # Output that a library prints must not be read as an answer.
     os.dup2(2, 1)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    # Compiled code that every process needs once is no case's.
+    # Compilation that every process needs once must not count for the first case.
     load_simulator()
     _limit_memory()
     print("ready", file=answers, flush=True)

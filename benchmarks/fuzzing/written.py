@@ -1,4 +1,4 @@
-"""Whether files that commands wrote are whole, as those say who read them."""
+"""Checks that files written by commands are complete, by reading them with the readers of the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .outcome import Outcome, call, judge
 
 
 def problem_of(written: Path) -> str | None:
-    """The reason why a file, or one in a folder, is not whole; None if no error is known."""
+    """The reason why a file, or a file in a folder, is not complete; None if it is."""
     if written.is_dir():
         return next((problem for path in sorted(written.iterdir()) if (problem := problem_of(path))), None)
     match written.suffix:
@@ -25,7 +25,7 @@ def problem_of(written: Path) -> str | None:
             outcome = judge(call("check", written, "--json"))
         case ".jsonl":
             lines = written.read_text(encoding="utf-8").splitlines(keepends=True)
-            # Records are written line by line: the last one may be cut off.
+            # Records are written line by line: the last line may be incomplete.
             outcome = Outcome(
                 "right" if all(_is_json(line) for line in lines[:-1]) else "wrong", "damaged lines"
             )

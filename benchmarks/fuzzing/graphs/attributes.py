@@ -1,4 +1,4 @@
-"""Random values of attributes by their names: those that mean the same at every operator."""
+"""Random values for attributes with the same meaning in all operators, by attribute name."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .oracle import element_type
 from .tables import Operator
 
 Drawer = Callable[[Draw, int], Any]
-"""A value from draws and the rank of the first input."""
+"""A function from draws and the rank of the first input to a random value."""
 
 
 def axis(draw: Draw, rank: int) -> int:
-    """An axis of a rank, from the front or the back."""
+    """A random axis of a tensor of this rank, counted from the front or from the back."""
     if not rank:
         raise UnfitError("there is no axis")
     return draw.below(2 * rank) - rank
 
 
 def axes(draw: Draw, rank: int, *, count: int | None = None) -> list[int]:
-    """Some different axes in any order, some from the back."""
+    """Some different axes in random order, some of them counted from the back."""
     count = (1 + draw.below(rank) if rank else 0) if count is None else count
     return [int(a) - rank * draw.chance(0.4) for a in draw.rng.permutation(rank)[:count]]
 
@@ -70,7 +70,9 @@ ATTRIBUTES: Mapping[str, Drawer] = MappingProxyType(
         "reduction": lambda draw, _: draw.of(("none", "add", "mul", "max", "min")),
     }
 )  # fmt: skip
-"""Attributes that are drawn for every operator that has them, unless its drawing gives them."""
+"""Functions for attributes that are drawn for every operator that has them, unless the operator's drawing
+gives them.
+"""
 CHANCE = 0.5
 """Probability that an optional attribute is present."""
 
@@ -90,7 +92,7 @@ def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) 
 
 
 def type_number(name: str) -> int:
-    """ONNX's number of a type that numpy or ml_dtypes has."""
+    """ONNX's number of a type of numpy or ml_dtypes."""
     import ml_dtypes
 
     return element_type(np.dtype(name) if name in np.sctypeDict else np.dtype(getattr(ml_dtypes, name)))

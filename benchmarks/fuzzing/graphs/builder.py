@@ -1,4 +1,6 @@
-"""Graphs under construction, node after node: each tensor has a value and a spread of right values around it."""
+"""Graphs under construction, node by node: each tensor has a value, and a spread within which other values are right
+too.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,25 @@ from .tables import Operator
 from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
-"""Most elements of a tensor."""
+"""Largest number of elements of a tensor."""
 PASSED_OVER = frozenset(("MaxPool", "GlobalMaxPool", "MaxRoiPool"))
-"""Operators for which ONNX Runtime passes over NaN; ONNX defines no result."""
+"""Operators in which ONNX Runtime ignores NaN; ONNX defines no result."""
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
-"""An input of a node: a tensor's name, a parameter's value, several names, or left out."""
+"""An input of a node: a tensor's name, a parameter's value, several names, or None if it is left out."""
 
 
 class UnfitError(Exception):
-    """A drawing that makes no valid node."""
+    """An attempt to draw a node that gave no valid node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A tensor of a graph. `spread`: allowed distance of another right value, element by element. `held`: drawings
-    use the tensor by its name alone, and do not draw it at random."""
+    """A tensor of a graph.
+
+    `spread`: for each element the largest distance of another right value. `held`: drawings use the tensor only by its
+    name and never at random.
+    """
 
     name: str
     array: np.ndarray
@@ -71,9 +76,10 @@ class Builder:
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor of one of the types and ranks: one that is there with probability `old`, or a new one,
-        which is a constant with probability `constant`. `shape` is its whole shape. Raises UnfitError where no value
-        fits."""
+        """The name of a tensor of one of the types and ranks: with probability `old` an existing tensor, else a new
+        one, which is a constant with probability `constant`. If `shape` is given, it is the tensor's shape. Raises
+        UnfitError if no value fits.
+        """
         if self.draw.chance(old):
             names = [
                 value.name
@@ -85,7 +91,7 @@ class Builder:
                 and fit(value.array)
             ]
             if names:
-                # The last ones oftener, so that graphs get deep.
+                # Recent tensors are more likely, so that graphs become deep.
                 return names[-1] if self.draw.chance(0.4) else self.draw.of(names)
         dtype = self.draw.of(dtypes)
         for _ in range(8):
@@ -97,7 +103,7 @@ class Builder:
         raise UnfitError("no new value fits")
 
     def new(self, array: np.ndarray | np.generic, *, constant: bool, held: bool = False) -> str:
-        """A new constant or input of the model of this value."""
+        """Adds a constant or an input of the model with this value; returns its name."""
         array = np.asarray(array)
         if array.size > MOST_ELEMENTS:
             raise UnfitError(f"{array.size} elements")
@@ -110,7 +116,7 @@ class Builder:
         return name
 
     def parameter(self, array: np.ndarray | np.generic, *, run_time: float = 0.03) -> str:
-        """A tensor that parametrizes an operator (axes, a shape ...), mostly a constant."""
+        """Adds a tensor that parametrizes an operator (axes, a shape ...), mostly a constant; returns its name."""
         return self.new(array, constant=not self.draw.chance(run_time), held=True)
 
     def array(self, name: str) -> np.ndarray:
@@ -120,7 +126,7 @@ class Builder:
     # --- nodes
 
     def schema(self, name: str) -> defs.OpSchema:
-        """The schema of one of ONNX's own operators. Raises UnfitError where the opset does not have it."""
+        """The schema of one of ONNX's own operators. Raises UnfitError if the opset does not have it."""
         try:
             schema = defs.get_schema(name, self.opset, "")
         except defs.SchemaError:
@@ -130,7 +136,7 @@ class Builder:
         return schema
 
     def types(self, name: str, formal: int | str) -> list[str]:
-        """The types that an input of an operator may have, as numpy calls them."""
+        """The types that an input of an operator may have, by numpy's names."""
         for index, entry in enumerate(self.schema(name).inputs):
             if formal in (index, entry.name):
                 return type_names(entry.types)
@@ -139,8 +145,10 @@ class Builder:
     def apply(
         self, operator: Operator, formals: Mapping[str, Given], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """A node of one of ONNX's own operators. `formals` are its inputs by the names of the newest schema; those that
-        the opset has as attributes become attributes, with the same names. Returns the names of its outputs.
+        """Adds a node of one of ONNX's own operators; returns the names of its outputs.
+
+        `formals` are its inputs, by their names in the newest schema; those that are attributes in the graph's opset
+        become attributes of the same names.
 
         Raises UnfitError.
         """
@@ -170,12 +178,12 @@ class Builder:
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """A node on tensors by their places; attributes that are None are left out. Raises UnfitError."""
+        """Adds a node with these inputs in order. Attributes that are None are left out. Raises UnfitError."""
         given = list(inputs)
         while given and not given[-1]:
             given.pop()
         if not operator.domain:
-            # ONNX Runtime has some operators in opsets before their own.
+            # ONNX Runtime supports some operators in opsets older than their first.
             self.schema(operator.name)
         if any(isinstance(value, list) and not value for value in attributes.values()):
             raise UnfitError("an attribute of no elements has no type")
@@ -237,7 +245,7 @@ class Builder:
         return outputs
 
     def drawn(self, attempt: Callable[[], object]) -> bool:
-        """Whether a drawing made valid nodes; a failed drawing leaves the graph unchanged."""
+        """Whether an attempt made valid nodes; a failed attempt leaves the graph unchanged."""
         nodes, inputs, grids = len(self.nodes), len(self.inputs), len(self.grids)
         values, reads, scales = dict(self.values), set(self.reads), dict(self.scales)
         try:
@@ -270,7 +278,7 @@ class Builder:
         return {name: self.array(name) for name in self.inputs if name in self.reads}
 
     def made(self) -> list[Value]:
-        """Values that nodes compute and that are not constant, in the nodes' order."""
+        """Values computed by nodes that are not constant, in the nodes' order."""
         names = [name for node in self.nodes for name in node.output if name]
         return [self.values[name] for name in names]
 
@@ -283,7 +291,7 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 
 
 def outer_names(node: onnx.NodeProto) -> list[str]:
-    """Names of the tensors outside of a node that its bodies read."""
+    """Names of the tensors outside of a node that its subgraphs read."""
     found: list[str] = []
     for entry in node.attribute:
         for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
@@ -296,7 +304,9 @@ def outer_names(node: onnx.NodeProto) -> list[str]:
 
 
 def _overflows(data: np.ndarray, scale: np.ndarray) -> bool:
-    """Whether the largest element over the smallest scale is beyond the type: ONNX's reference then gives anything."""
+    """Whether the largest element divided by the smallest scale is outside the type: the result of ONNX's reference is
+    then undefined.
+    """
     if not data.size or not is_float(data.dtype):
         return False
     steps = np.abs(data.astype(np.float64)).max() / np.abs(scale.astype(np.float64)).min()
@@ -319,7 +329,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def type_names(types: Sequence[str] | set[str]) -> list[str]:
-    """The tensor types of a schema as numpy calls them, sorted; without texts and complex numbers."""
+    """The tensor types of a schema by numpy's names, sorted; without texts and complex numbers."""
     found = set()
     for entry in types:
         inner = entry.removeprefix("tensor(").removesuffix(")")
@@ -335,4 +345,4 @@ NUMPY_NAMES: Mapping[str, str] = {
     "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
     "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
-"""ONNX's names of types and numpy's."""
+"""numpy's names of types, by ONNX's."""

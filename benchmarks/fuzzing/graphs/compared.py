@@ -45,7 +45,7 @@ def operator_text(node: onnx.NodeProto) -> str:
 
 
 def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
-    """A refusal, and the operators whose nodes it names."""
+    """The outcome of a refusal, with the operators whose nodes its message names."""
     text = str(error)
     lines = text.splitlines()
     if not all(line.isprintable() for line in lines) or (
@@ -54,13 +54,13 @@ def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
         return Outcome("wrong", f"refused in {len(lines)} lines: {text[:300]!r}", operators)
     parts = error.parts if isinstance(error, NodesError) else (error,)
     names = {part.op_type for part in parts if isinstance(part, NodeError)}
-    # Of a node that a step stands for, the step's own operator is not in the graph.
+    # If a node stands for a step of another operator, its own operator is not in the graph.
     blamed = tuple(name for name in operators if name.rpartition(":")[2] in names)
     return Outcome("refused", text, operators, blamed)
 
 
 def disputed(builder: Builder) -> str | None:
-    """The first node on which ONNX's reference implementation differs from ONNX Runtime, if there is one."""
+    """The first node for which ONNX's reference implementation and ONNX Runtime differ; None if there is none."""
     for node in builder.nodes:
         outputs = [name for name in node.output if name]
         if builder.values[outputs[0]].engine != "onnxruntime":
@@ -79,7 +79,7 @@ def disputed(builder: Builder) -> str | None:
 
 
 def traced() -> str:
-    """The exception that is being handled, and where it was raised."""
+    """The exception that is being handled, and the place where it was raised, as text."""
     lines = traceback.format_exc().strip().splitlines()
     places = [line.strip() for line in lines if line.strip().startswith("File ")]
     return f"{lines[-1]} at {places[-1]}"

@@ -1,4 +1,4 @@
-"""The values of one node: ONNX Runtime's, or those of ONNX's reference implementation where ONNX Runtime has none."""
+"""The right values of one node: from ONNX Runtime or, if that has none, from ONNX's reference implementation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Engine = Literal["onnxruntime", "reference"]
 
 
 class NoValueError(Exception):
-    """A node that an engine refuses."""
+    """A node that an engine cannot run."""
 
 
 @dataclass(slots=True)
 class NodeRun:
-    """One node, which runs on arrays by the names of tensors; `engine` is the source of the values."""
+    """A function that runs one node on arrays by the names of tensors; `engine` computes the values."""
 
     node: onnx.NodeProto
     opsets: Sequence[onnx.OperatorSetIdProto]
@@ -50,7 +50,7 @@ def node_run(
 ) -> NodeRun:
     """The run of a node on arrays of the types and shapes of `feeds`: by `engine`, else by ONNX Runtime if it can.
 
-    Raises NoValueError where no engine takes the node.
+    Raises NoValueError if no engine can run the node.
     """
     model = node_model(node, opsets, feeds)
     makers: dict[Engine, Callable[[onnx.ModelProto], Callable[[Mapping[str, np.ndarray]], Any]]] = {
@@ -77,7 +77,7 @@ def node_run(
 def node_model(
     node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto], feeds: Mapping[str, np.ndarray]
 ) -> onnx.ModelProto:
-    """A model of one node, whose inputs are the arrays that it and the bodies in it read."""
+    """A model of one node, whose inputs are the arrays that the node and its subgraphs read."""
     inputs = [
         helper.make_tensor_value_info(name, element_type(array.dtype), array.shape)
         for name, array in feeds.items()

@@ -1,4 +1,6 @@
-"""Graphs whose tensors are quantized where they arise: a pair of QuantizeLinear and DequantizeLinear behind each."""
+"""Graphs with quantized tensors: a pair of QuantizeLinear and DequantizeLinear follows the node that
+computes a tensor.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from .tables import Operator
 from .values import SHAPES
 
 PAIRED = 0.92
-"""Share of results that are quantized; the others are islands of floats."""
+"""Share of results that are followed by such a pair; the others stay float."""
 TWO_ROUNDINGS: Mapping[str, float] = {"Resize": 1.0, "Upsample": 1.0}
-"""Operators that the accelerator computes with two roundings, and the steps by which these may differ: a linear Resize
-rounds its columns, then its rows."""
+"""Operators that the accelerator rounds twice, with the resulting error in quantization steps: a linear Resize rounds
+after its columns and after its rows.
+"""
 QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
 
 
@@ -42,7 +45,7 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """A tensor; where float32 is allowed, a dequantized one: a result, an input or a constant."""
+        """The name of a tensor; if float32 is allowed, of a dequantized one: a result, an input or a constant."""
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
         dtypes = ("float32",)
@@ -77,7 +80,7 @@ class QuantizedBuilder(Builder):
         return names[-1] if self.draw.chance(0.5) else self.draw.of(names)
 
     def input_pair(self, shape: Sequence[int]) -> str:
-        """A new float input of the model behind a pair, or a new integer input that is dequantized."""
+        """A new float input of the model followed by a pair, or a new integer input that is dequantized."""
         if self.draw.chance(0.15):
             limits = np.iinfo(self.kind)
             integers = self.draw.rng.integers(limits.min, limits.max + 1, tuple(shape)).astype(self.kind)
@@ -90,7 +93,9 @@ class QuantizedBuilder(Builder):
         return self.pair(name)
 
     def pair(self, name: str, *, steps: float = 0.0) -> str:
-        """QuantizeLinear and DequantizeLinear of a tensor, whose integers may be `steps` beside the oracle's."""
+        """Adds QuantizeLinear and DequantizeLinear for a tensor; its integers may differ from the oracle's
+        by `steps`.
+        """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)
         (integers,) = super().node(QUANTIZE, [name, scale, zero])
@@ -103,7 +108,9 @@ class QuantizedBuilder(Builder):
         return made
 
     def weight(self, shape: Sequence[int], *, channel: int | None = None, spread: float = 1.0) -> str:
-        """Constant int8 weights behind DequantizeLinear, with a scale for each of an axis or for all."""
+        """Constant int8 weights that are dequantized, with one scale for all or a scale for each element of axis
+        `channel`.
+        """
         many = () if channel is None or self.opset < 13 else (shape[channel],)
         scales = self.draw.rng.uniform(0.005, 0.01, many).astype(np.float32) * np.float32(spread)
         kind = "int8" if self.kind == "int8" or self.draw.chance(0.85) else "uint8"
@@ -116,7 +123,7 @@ class QuantizedBuilder(Builder):
         return self.constants_alone(DEQUANTIZE, names, scale=names[1], **attributes)
 
     def bias(self, data: str, weights: str, count: int) -> str:
-        """Constant int32 biases in steps of the product of two scales."""
+        """Constant int32 biases, with the product of two scales as their scale."""
         first, second = self.scales.get(data), self.scales.get(weights)
         if first is None or second is None:
             return self.new(self.draw.rng.normal(size=count).astype(np.float32), constant=True)
@@ -129,7 +136,7 @@ class QuantizedBuilder(Builder):
     def constants_alone(
         self, operator: Operator, names: Sequence[str], *, scale: str, **attributes: Any
     ) -> str:
-        """A node of constants, which a graph has as its weights."""
+        """Adds a node whose inputs are all constants; graphs have such nodes for weights."""
         for _ in range(200):
             try:
                 (made,) = super().node(operator, names, **attributes)
@@ -160,7 +167,7 @@ class QuantizedBuilder(Builder):
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """A node, and a pair behind each float result that is to have one."""
+        """Adds a node, and a pair after each float result that should have one."""
         names = super().node(operator, inputs, outputs=outputs, **attributes)
         if operator in (QUANTIZE, DEQUANTIZE):
             return names

@@ -1,8 +1,9 @@
-"""Spreads: allowed differences of a right value of a tensor to the oracle's, element by element.
+"""Spreads: for each element of a tensor the allowed difference between another right value and the oracle's.
 
-A result that is rounded otherwise, or sums that are added up in another order, may move every element behind it. How
-far is found by running the node on inputs that are moved as much, in random directions. Elements that only move, and
-what integers give, have no spread. A node whose result jumps with its inputs is unstable, and no graph gets it.
+A result that is rounded in another way, or a sum in another order, may change every element computed from it. The size
+of these changes is found by running the node on inputs that are changed within their own spreads, in random directions.
+Results of operators that only move elements, and results of integers, have no spread. A node whose result changes
+abruptly with its inputs is unstable, and is not added to a graph.
 """
 
 from __future__ import annotations
@@ -18,35 +19,35 @@ import onnx
 from .oracle import NodeRun, NoValueError
 
 TRIES = 4
-"""Runs on moved inputs."""
+"""Number of runs with changed inputs."""
 UNITS: Mapping[str, float] = {
     "float64": 2.0**-22,
     "float32": 2.0**-22,
     "float16": 2.0**-10,
     "bfloat16": 2.0**-7,
 }
-"""Relative size of a rounding of the types: of float32 four, as functions such as exp are not exact to the last bit."""
+"""Relative size of the rounding errors of each type; for float32 four units, as functions such as exp are not exact."""
 MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
-"""Largest spread, over the largest element, that still tells something."""
+"""Largest spread relative to the largest element; beyond it a comparison would be meaningless."""
 ALLOWED = 4.0
-"""How many spreads a real result may be away from the oracle's; integers one."""
+"""Number of spreads by which a result may differ from the oracle's; for integers one."""
 _JUMP = 1e-2
-"""Change of a result, over its largest element, that a few roundings of the inputs do not make unless it jumps."""
+"""A larger change of a result, relative to its largest element, by a few roundings of the inputs counts as abrupt."""
 
 
 class UnstableError(Exception):
-    """A result that says nothing: another right one may be anywhere."""
+    """A result that says nothing, because another right result may be anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Absolute distances, float64, of the shape of the tensor."""
+    """Absolute distances in float64, in the shape of the tensor."""
 
     array: np.ndarray
 
     @property
     def any(self) -> bool:
-        """Whether there is any."""
+        """Whether any distance is not zero."""
         return bool(self.array.any())
 
     @staticmethod
@@ -56,7 +57,7 @@ class Spread:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is one of floats that operators compute in."""
+    """Whether a type is a float type in which operators compute."""
     return dtype.name in UNITS
 
 
@@ -74,7 +75,7 @@ def spread_of(
     spread = any(s.any for _, s in feeds.values())
     changes = [np.zeros(array.shape) for array in results]
     if spread:
-        # As far as inputs may be away, and back: a result that bends in between (Relu) moves by its part of that.
+        # Inputs change by their spreads in both directions: at a bend (Relu) a result may change in one direction only.
         far = {name: (array, Spread(_allowed(array) * given.array)) for name, (array, given) in feeds.items()}
         _widen(changes, run, far, results, 0.0, rng)
         changes = [change / _allowed(array) for array, change in zip(results, changes, strict=True)]
@@ -113,15 +114,20 @@ def spread_of(
 
 
 NEAR_TIE = 0.01
-"""Part of a step by which a value that is rounded may be another: integer sums have their bias in whole steps of the
-product of both scales, half of which is up to so much of an output's step here."""
+"""Distance from a tie, in steps, within which a value may be rounded either way.
+
+The bias of integer sums is rounded to whole steps of the product of both scales; half of such a step can be this part
+of the output's step.
+"""
 
 
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """The inputs of an operator that quantizes the first one; that may differ by at least NEAR_TIE of the largest step:
-    its scale, or a 255th of its range."""
+    """The inputs of an operator that quantizes its first input, with a spread of at least NEAR_TIE of the largest step.
+
+    The step is the operator's scale, or a 255th of the input's range.
+    """
     if not {*node.input[:2]} <= feeds.keys():
         return dict(feeds)
     data, spread = feeds[node.input[0]]
@@ -134,16 +140,19 @@ def _near_ties(
 
 
 ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuantizeMatMul": 0.01}
-"""Operators that round their inputs to 256 steps, and how far one such step of a few moves the largest result."""
+"""Operators that round their inputs to 256 steps, and the change of the largest result by a few such steps, relative to
+it.
+"""
 INEXACT: Mapping[str, float] = dict.fromkeys(
     ("Resize", "Upsample", "GridSample", "RoiAlign", "GRU", "LSTM", "RNN"), 2.0**-20
 )
-"""Operators with roundings inside (positions between elements, sums of each step), and how far these move results, over
-the largest element."""
+"""Operators with internal roundings (positions between elements, sums of each step), and the resulting errors relative
+to the largest element.
+"""
 FIXED_POINT = frozenset(("QLinearSoftmax",))
-"""Operators that ONNX Runtime computes by tables of integers, one step beside their definition."""
+"""Operators that ONNX Runtime computes with integer tables; results differ from the definition by one step."""
 ROUNDED = frozenset(("QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"))
-"""Operators whose integers are roundings: one that is next to another is right, too."""
+"""Operators whose integer results are rounded, so that an adjacent integer is right too."""
 
 
 def _widen(
@@ -154,7 +163,7 @@ def _widen(
     roundings: float,
     rng: np.random.Generator,
 ) -> None:
-    """Takes into `changes` how `results` change with inputs that are moved by their spreads and some roundings."""
+    """Enlarges `changes` to the changes of `results` for inputs changed by their spreads and by some roundings."""
     for attempt in range(TRIES):
         given = {
             name: _pushed(array, spread, roundings, rng, attempt) for name, (array, spread) in feeds.items()
@@ -194,7 +203,7 @@ def _pushed(
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...], attempt: int) -> np.ndarray | float:
-    """All up, all down, then each at random."""
+    """Directions of changes: all up in the first attempt, all down in the second, then random."""
     return rng.choice((-1.0, 1.0), shape) if attempt > 1 else (1.0, -1.0)[attempt]
 
 
@@ -219,9 +228,11 @@ def _largest(array: np.ndarray) -> float:
 
 
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
-    """The difference of a result from the wanted one as text, if there is one: shape, type, or values beyond the
-    spread. Integers may differ by `steps` everywhere, floats by the smallest normal number: processors may compute with
-    smaller ones as 0."""
+    """The difference between a result and the wanted one as text; None if there is none.
+
+    A difference is another shape or type, or a value outside the spread. Integers may differ by `steps`, floats by the
+    smallest normal number, because processors may treat smaller numbers as 0.
+    """
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, not {wanted.shape}"
     if got.dtype != wanted.dtype:

@@ -1,4 +1,4 @@
-"""The operators of the importers' table: all that a graph may have."""
+"""The operators in the importers' tables, all of which graphs may contain."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Operator(NamedTuple):
 
 
 QUANTIZED: tuple[Kind, ...] = ("quantized", "either", "integers")
-"""Kinds of rows of quantized networks."""
+"""Kinds of rows that are for quantized networks."""
 FLOATING: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control")
-"""Kinds of rows of all other networks."""
+"""Kinds of rows that are for all other networks."""
 _THEIRS: tuple[Kind, ...] = ("integers", "contributed")
-"""Kinds of rows of ONNX Runtime's own operators, but for `_BOTH`."""
+"""Kinds of rows that are for ONNX Runtime's own operators, except for those in `_BOTH`."""
 _BOTH = ("QLinearConv", "QLinearMatMul")
-"""Operators on integers that are ONNX's own as well."""
+"""Operators on integers that are also ONNX's own."""
 WITHOUT_ORACLE = frozenset(
     (Operator(CONTRIBUTED, "QLinearMatMul"), Operator(CONTRIBUTED, "QLinearReduceMean"))
 )
-"""Operators that ONNX Runtime (1.32) has no kernel for on processors, nor ONNX a reference."""
+"""Operators for which ONNX Runtime (1.32) has no kernel on processors and ONNX no reference implementation."""
 
 
 def float_operators() -> tuple[Operator, ...]:
@@ -46,7 +46,7 @@ def quantized_operators() -> tuple[Operator, ...]:
 
 
 def rows_of(operator: Operator) -> tuple[Row[Any, Any], ...]:
-    """Every row of an operator."""
+    """All rows of an operator."""
     return onnx_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
 
 
@@ -65,4 +65,4 @@ def _with_oracle(operators: Iterable[Operator]) -> tuple[Operator, ...]:
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {str(operator): operator for kinds in (FLOATING, QUANTIZED) for operator in _operators(kinds)}
 )
-"""All operators by their texts, operators without an oracle included."""
+"""All operators by their text, including those without an oracle."""

@@ -1,4 +1,4 @@
-"""New values of tensors: shapes, types by how often networks have them, and arrays that operators tend to trip over."""
+"""New values of tensors: shapes, types by how common they are, and arrays with values that often cause errors."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ SHAPES: Mapping[int, Sequence[tuple[int, ...]]] = MappingProxyType(
         5: ((1, 2, 3, 4, 2), (2, 1, 3, 3, 3), (1, 4, 2, 3, 4)),
     }
 )
-"""Shapes of new tensors by rank: sizes of 1, of whole vectors, and of none."""
+"""Shapes of new tensors by rank, including sizes 1 and 0 and sizes of whole vectors."""
 WEIGHTS: Mapping[str, int] = MappingProxyType(
     {"float32": 60, "float16": 6, "bfloat16": 3, "int64": 6, "int32": 6, "bool": 4, "int8": 3, "uint8": 3}
 )
-"""Weights with which types are drawn; other types have 1."""
+"""Weights with which types are drawn; types not listed have weight 1."""
 
 
 def weighted(draw: Draw, dtypes: Sequence[str]) -> str:
-    """One of `dtypes`, at random by `WEIGHTS`."""
+    """A random one of `dtypes`, with the weights of `WEIGHTS`."""
     return draw.of([name for name in dtypes for _ in range(WEIGHTS.get(name, 1))])
 
 
 def fresh_array(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
-    """New values of a type."""
+    """An array of new random values."""
     rng, shape = draw.rng, tuple(shape)
     kind = np.dtype(dtype) if dtype in np.sctypeDict else np.dtype(getattr(ml_dtypes, dtype))
     if dtype == "bool":

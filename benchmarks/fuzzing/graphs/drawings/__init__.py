@@ -1,1 +1,1 @@
-"""Drawings: functions that add a random node of each operator."""
+"""Drawings: for each operator a function that adds a random node of it."""

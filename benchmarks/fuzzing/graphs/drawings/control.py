@@ -1,4 +1,4 @@
-"""If, Loop and Scan: bodies of a few nodes that read tensors around them."""
+"""Drawings of If, Loop and Scan: their bodies have a few nodes, which also read tensors outside of the body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLOAT = TensorProto.FLOAT
 
 
 def _steps(b: Builder, first: str, others: list[str], last: str) -> list[onnx.NodeProto]:
-    """A chain of nodes from one tensor to another, which reads some others."""
+    """A chain of nodes from the tensor `first` to `last`, which also read the `others`."""
     nodes: list[onnx.NodeProto] = []
     name = first
     count = 1 + b.draw.below(3)
@@ -40,7 +40,7 @@ def _info(name: str, shape: Any, kind: int = _FLOAT) -> onnx.ValueInfoProto:
 
 
 def branches(b: Builder, operator: Operator) -> None:
-    """If, by a constant condition or one of run time."""
+    """An If whose condition is a constant or known at run time only."""
     data = b.tensor(["float32"], ranks=(1, 2, 3))
     shape = b.array(data).shape
     other = b.tensor(["float32"], shape=shape)
@@ -56,7 +56,7 @@ def branches(b: Builder, operator: Operator) -> None:
 
 
 def loop(b: Builder, operator: Operator) -> None:
-    """Loop of a known number of turns, with a state and an output of each turn."""
+    """A Loop with a known number of iterations, a state, and an output for each iteration."""
     data = b.tensor(["float32"], ranks=(1, 2, 3))
     shape = b.array(data).shape
     other = b.tensor(["float32"], shape=shape)
@@ -82,7 +82,7 @@ def loop(b: Builder, operator: Operator) -> None:
 
 
 def scan(b: Builder, operator: Operator) -> None:
-    """Scan over the elements of one or two tensors along any axis and direction."""
+    """A Scan over the elements of one or two tensors, along any axis in any direction."""
     data = b.tensor(["float32"], ranks=(2, 3))
     shape = list(b.array(data).shape)
     axis = b.draw.below(len(shape)) if b.opset >= 9 else 0

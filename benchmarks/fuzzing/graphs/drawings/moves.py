@@ -101,7 +101,7 @@ def split(b: Builder, operator: Operator) -> None:
 
 
 def cut(b: Builder, operator: Operator) -> None:
-    """Slice forwards and backwards, past the ends as well."""
+    """A Slice forwards or backwards, also beyond the ends."""
     data = _any(b, operator)
     array = b.array(data)
     along = axes(b.draw, array.ndim) if b.draw.chance(0.85) else list(range(1 + b.draw.below(array.ndim)))
@@ -134,7 +134,7 @@ def cut(b: Builder, operator: Operator) -> None:
 
 
 def gather(b: Builder, operator: Operator) -> None:
-    """Gather, GatherElements and GatherND, at constant and other indices, from the back as well."""
+    """A Gather, GatherElements or GatherND, with constant or other indices, also negative ones."""
     data = _any(b, operator)
     array = b.array(data)
     attributes: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def gather(b: Builder, operator: Operator) -> None:
 
 
 def scatter(b: Builder, operator: Operator) -> None:
-    """ScatterElements and ScatterND, with every reduction; without one no element is written twice."""
+    """A ScatterElements or ScatterND with any reduction; without a reduction no element is written twice."""
     data = _any(b, operator)
     array = b.array(data)
     attributes = random_attributes(b, operator, array.ndim, "axis")
@@ -270,7 +270,7 @@ def blocks(b: Builder, operator: Operator) -> None:
 
 
 def trilu(b: Builder, operator: Operator) -> None:
-    """A Trilu: the upper or lower part, from any diagonal on."""
+    """A Trilu: the upper or lower part, from a random diagonal on."""
     data = _any(b, operator, (2, 3, 4))
     k = np.asarray(b.draw.below(9) - 4, np.int64) if b.draw.chance(0.6) else None
     b.apply(operator, {"input": data, "k": k}, **random_attributes(b, operator, 2))
@@ -306,7 +306,7 @@ def eye(b: Builder, operator: Operator) -> None:
 
 
 def counted(b: Builder, operator: Operator) -> None:
-    """Range and ConstantOfShape of constants, whose result meets a tensor."""
+    """A Range or ConstantOfShape of constants, whose result is combined with a tensor."""
     kind = b.draw.of(("float32", "int64", "int32"))
     count = 1 + b.draw.below(6)
     if operator.name == "Range":

@@ -1,6 +1,6 @@
-"""Operators whose inputs and attributes follow from the schema: of one element at a time, of rows and of whole tensors.
+"""Operators that can be drawn from their schema alone: element-wise ones, and some of rows and of whole tensors.
 
-They are drawn for every operator that has no drawing of its own.
+They are used for every operator without a drawing of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_RANK = 4
 
 
 def pointwise(b: Builder, operator: Operator) -> None:
-    """Inputs of one shape, or that broadcast against each other, of the types that the schema allows."""
+    """Draws inputs of one shape, or of shapes that broadcast, of types that the schema allows."""
     schema = b.schema(operator.name)
     constraints = {entry.type_param_str: list(entry.allowed_type_strs) for entry in schema.type_constraints}
     bound: dict[str, str] = {}
@@ -54,7 +54,7 @@ def _operand(b: Builder, operator: str, names: Sequence[str], dtype: str, ranks:
 
 
 def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tuple[int, ...]:
-    """A shape that broadcasts against another: with ones, fewer dimensions or, if `wider`, more."""
+    """A shape that broadcasts against `shape`: with ones, fewer dimensions or, if `wider`, more dimensions."""
     made = [1 if b.draw.chance(0.3) else size for size in shape]
     if b.draw.chance(0.25):
         made = made[b.draw.below(len(made) + 1) :]
@@ -64,7 +64,9 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """A predicate for an input of an operator: no divisors of zero or -1 (signed), no shifts by all bits or more."""
+    """The condition on an input of an operator: for example no divisors 0 or -1 (signed), no shifts by all bits or
+    more.
+    """
 
     def divides(array: np.ndarray) -> bool:
         if array.dtype.kind not in "iu":
@@ -82,7 +84,7 @@ def _fit(operator: str, place: int) -> Fit:
 
 
 def with_operands(*more: str):
-    """The drawing of an operator whose first input is any tensor, and whose inputs `more` are axes of it."""
+    """A drawing for operators whose first input is any tensor, and whose inputs `more` are axes of it."""
 
     def draw_node(b: Builder, operator: Operator) -> None:
         data = b.tensor([weighted(b.draw, b.types(operator.name, 0))], ranks=(1, 2, 3, 4))
@@ -117,7 +119,7 @@ def cast(b: Builder, operator: Operator) -> None:
         limits = np.iinfo(to)
         inside = array.astype(np.float64)
         if array.dtype.kind not in "iub" and not ((inside > limits.min - 1) & (inside < limits.max)).all():
-            # Who casts such floats gets whatever the processor makes of them.
+            # The result of casting such floats is undefined and depends on the processor.
             raise UnfitError("holds floats outside of the range of integers")
     attributes = random_attributes(b, operator, 0)
     if not to.startswith("float8"):

@@ -30,11 +30,11 @@ EQUATIONS: Sequence[tuple[str, Sequence[tuple[int, ...]]]] = (
     ("b i j , b j -> b i", ((2, 3, 4), (2, 4))),
     ("ij,ij->ij", ((3, 4), (3, 4))),
 )
-"""Equations of Einsum, and the shapes of their tensors."""
+"""Equations of Einsum with the shapes of their tensors."""
 
 
 def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a second factor for one of `shape`, whose batch broadcasts against it."""
+    """The shape of a second factor for a factor of `shape`; their batch dimensions broadcast."""
     columns = b.draw.of((1, 3, 8, 5, 17))
     if len(shape) == 1 or b.draw.chance(0.5):
         return (shape[-1], columns)

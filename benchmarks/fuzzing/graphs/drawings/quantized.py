@@ -51,7 +51,7 @@ def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
 
 
 def grids(b: Builder) -> list[Grid]:
-    """Grids (quantized tensors with scale and zero point) that the graph has so far."""
+    """All quantized tensors of the graph so far."""
     return [Grid(*names) for names in b.grids]
 
 
@@ -63,7 +63,7 @@ def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
 
 
 def scale_of(b: Builder, kind: str, largest: float = 0.0) -> tuple[str, str]:
-    """A new scale and zero point, for values up to `largest` or of random size."""
+    """A new scale and zero point, for values up to `largest` (0: of random size)."""
     scale = (largest / 110 if largest else 0.02) * b.draw.rng.uniform(0.7, 1.4)
     zero = 0
     if b.draw.chance(0.6):
@@ -102,7 +102,7 @@ def quantize(b: Builder, operator: Operator) -> None:
 
 
 def _scales(b: Builder, shape: Sequence[int]) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """The shape of scales, and the attributes that say along which axis they are."""
+    """The shape of scales, and the attributes that give their axis."""
     if b.opset < 13 or b.draw.chance(0.6):
         return (), {}
     along = axis(b.draw, len(shape))
@@ -135,7 +135,7 @@ def dequantize(b: Builder, operator: Operator) -> None:
 
 
 def _weights(b: Builder, shape: Sequence[int], kind: str, channel: int) -> Grid:
-    """Constant weights, with a scale for all or for each channel."""
+    """Constant weights, with one scale for all or a scale for each channel."""
     data = b.draw.rng.integers(
         -127 if kind == "int8" else 0, 128 if kind == "int8" else 256, tuple(shape)
     ).astype(kind)
@@ -208,7 +208,7 @@ def qlinear_product(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_pair(b: Builder, operator: Operator) -> None:
-    """QLinearAdd and QLinearMul, of two tensors or of one with itself."""
+    """A QLinearAdd or QLinearMul of two tensors, or of one tensor with itself."""
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     shape = (

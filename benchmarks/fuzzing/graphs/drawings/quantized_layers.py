@@ -49,7 +49,7 @@ def _product(b: QuantizedBuilder, operator: Operator) -> None:
 
 
 def _activated(b: QuantizedBuilder, operator: Operator, names: list[str], attributes: dict[str, Any]) -> None:
-    """The layer, sometimes with a Relu before it is rounded."""
+    """Adds the layer, sometimes followed by a Relu before its result is quantized."""
     if not b.draw.chance(0.35):
         b.node(operator, names, **attributes)
         return

@@ -81,7 +81,7 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         "NhwcMaxPool": quantized.channels_last_pool,
     }
 )  # fmt: skip
-"""Drawings by the names of operators, of whatever domain."""
+"""Drawings by operator name, for all domains."""
 
 
 def drawing_of(operator: Operator) -> Drawing:

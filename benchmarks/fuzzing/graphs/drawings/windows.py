@@ -1,4 +1,4 @@
-"""Convolutions and pools of one to three dimensions, and their relatives."""
+"""Convolutions, pools and related operators of one to three dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def window(
     b: Builder, kernel: tuple[int, ...], known: Mapping[str, Any], *, pads: bool = True
 ) -> dict[str, Any]:
-    """Random strides, dilations and pads of a window, of those attributes that `known` has."""
+    """Random strides, dilations and pads of a window, for the attributes that are in `known`."""
     found: dict[str, Any] = {}
     rank = len(kernel)
     if "strides" in known and b.draw.chance(0.5):
@@ -26,7 +26,7 @@ def window(
     if "dilations" in known and b.draw.chance(0.25):
         found["dilations"] = [b.draw.of((1, 1, 2)) for _ in range(rank)]
     how = b.draw.below(10)
-    # Where a window is narrower than its stride, references crop for SAME, or refuse.
+    # If a window is narrower than its stride, references crop for SAME, or refuse the node.
     narrow = any(size < stride for size, stride in zip(kernel, found.get("strides", kernel), strict=True))
     if how < 3 and "auto_pad" in known and not narrow:
         found["auto_pad"] = b.draw.of(PADDING)
@@ -38,7 +38,7 @@ def window(
 
 
 def image(b: Builder, dtypes: tuple[str, ...] = ("float32",)) -> str:
-    """A tensor of planes, seldom of lines or volumes."""
+    """A tensor of images (two dimensions), rarely of lines or volumes."""
     return b.tensor(dtypes, ranks=b.draw.of(((4,), (4,), (4,), (3,), (5,))), constant=0.05)
 
 
