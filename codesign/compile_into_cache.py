@@ -16,7 +16,7 @@ from .network_cache import cached_network
 
 
 def main(model: str, target: str, *records: str) -> int:
-    """The exit status: 0 where the network is in the cache."""
+    """Returns the exit status: 0 if the network is in the cache."""
     from .cli.records import book_from
 
     try:

@@ -1,4 +1,4 @@
-"""The most float32 operations a second of one core: independent multiply-adds in registers, timed."""
+"""The maximum float32 operations a second of one core, measured with independent multiply-adds in registers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vdla.compiler.codegen.cpu.machine_code import target_machine
 from vdla.compiler.ir.types import DType
 
 SUMS = 12
-"""Independent sums: more than latency times units of any core, and few enough for 16 registers."""
+"""Number of independent sums: more than latency times number of units of any core, and few enough for 16 registers."""
 STEPS = 200_000
 REPEATS = 15
 
@@ -20,7 +20,7 @@ REPEATS = 15
 def core_peak_gflops(target: CpuTarget) -> float:
     """Fused multiply-adds a second of one thread on this machine, two operations each, in GFLOP/s: the best of REPEATS.
 
-    No kernel of `target` can be faster, since each is made of the same vectors.
+    No kernel of `target` can be faster, since all kernels use vectors of the same width.
     """
     machine = target_machine(target, jit=True)
     module = llvm.parse_assembly(_text(target.lanes(DType.FLOAT32)))
@@ -37,7 +37,9 @@ def core_peak_gflops(target: CpuTarget) -> float:
 
 
 def _text(lanes: int) -> str:
-    """LLVM IR of a loop over SUMS multiply-adds of `lanes` floats; it returns a value of each, so that all are made."""
+    """LLVM IR of a loop over SUMS multiply-adds of `lanes` floats; it returns a value that depends on all of them, so
+    that LLVM removes none.
+    """
     vector = f"<{lanes} x float>"
     name = f"@llvm.fma.v{lanes}f32"
     constant = f"<{', '.join(['float 0.5'] * lanes)}>"

@@ -1,7 +1,7 @@
-"""The network that a division is held against: all of it on this processor, and each region's part of its time.
+"""The network that a divided run is compared with: all of it on this processor, with each region's part of its time.
 
-It is the network of `vdla run --device cpu`, and comes from the same cache. Another process compiles it into that cache
-meanwhile, since compiling is Python for the most part, which keeps one core busy.
+It is the network of `vdla run --device cpu`, from the same cache. Another process compiles it into that cache in
+parallel, because compilation is mostly Python code, which keeps one core busy.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from .kernels_run import compile_on
 PRODUCTS = frozenset(
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
 )
-"""Operators that take most of the time of a kernel that they are in."""
+"""Operators that take most of the time of the kernel that contains them."""
 _LONGEST_END = 10.0
-"""Seconds that the other process gets to end by itself after it was asked to."""
+"""Seconds that the other process has to end by itself after it was asked to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAlone:
-    """The `seconds` of the whole network on the CPU, and each region's part of them, by name; `remark` says why it
-    cannot run there."""
+    """The `seconds` of the whole network on the CPU, and each region's part of them by name.
+
+    If the network cannot run on the CPU, `remark` says why.
+    """
 
     regions: Mapping[str, float]
     seconds: float | None = None
@@ -43,7 +45,7 @@ class CpuAlone:
 
 
 def all_on_cpu(times: Sequence[RegionTime]) -> CpuAlone:
-    """The CPU's seconds for a network without a region of the accelerator: the sum of `times`."""
+    """The CPU's seconds for a network that has no region on the accelerator: the sum of `times`."""
     seconds = {spent.name: spent.seconds for spent in times}
     return CpuAlone(seconds=sum(seconds.values()), regions=seconds)
 
@@ -52,13 +54,14 @@ def all_on_cpu(times: Sequence[RegionTime]) -> CpuAlone:
 def compiled_meanwhile(
     model: Path, target: str, records: Sequence[str] | None
 ) -> Iterator[Callable[[], object]]:
-    """Has another process compile `model` for `target` into the user's cache, with records as --records names them.
+    """Starts another process that compiles `model` for `target` into the user's cache, with records as --records names
+    them.
 
-    What this gives waits until it has; what went wrong there is raised by whoever compiles the network next. The
-    process ends with the block at the latest.
+    The function that this context yields waits for that process. Errors in it are raised by the next compilation of the
+    network. The process ends at the end of the block at the latest.
     """
     command = [sys.executable, "-m", "vdla.codesign.compile_into_cache", str(model), target, *(records or ())]
-    # A session of its own: Ctrl-C is for this process, which ends the other.
+    # It has a session of its own: Ctrl-C is for this process, which ends the other one.
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -83,9 +86,10 @@ def run_cpu_alone(
     feeds: Mapping[str, np.ndarray],
     remark: Callable[[str], None],
 ) -> CpuAlone:
-    """The network of `vdla run --device cpu`, timed as regions of the CPU are, its time divided among `regions`.
+    """Runs the network of `vdla run --device cpu`; times it like regions on the CPU, and divides its time among
+    `regions`.
 
-    `feeds` are the network's inputs by name; `remark` as of `kernels_run.compile_on`. Raises UserError.
+    `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """
     try:
         compiled = compile_on(
@@ -102,10 +106,10 @@ def run_cpu_alone(
 def divide_time(
     profile: Sequence[KernelTime], regions: Sequence[Region], seconds: float
 ) -> Mapping[str, float]:
-    """`seconds` among regions by name, in the proportion of their kernels' times.
+    """`seconds` divided among regions by name, in proportion to the times of their kernels.
 
-    A kernel is of the region of its first product (`PRODUCTS`), else of its first node; one that computes nothing of
-    any region, as a change of layout, is of the region of the kernel before it.
+    A kernel belongs to the region of its first product (`PRODUCTS`), else to that of its first node. A kernel that
+    computes no node of a region, such as a change of layout, belongs to the region of the kernel before it.
     """
     owners = {node: region.name for region in regions for node in region.nodes}
     products = {

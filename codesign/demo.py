@@ -24,7 +24,7 @@ from .report.timeline import timeline
 
 IMAGES = 8
 LATENCIES = (60, 120, 240)
-"""Read latencies, in cycles, at which the network runs again (measures of the main job)."""
+"""Read latencies in cycles at which the network is simulated again, to show their effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
 
 
 def _variants(path: Path, config: Config) -> tuple[Variant, ...]:
-    # One virtual thread is the same network without latency hiding; longer latencies show what hiding is worth.
+    # With one virtual thread nothing hides latency; longer latencies show how much hiding gains.
     single = compile_network(path, config, virtual_threads=1)
     variants = [_variant("one virtual thread (no latency hiding)", single)]
     for latency in LATENCIES:

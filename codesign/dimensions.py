@@ -14,10 +14,10 @@ from vdla.util.errors import UserError
 
 
 def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
-    """Sizes by name of texts like "sequence=128". UserError for one that is none, or names a dimension twice."""
+    """Sizes by name, from texts like "sequence=128". Raises UserError for invalid texts and for a repeated name."""
     sizes: dict[str, int] = {}
     for text in texts:
-        # A symbol may be an expression with "=" in it; a number has none.
+        # A symbol may be an expression that contains "="; a number does not.
         name, _, size = text.rpartition("=")
         if not name or not size.isascii() or not size.isdecimal():
             raise UserError(f"--dim {text}: write NAME=SIZE, as in --dim sequence=128")
@@ -28,7 +28,7 @@ def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
 
 
 def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
-    """Numbers by name of texts like "axes=0,1". UserError for one that is none, or names an input twice."""
+    """Numbers by name, from texts like "axes=0,1". Raises UserError for invalid texts and for a repeated name."""
     values: dict[str, list[int | float]] = {}
     for text in texts:
         name, _, listed = text.rpartition("=")
@@ -47,7 +47,7 @@ def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
 
 
 def parse_length(text: str) -> Lengths:
-    """The symbol and range of a text like "sequence=1:512". UserError for one that is none."""
+    """The symbol and range of a text like "sequence=1:512". Raises UserError for invalid texts."""
     name, _, listed = text.rpartition("=")
     parts = listed.split(":")
     if not name or len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
@@ -59,7 +59,7 @@ def parse_length(text: str) -> Lengths:
 
 
 def parse_pads(texts: Sequence[str]) -> dict[str, float]:
-    """Numbers by name of texts like "mask=-1e9". UserError for one that is none, or names an input twice."""
+    """Numbers by name, from texts like "mask=-1e9". Raises UserError for invalid texts and for a repeated name."""
     pads: dict[str, float] = {}
     for text in texts:
         name, _, value = text.rpartition("=")
@@ -94,7 +94,7 @@ def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()
     if not sizes and not values:
         yield model
         return
-    # Reading models takes long to import, and most have no such dimensions.
+    # Modules that read models take long to import, and most models have no such dimensions.
     from vdla.compiler.graph.bound_inputs import with_constants
     from vdla.compiler.graph.model_file import ModelFile
     from vdla.compiler.graph.onnx_load import with_dimensions
@@ -116,7 +116,7 @@ def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()
                 "these",
             ) from None
         except UserError as error:
-            # The same error: some take other arguments than their text.
+            # The same error with a new message: some classes take other arguments than the message.
             error.args = tuple(_renamed(item, path, model) for item in error.args)
             raise
 

@@ -14,10 +14,11 @@ from .technology.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedRun:
-    """`clock` is the accelerator's. `target` names the processor as `--target` does; each time is the median of
-    `repeat` runs on `threads` threads.
+    """Options of one run of a network divided between accelerator and processor.
 
-    With `by_cost` the accelerator gets those supported regions that cost less there, otherwise all of them.
+    `clock` is the accelerator's; `target` names the processor as `--target` does. Each time is the median of `repeat`
+    runs on `threads` threads. With `by_cost` the accelerator gets the supported regions that cost less there, otherwise
+    all supported regions.
     """
 
     model: Path

@@ -33,15 +33,16 @@ Arrays = dict[str, NDArray[np.generic]]
 ONNXRUNTIME = "onnxruntime"
 INTERPRETER = "interpreter"
 MOST_LAUNCHES = 2**20
-"""Most launches of one run: more would be a mistake in a shape, or take days."""
+"""Largest number of launches of one run; more would be due to an error in a shape, or would take days."""
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
-"""An operator whose rows ONNX Runtime shares out among threads, each of which finds a scale of its own: only one thread
-computes the model's results."""
+"""An operator whose rows ONNX Runtime divides among threads, which choose a scale each: only with one thread are the
+results the model's.
+"""
 _BARE_ARRAY = b"\x93NUMPY"
 
 
 class CheckError(UserError):
-    """A check that cannot be made here, or input arrays that do not fit the model."""
+    """A comparison that cannot be made on this machine, or input arrays that do not fit the model."""
 
 
 class RefusedModelError(CheckError):
@@ -72,7 +73,7 @@ class Input(Protocol):
 
 
 class TakesInputs(Protocol):
-    """A graph or a network, named as its model is."""
+    """A graph or a network that has inputs, and the name of its model."""
 
     @property
     def name(self) -> str:
@@ -86,7 +87,7 @@ class TakesInputs(Protocol):
 
 
 def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
-    """Seeded inputs for `count` launches of `graph`, one dict of arrays (by input name) a launch.
+    """Seeded inputs for `count` launches of `graph`: for each launch a dict of arrays by input name.
 
     A shipped model gets its own sample images; any other model gets values uniform over the range of its inputs.
     """
@@ -142,7 +143,9 @@ def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
 
 
 def load_launches(inputs: Sequence[Input], path: Path) -> list[Arrays]:
-    """The arrays of an npz file as one dict a launch, see `split_launches`; wrong shapes are refused unread."""
+    """The arrays of an npz file as one dict for each launch, see `split_launches`; shapes are checked before data are
+    read.
+    """
     arrays = load_arrays(path, lambda headers: _count_launches(inputs, headers, str(path)))
     return split_launches(inputs, arrays, str(path))
 
@@ -150,9 +153,9 @@ def load_launches(inputs: Sequence[Input], path: Path) -> list[Arrays]:
 def split_launches(
     inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str
 ) -> list[Arrays]:
-    """`arrays` as one dict a launch: a leading axis k times the model's batch makes k launches.
+    """`arrays` as one dict for each launch; arrays whose first axis is k times the model's batch give k launches.
 
-    Raises CheckError, naming input and expected shape, for a missing or unknown name, a wrong shape or type.
+    Raises CheckError, naming input and expected shape, for a missing or unknown name, or a wrong shape or type.
     """
     count = _count_launches(inputs, arrays, where)
     if count == 1:
@@ -174,7 +177,7 @@ def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.gen
             raise CheckError(f"{where}: input {name!r} is missing; the model expects {needs}")
         array = arrays[name]
         batch, length = (shape[0] if shape else 1 for shape in (item.shape, array.shape))
-        # A model whose batch has no elements takes one launch of none.
+        # A model whose batch has no elements gets one launch with empty arrays.
         launches = length // batch if batch else int(not length)
         fits = array.ndim == len(item.shape) and array.shape[1:] == item.shape[1:]
         if not fits or not launches or launches * batch != length:
@@ -202,7 +205,7 @@ def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arra
 
 
 def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
-    """The outputs of one launch, as our own integer interpreter computes them."""
+    """The outputs of one launch, computed by our own integer interpreter."""
     return load_outputs(graph, interpret(graph, store_inputs(graph, arrays)))
 
 
@@ -225,7 +228,9 @@ def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
 
 
 def _integer_operator(model: Path) -> str | None:
-    """An operator of a model that multiplies integers itself; None for float models and for QDQ, which need not."""
+    """The first operator of a model that multiplies integers directly; None for float models and for models in QDQ
+    form.
+    """
     return next(
         (
             node.op_type
@@ -260,7 +265,7 @@ def symmetric(graph: Graph) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerDifferences:
-    """Differences of a model's integers to ONNX Runtime's, each step fed ONNX Runtime's own.
+    """Differences of a model's integers from ONNX Runtime's, where each step has ONNX Runtime's own integers as inputs.
 
     `largest` is the largest difference in quantization steps of anything that was `compared` (in one launch),
     `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's by name, a
@@ -277,13 +282,13 @@ def compare_layers(
     model: Path | bytes, launches: Sequence[Arrays], *, abilities: Abilities = EVERYTHING
 ) -> LayerDifferences:
     """Compares every step from a user's inputs to the outputs: quantization of inputs, every layer, and dequantization
-    of outputs, each fed ONNX Runtime's own integers.
+    of outputs, each with ONNX Runtime's own integers as its inputs.
 
-    `abilities` are the target's: they decide which layers the model has.
+    `abilities` are those of the target; into which layers the model is divided depends on them.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
-    DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). The same holds for all models on
-    processors whose integer kernels saturate. Raises CheckError.
+    DequantizeLinear; from end to end, errors in the last bit of each layer add up (docs/measures.md). The same holds
+    for all models on processors whose integer kernels saturate. Raises CheckError.
     """
     content = read_model(model).whole()
     graph = import_model(model, abilities=abilities)
@@ -332,16 +337,18 @@ def compare_layers(
 
 
 def _steps(ours: NDArray[Any], theirs: NDArray[Any]) -> int:
-    """The largest difference of two arrays of int8."""
+    """The largest difference between two int8 arrays."""
     return int(np.abs(ours.astype(np.int16) - theirs.astype(np.int16)).max(initial=0))
 
 
 def _stored(
     tensor: Tensor, values: NDArray[Any], view: NDArray[Any] | None, others: NDArray[np.int8] | None
 ) -> NDArray[np.int8]:
-    """ONNX Runtime's values of a tensor as the accelerator stores them: integers, or float32 numbers of its grid.
+    """ONNX Runtime's values of a tensor in the form in which the accelerator stores it: integers, or float32 multiples
+    of a scale.
 
-    `view` is that of the model's tensor (`Graph.views`), which may be a part of the stored one; the rest is `others`.
+    `view` is that of the model's tensor (`Graph.views`), which may be only a part of the stored one; the values of the
+    rest are `others`.
     """
     if values.dtype.kind == "f":
         grid = tensor.grid
@@ -388,14 +395,14 @@ def session_runs(
 ) -> list[list[NDArray[Any]]]:
     """The named outputs of a model (a path, or the bytes of one) for each launch, as ONNX Runtime computes them.
 
-    Quantized models are not `optimized` where its integer kernels saturate: it computes their layers in float then.
-    Raises RefusedModelError, which ends with `way_out`.
+    On processors where its integer kernels saturate, `optimized` is ignored for quantized models, so that it computes
+    their layers in float. Raises RefusedModelError, whose message ends with `way_out`.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    # Its threads would wait for work in a loop, on cores that others need.
+    # Idle threads of ONNX Runtime would spin on cores that others need.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if not optimized or (kernels_saturate() and is_quantized(model)):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -405,7 +412,7 @@ def session_runs(
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return [[np.asarray(value) for value in session.run(names, dict(arrays))] for arrays in launches]
     except Exception as error:
-        # onnxruntime's errors share no base class of their own.
+        # onnxruntime's errors have no common base class.
         raise RefusedModelError(str(error).splitlines()[0], way_out) from None
 
 
@@ -424,13 +431,12 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
 
 
 _MOST_STEPS = 2.0**31
-"""Quantization steps reported for outputs that are not comparable, as one side is not finite."""
+"""Number of quantization steps reported for outputs that cannot be compared, because one of them is not finite."""
 
 
 def top1_agrees(graph: Graph, ours: Arrays, theirs: Arrays) -> bool:
-    """Whether each image's largest value sits at the same place in both sets of outputs.
-
-    The first of equal largest values counts, as in every top-1 measure.
+    """Whether each image's largest value has the same index in both sets of outputs. Among equal values the first
+    counts, as in every top-1 measure.
     """
     for output in graph.outputs:
         mine, other = (np.asarray(a[output.name]).reshape(output.shape[0], -1) for a in (ours, theirs))

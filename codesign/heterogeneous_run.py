@@ -63,8 +63,8 @@ from .verdict import (
 
 
 def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
-    """Seeded inputs for one launch: a shipped model's own, else uniform over the range of an accelerator region's
-    input, else normal.
+    """Seeded inputs for one launch: the sample inputs of a shipped model; else values uniform over the range of the
+    input of an accelerator's region; else normal values.
 
     `limits`: results of `index_limits`.
     """
@@ -95,7 +95,7 @@ def run_launches(
     where: str,
     on_launch: Callable[[], None] = lambda: None,
 ) -> list[HeterogeneousResult]:
-    """All launches. Raises UserError, which names `where` inputs are from."""
+    """Runs all launches. Raises UserError, whose message says with `where` where the inputs are from."""
     results = []
     for feeds in launches:
         try:
@@ -115,11 +115,11 @@ def check_division(
     results: Sequence[HeterogeneousResult],
     wanted: str,
 ) -> tuple[DivisionCheck | None, str | None]:
-    """Compares every launch with a reference, and the accelerator's regions always with our own interpreter.
+    """Compares every launch with a reference, and the accelerator's regions with our own interpreter in all cases.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, None where there was nothing to compare, and why
-    the reference is not ONNX Runtime where that was not asked for. Raises RuntimeError when simulator and interpreter
-    differ: a defect of ours.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict (None if there was nothing to compare), and the
+    reason why the reference is not ONNX Runtime if the user did not choose another. Raises RuntimeError if simulator
+    and interpreter differ, which is a defect of the toolkit.
     """
     for result in results:
         for region in network.regions:
@@ -179,7 +179,7 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with these outputs, converted and in steps where only the model that was divided has them."""
+    """The model with these outputs, which are dequantized or quantized if only the divided model contains them."""
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
         if (opset := opset_of(content)) < OLDEST_OPSET:
@@ -197,10 +197,11 @@ def _compare(
     as_written: Arrays,
     optimized: Arrays,
 ) -> DivisionCheck:
-    """The verdict with one more launch, given ONNX Runtime's tensors without and with its optimization.
+    """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
+    its optimization.
 
-    Optimized it computes uint8 layers in integers, as the accelerator does; but it then rounds otherwise than the model
-    says in the float operators between them.
+    With optimization it computes uint8 layers in integers, like the accelerator; but it then rounds float operators
+    between them in other ways than the model says.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
@@ -236,7 +237,7 @@ def _compare(
 
 
 def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Arrays) -> RegionCheck:
-    """A region fed ONNX Runtime's own tensors."""
+    """The check of a region that is run on ONNX Runtime's own tensors."""
     compared = Compared(outputs=len(region.outputs))
     match region.code:
         case Compiled(graph=graph):
@@ -245,7 +246,8 @@ def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Array
                 expected = {name: optimized[name] for name in region.outputs}
                 steps, own = (largest_difference(graph, a, expected) for a in (ours, as_written))
                 allowed = int(widened(STEPS_TOLERANCE, own))
-                # Layers that multiply a difference may make many steps of one rounding: then each is looked at alone.
+                # Layers that multiply a difference can turn one rounding into many steps; therefore each layer is
+                # checked alone.
                 if steps <= allowed:
                     return RegionCheck(
                         name=region.name,
@@ -286,7 +288,7 @@ def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Array
 
 
 def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[RegionCheck, ...]:
-    """The worst check of each region over all launches: a failed one, or else the one with the largest difference."""
+    """For each region the worst check over all launches: a failed one, or else the one with the largest difference."""
     found = {check.name: check for check in known}
     for check in more:
         before = found.get(check.name)
@@ -296,7 +298,7 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """max |a - b| / max |b|; equal infinities and NaN do not count, others as the greatest number."""
+    """max |a - b| / max |b|. Equal infinities and NaN are ignored; others count as the greatest number."""
     if np.array_equal(ours, theirs):
         return 0.0
     a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)

@@ -21,9 +21,9 @@ from .network_options import NetworkOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A network that runs, the seconds it took to have it, and whether the cache had it.
+    """A network that is ready to run, the seconds that compiling or loading it took, and whether it was cached.
 
-    `knobs` says which of the records were applied; None without records, and where the network was compiled earlier.
+    `knobs` says which of the records were applied; None without records, and if the network was compiled earlier.
     """
 
     network: KernelNetwork
@@ -34,7 +34,7 @@ class CompiledNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedNetwork:
-    """A network in files; `cached` and `knobs` as of `CompiledNetwork`."""
+    """A compiled network in files; `cached` and `knobs` as in `CompiledNetwork`."""
 
     saved: Saved
     cached: bool
@@ -80,9 +80,8 @@ def write_network(
     remark: Callable[[str], None],
     told: Progress | None = None,
 ) -> SavedNetwork:
-    """Compiles a model into files (`KernelCompiler.files`); an archive comes from the cache, if it has it.
-
-    Arguments and errors as of `compile_on`.
+    """Compiles a model into files (`KernelCompiler.files`); an archive is copied from the cache if it is there.
+    Arguments and errors are those of `compile_on`.
     """
     _remark(compiler, model, remark)
     if options.cache and options.dump_passes is None and len(compiler.files(output)) == 1:
@@ -107,10 +106,10 @@ def _remark(compiler: KernelCompiler, model: Path, remark: Callable[[str], None]
 
 
 def is_compiled(path: Path) -> bool:
-    """Whether a file is, or by its name should be, an archive of `vdla compile` and no model."""
+    """Whether a file is an archive of `vdla compile`, or has the suffix of one; else it is a model."""
     if path.suffix == ".tar":
         return True
-    # Not tarfile.is_tarfile: it also unpacks, and of /dev/zero it reads on for ever.
+    # tarfile.is_tarfile would also decompress, and would read /dev/zero for ever.
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return file.read(262)[257:] == b"ustar"

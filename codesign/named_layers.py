@@ -62,16 +62,16 @@ DEPTHWISE = {
 
 
 def same_window(size: int, kernel: int, stride: int) -> Window:
-    """SAME padding, the larger pad behind."""
+    """SAME padding; if it is odd, the larger pad is at the end."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     low, high = total // 2, total - total // 2
     return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(low, low, high, high))
 
 
 def even_window(kernel: int, stride: int) -> Window:
-    """The window of a layer with as many outputs as `same_window` gives (of odd kernels), and equal pads all around.
+    """A window with equal pads on all sides that gives as many outputs as `same_window` does for odd kernels.
 
-    Libraries of GPUs have no unequal pads: their user pays for a kernel that pads.
+    Libraries of GPUs do not support unequal pads: their users need a further kernel that pads.
     """
     pad = kernel // 2
     return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))

@@ -1,9 +1,10 @@
-"""Cache of this user's networks compiled for processors and GPUs, by their content.
+"""A cache of this user's networks compiled for processors and GPUs.
 
-An entry is the archive that `vdla compile` writes. Its name is a hash of all that decides its bytes: the model with its
-external data, the target, the options, the tuner's records, the sources of the compiler and the versions of its
-libraries. So an entry is never out of date, only unused; the least recently used go when all take more than
-`MOST_BYTES`. Entries are written whole by one process at a time, and an entry changed since is compiled again.
+An entry is an archive as written by `vdla compile`. Its name is a hash of everything that determines its bytes: the
+model with its external data, the target, the options, the tuner's records, the sources of the compiler and the versions
+of its libraries. So an entry is never outdated, only unused; the least recently used ones are removed when all together
+have more than `MOST_BYTES`. One process at a time writes an entry, completely or not at all; an entry that was changed
+is compiled again.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ MOST_BYTES = 2**31
 
 
 class ChangedModelError(UserError):
-    """A model that was written to while it was compiled."""
+    """A model whose file was changed while it was compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """A compiled network's archive, and whether it was cached before (`hit`); else `knobs` has the records applied."""
+    """A compiled network's archive, and whether it was already cached (`hit`).
+
+    Without a hit, `knobs` says which records were applied.
+    """
 
     path: Path
     hit: bool
@@ -71,7 +75,7 @@ def cached_network(
 
 
 Content = ModelFile | bytes
-"""A model whose bytes do not change any more."""
+"""A model whose bytes cannot change."""
 
 
 def cached_archive(
@@ -89,7 +93,7 @@ def cached_archive(
     def build(partial: Path) -> None:
         nonlocal built
         save(partial, file)
-        # The external data were read again; bytes have none.
+        # The external data are read again; a model given as bytes has none.
         if _may_have_external_data(file) and key(file) != name:
             raise ChangedModelError(f"{model}: its external data changed while it was compiled; run it again")
         built = True
@@ -105,7 +109,7 @@ def cached_archive(
 def network_key(
     model: Path | Content, compiler: KernelCompiler, *, batch: int, records: RecordBook | None = None
 ) -> str:
-    """The name of a compiled archive in the cache: equal names, equal bytes.
+    """The name of a compiled archive in the cache; archives of equal names have equal bytes.
 
     Raises FileError and ModelError for a model that cannot be read.
     """
@@ -118,13 +122,13 @@ def network_key(
 
 
 def archive_key(model: Path | Content, *decided: str) -> str:
-    """A name for an archive that this compiler makes from a model and from the texts `decided`: 32 hexadecimal digits.
+    """A name for an archive that depends on this compiler, a model, and the texts `decided`: 32 hexadecimal digits.
 
-    Raises FileError for a model that cannot be read, ModelError for external data that may not be.
+    Raises FileError for a model that cannot be read, ModelError for external data that may not be read.
     """
     file = _read_file(model) if isinstance(model, Path) else model
     content = hashlib.sha256()
-    # A second core hashes the file, which may have a hundred megabytes.
+    # A second core hashes the file, which may have hundreds of megabytes.
     hashing = threading.Thread(target=content.update, args=(_bytes_of(file),))
     hashing.start()
     try:
@@ -149,7 +153,9 @@ def _may_have_external_data(file: Content) -> bool:
 
 
 def _external_data(file: Content) -> str:
-    """A hash of the model's data in other files; "" without any, and for a damaged model, which cannot be compiled."""
+    """A hash of the model's data in other files; "" if there are none, or if the model is damaged and cannot be
+    compiled.
+    """
     if isinstance(file, bytes) or not _may_have_external_data(file):
         return ""
     import onnx
@@ -181,7 +187,7 @@ def _compiler() -> str:
 
 
 def _touch(path: Path) -> None:
-    """Marks an entry as used; in a cache that only others may write, its time stays."""
+    """Marks an entry as used; in a cache that only others may write, this has no effect."""
     try:
         os.utime(path)
     except OSError:

@@ -46,7 +46,7 @@ from .report.cycle_breakdown import CheckAccount
 from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, why_widened, widened
 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
-"""The way out for a model with operators that the accelerator does not have."""
+"""Advice for a model with operators that the accelerator does not have."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
 """Message shown while `load_simulator` works."""
 
@@ -55,9 +55,9 @@ LOADING = "loading the simulator (compiled once after an installation: about a m
 class Simulated:
     """Several launches of one program.
 
-    `launches` holds the outputs of each launch as the model declares them (empty dicts when nothing was computed);
-    `simulation` is that of the first launch, and all have the same timing; `seconds` is its CPU time on the host, of
-    one thread, compiled code loaded.
+    `launches` has the outputs of each launch as the model declares them (empty dicts if nothing was computed).
+    `simulation` is the result of the first launch; the timing of all is equal. `seconds` is the CPU time of that
+    simulation on the host, on one thread, with compiled code already loaded.
     """
 
     launches: tuple[Arrays, ...]
@@ -78,7 +78,9 @@ def compile_network(
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
 ) -> Compiled:
-    """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, the way out."""
+    """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, says what to
+    do.
+    """
     with ways_out(path):
         return compile_program(
             path, config, virtual_threads=virtual_threads, dump_passes=dump_passes, records=records
@@ -87,12 +89,14 @@ def compile_network(
 
 @contextmanager
 def ways_out(path: Path) -> Iterator[None]:
-    """Context that compiles the model in file `path` for the accelerator: UserErrors raised in it name the file and the
-    ways out."""
+    """Context that compiles the model in file `path` for the accelerator.
+
+    UserErrors raised in it get the name of the file and advice on what to do.
+    """
     try:
         yield
     except (InvalidModelError, CodeError):
-        # No target takes an invalid model; and an illegal schedule of the compiler is a defect.
+        # An invalid model fails on every target; and an illegal schedule of the compiler is a defect of the toolkit.
         raise
     except (NodeError, DoesNotFitError) as error:
         more = [f"or {DIVIDE}"] if _processors_take(path) else []
@@ -102,7 +106,7 @@ def ways_out(path: Path) -> Iterator[None]:
 
 
 def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
-    """The error of a model in file `path`, which it names, and with `more` things to do."""
+    """The same error with the name of the model's file `path` and the advice in `more`."""
     first, *rest = error.lines
     if str(path) not in first:
         first = f"{path}: {first}"
@@ -112,7 +116,7 @@ def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
 
 
 def _processors_take(path: Path) -> bool:
-    """Whether a processor runs all of a model, so that a divided network runs, too."""
+    """Whether a processor can run all of a model, so that a divided network can run, too."""
     try:
         import_float_model(path)
     except ModelError:
@@ -121,8 +125,9 @@ def _processors_take(path: Path) -> bool:
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, in any form; True for a file that is no model, which gets no advice to quantize
-    it."""
+    """Whether a model is quantized, in any form; True for a file that is no model, so that no advice to quantize it is
+    given.
+    """
     try:
         read = read_model(path)
         return is_quantized(read) or any(is_qonnx(node.domain) for node in read.bare.graph.node)
@@ -138,9 +143,8 @@ def simulate_network(
     where: str = "",
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
-    """Simulates `compiled` on the inputs of each launch; with `data` False only the first, for its timing alone.
-
-    Raises InputError, which names `where` inputs are from.
+    """Simulates `compiled` on the inputs of each launch; with `data` False only the first launch, for its timing alone.
+    Raises InputError, whose message says with `where` where the inputs are from.
     """
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:
@@ -159,10 +163,10 @@ def simulate_network(
 
 @functools.cache
 def load_simulator() -> None:
-    """Has the simulator's compiled code ready, so that the time of a later simulation is the simulation's own.
+    """Loads the simulator's compiled code, so that the time of a later simulation does not include that.
 
-    Code is loaded from its cache (and once, after an installation, made: that takes about a minute) at first use; a
-    small program of all kinds of instructions uses it here.
+    numba loads code from its cache at first use (and compiles it once after an installation, which takes about a
+    minute). Therefore this function simulates a small program with all kinds of instructions.
     """
     program = random_program(load_config("tiny"), 0)
     simulate(program.config, program.instructions, program.image)
@@ -171,10 +175,11 @@ def load_simulator() -> None:
 def check_run(
     compiled: Compiled, model: Path, launches: Sequence[Arrays], simulated: Simulated, wanted: str
 ) -> tuple[CheckAccount, str | None]:
-    """Compares the outputs of every launch with a reference, and always with our own interpreter.
+    """Compares the outputs of every launch with a reference, and with our own interpreter in all cases.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime
-    where that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason why the reference is not ONNX
+    Runtime if the user did not choose another. Raises RuntimeError if simulator and interpreter differ, which is a
+    defect of the toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)
@@ -198,7 +203,8 @@ def check_run(
         if (wider := int(widened(tolerance, differs))) > tolerance:
             tolerance, why = wider, why_widened(differs, "LSB")
         if largest > tolerance:
-            # Layers that multiply a difference may make many steps of one rounding, so each is looked at alone.
+            # Layers that multiply a difference can turn one rounding into many steps; therefore each layer is checked
+            # alone.
             return _layers_checked(against, model, graph, launches, simulated, abilities, largest), remark
     verdict = CheckAccount(
         against=against,
@@ -223,8 +229,10 @@ def _layers_checked(
     abilities: Abilities,
     end_to_end: int | None = None,
 ) -> CheckAccount:
-    """Each step of the way alone, beside the difference of the outputs: `end_to_end`, or that from ONNX Runtime without
-    its optimization."""
+    """The result of checking each step alone, together with the difference of the outputs.
+
+    That difference is `end_to_end`, or if that is None, the one from ONNX Runtime without its optimization.
+    """
     found = compare_layers(model, launches, abilities=abilities)
     if end_to_end is None:
         pairs = zip(simulated.launches, found.outputs, strict=True)

@@ -1,4 +1,4 @@
-"""Outputs of a network of kernels, held against ONNX Runtime."""
+"""Comparison of the outputs of a network of kernels with ONNX Runtime's."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from .verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """Outputs against a reference: max |a - b| / max |b| over all of them, and whether all vectors have equal top-1.
+    """The comparison of outputs with a reference: max |a - b| / max |b| over all outputs, and whether top-1 agrees.
 
-    The first is None where only one side is finite, or where b is all zeros and a is not; the second for networks
-    without a vector among their outputs. `passed` says that the outputs are within `tolerance` of the reference's,
-    which is more than usual where `tolerance_because` says why; or, where `mode` is "layer by layer", that everything
-    that was `compared` (how inputs are quantized, each layer, how outputs are dequantized) is within `layer_tolerance`
-    quantization steps of it: `layer_steps` at most. What compares nothing has not passed.
+    The error is None if only one side is finite, or if b is all zeros and a is not; top-1 is None if no output is a
+    vector. `passed`: the outputs are within `tolerance` of the reference's; `tolerance_because` says why that is more
+    than usual, if it is. If `mode` is "layer by layer", `passed` says instead that every step that was `compared`
+    (quantization of inputs, each layer, dequantization of outputs) differs by at most `layer_tolerance` quantization
+    steps; the largest difference is `layer_steps`. A check that compares nothing does not pass.
     """
 
     against: str
@@ -66,7 +66,7 @@ def check_outputs(
     *,
     tensor_float: bool = False,
 ) -> tuple[OutputCheck | None, str | None]:
-    """Holds outputs against ONNX Runtime's, where that is installed; else None, and why.
+    """Compares outputs with ONNX Runtime's. If it is not installed, returns None and the reason.
 
     `wanted` is auto or onnxruntime; `tensor_float`: products were allowed to use tf32. Raises CheckError.
     """
@@ -126,10 +126,10 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Differences of each layer to the reference's, if the outputs are those of the model's integers; None if they are
-    not, or if not all layers are quantized.
+    """Differences of each layer from the reference's, if the outputs are those of the model's integers.
 
-    End to end one rounding may become many steps, or most of a small output.
+    None if they are not, or if some layers are not quantized. From end to end, one rounding can become many steps, or
+    most of a small output.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)
@@ -146,7 +146,7 @@ def _reference_outputs(
     model: Path, inputs: Mapping[str, np.ndarray], names: list[str], *, optimized: bool
 ) -> dict[str, np.ndarray]:
     if not names:
-        return {}  # ONNX Runtime takes no names for all of them.
+        return {}  # ONNX Runtime has no type names for some of them.
     (found,) = session_runs(
         str(model), names, [dict(inputs)], optimized=optimized, way_out="leave out --check"
     )
@@ -159,7 +159,9 @@ def _allowed(
     got: Mapping[str, np.ndarray],
     tolerance: float,
 ) -> bool:
-    """Whether outputs are within a tolerance; those that should be all zeros by their own size."""
+    """Whether outputs are within a tolerance; if the expected ones are all zeros, the outputs themselves must be that
+    small.
+    """
     if error is not None:
         return within(error, tolerance)
     for name, values in expected.items():
@@ -171,8 +173,10 @@ def _allowed(
 
 
 def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float | None:
-    """The largest max |a - b| / max |b| of outputs by name; None where only one side is finite, or b is all zeros and a
-    is not."""
+    """The largest max |a - b| / max |b| of outputs by name.
+
+    None if only one side is finite, or if b is all zeros and a is not.
+    """
     parts: list[float | None] = []
     for name, values in expected.items():
         error = Error()
@@ -184,6 +188,6 @@ def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np
 
 
 def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both arrays with zeros where they hold the same infinity, or both NaN: there they agree."""
+    """Both arrays with zeros where both have the same infinity, or both NaN."""
     same = ~np.isfinite(expected) & ((expected == got) | (np.isnan(expected) & np.isnan(got)))
     return np.where(same, 0, expected), np.where(same, 0, got)

@@ -47,7 +47,8 @@ def model_inputs(model: FloatModel) -> tuple[ModelInput, ...]:
 
 
 def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
-    """The arrays of the npz file at `path`, one dict a run of the model: the first dimension are samples.
+    """The arrays of the npz file at `path`, as one dict for each run of the model; their first dimension is that of
+    samples.
 
     Raises CalibrationError or CheckError, which name file and input, for data that do not fit or are not finite.
     """
@@ -76,10 +77,12 @@ def _checked(samples: list[Arrays], where: str) -> list[Arrays]:
 
 
 def parse_choices(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Choices by layer of texts like "conv1=u8,per-tensor". UserError for one that is none, or for a name twice."""
+    """Choices by layer, from texts like "conv1=u8,per-tensor". Raises UserError for invalid texts and a
+    repeated name.
+    """
     choices: dict[str, list[str]] = {}
     for text in texts:
-        # Names may have "=" in them; choices have none.
+        # Names may contain "="; choices do not.
         name, _, words = text.rpartition("=")
         if not name or not words:
             raise UserError(f'--layer "{text}": write NAME=CHOICE, as in conv1=float or conv1=s8,per-tensor')
@@ -92,22 +95,21 @@ def parse_choices(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def split_samples(model: FloatModel, arrays: Mapping[str, np.ndarray], where: str) -> list[Arrays]:
-    """`load_calibration` of arrays that are there already; `where` names them in messages."""
+    """Checks arrays in memory like `load_calibration`; `where` names them in messages."""
     return _checked(split_launches(_inputs_with_samples(model), arrays, where), where)
 
 
 def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
-    """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference.
-
-    The reference is slow, and runs everything of the standard; `remark` is called with the reason when it is used. The
-    run raises ModelError if the reference cannot run it either.
+    """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference
+    implementation. The reference is slow, but supports the whole standard; `remark` is called with the reason when it
+    is used. The run raises ModelError if the reference cannot run it either.
     """
     try:
         return compile_kernels(model.SerializeToString(), cpu_now(kernels=kernels)).run
     except ModelError as error:
-        # Without the error's way out, which is about running the model and names its temporary form.
+        # Without the error's advice, which is about running the model, and names its temporary form.
         why = (
             f"node '{error.node}' ({error.op_type}): {error.problem}"
             if isinstance(error, NodeError)
@@ -125,7 +127,7 @@ def _on_reference(model: onnx.ModelProto) -> Run:
         try:
             results = evaluator.run(names, dict(feeds))
         except Exception as error:
-            # The evaluator raises whatever its numpy code does.
+            # The reference raises any exception that its numpy code raises.
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelError(
                 f"the float model cannot be computed by our own compiler nor by ONNX's reference: {reason}; "
@@ -138,7 +140,7 @@ def _on_reference(model: onnx.ModelProto) -> Run:
 
 
 def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[object]) -> dict[str, object]:
-    """The account of a quantization for programs."""
+    """A quantization as a JSON document."""
     return {
         "activations": recipe.activations,
         "method": recipe.method,

@@ -1,4 +1,4 @@
-"""The files of a machine's RTL: Verilog, C header, metadata and the waivers under which Verilator's lint is silent."""
+"""The files of a machine's RTL: Verilog, C header, metadata, and waivers for warnings of Verilator's lint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole network on the Verilated RTL, held against the simulator: the steps of `vdla run --engine rtl`."""
+"""A whole network on the Verilated RTL, compared with the simulator: the steps of `vdla run --engine rtl`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from .report.account_run import account_layers
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnRtl:
-    """Results of a network on the RTL, and every difference to the simulator's (empty: none)."""
+    """Results of a network on the RTL, and all differences from the simulator's (empty if there are none)."""
 
     simulated: Simulated
     differences: tuple[str, ...]
 
 
 LONG_RUN = 1_000_000
-"""Cycles from which a library that takes longer to build and runs faster pays."""
+"""Number of cycles from which a library pays that takes longer to build and runs faster."""
 
 
 def library_for(compiled: Compiled) -> Optimize:
-    """The kind of library that serves `compiled` best, built if it is not there. Raises BuildError without tools."""
+    """The kind of library that is best for `compiled`, built if it is not there yet. Raises BuildError without the
+    tools.
+    """
     cycles = execute(compiled, {}, data=False).simulation.cycles
     optimize: Optimize = "run" if cycles >= LONG_RUN else "build"
     prepare_library(compiled.program.config, optimize=optimize)
@@ -55,9 +57,9 @@ def run_on_rtl(
 ) -> OnRtl:
     """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
 
-    All results come from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with the cycles
-    done of a launch. Raises RtlError when the RTL does not finish, BuildError without the tools, and UserError for
-    inputs that are not the model's.
+    All results are from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with the number
+    of cycles of a launch that are done. Raises RtlError if the RTL does not finish, BuildError without the tools, and
+    UserError for inputs that are not the model's.
     """
     program = compiled.program
     outputs, found = [], []
@@ -98,8 +100,9 @@ def layer_differences(compiled: Compiled, simulated: SimulationResult, rtl: Simu
 
 
 def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
-    """The RTL's result in the simulator's terms. Which instruction a unit waits with, and when one was dispatched, the
-    RTL does not tell: both are -1.
+    """The RTL's result as a result of the simulator.
+
+    The RTL does not tell which instruction a unit waits with, and when one was dispatched: both are -1.
     """
     load, compute, store = (_segments(run, unit) for unit in Unit)
     return SimulationResult(
@@ -119,8 +122,10 @@ def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
 
 
 def _segments(run: RtlResult, unit: Unit) -> NDArray[np.int64]:
-    """Rows of start, stop, category, instruction (-1): the activity that `unit` showed in the cycles start + 1 ..
-    stop."""
+    """Rows of (start, stop, category, instruction): the activity of `unit` in the cycles start + 1 .. stop.
+
+    The instruction is -1, unknown.
+    """
     categories = np.full(1 + max(activity.value for _, activity, _ in CYCLE_COUNTERS), -1, np.int64)
     for owner, activity, name in CYCLE_COUNTERS:
         if owner is unit:

@@ -1,4 +1,4 @@
-"""Seeded inputs of networks; of those that look up rows of a table, such as ids of tokens, rows that it has."""
+"""Seeded inputs of networks; inputs that are indices into a table, such as token ids, are valid indices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from vdla.compiler.runtime.executable import Executable, Port
 VIEWS = frozenset(
     ["Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"]
 )
-"""Operators whose first input's values, and no others, are in their output."""
+"""Operators whose output consists of values of their first input only."""
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """Sizes of Gather's axes by name of the input with the indices; of several Gathers the least size.
+    """Sizes of the tables' axes, by name of the input that has the indices (of Gather); for several Gathers the least
+    size.
 
-    Inputs that no Gather of a table of known size reads are left out. Raises ModelError as `read_model` does.
+    Inputs that are no indices, and those of tables of unknown size, are left out. Raises ModelError like `read_model`.
     """
     graph = read_model(path).bare.graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
@@ -32,7 +33,7 @@ def index_limits(path: Path) -> dict[str, int]:
         for name in node.input:
             readers[name].append(node)
         if node.op_type in ("Cast", "DequantizeLinear", "Mul"):
-            # Tables are often integers with a scale.
+            # Tables are often quantized: integers with a scale.
             known = [shapes[name] for name in node.input if name in shapes]
             if known and (node.op_type != "Mul" or len(known) == len(node.input)):
                 shapes[node.output[0]] = max(known, key=len)
@@ -53,9 +54,9 @@ def sample_inputs(
 
 
 def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str, int]) -> np.ndarray:
-    """Values of a normal distribution; integers of 8 and 16 bits are evenly distributed.
+    """Values of a normal distribution; integers of 8 and 16 bits have a uniform distribution.
 
-    Integers of more bits are below their limit; without a limit they are 0 and 1, as they may be masks.
+    Wider integers are below their limit; without a limit they are 0 and 1, as they may be masks.
     """
     if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
         ends = np.iinfo(port.dtype)

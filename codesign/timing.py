@@ -1,4 +1,6 @@
-"""Timing of calls: thread CPU time for one thread, wall time for several, rivals alternately in one process."""
+"""Timing of calls: thread CPU time for one thread, wall time for several; competing functions take turns in one
+process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ Clock = Callable[[], float]
 REPEAT = 5
 """Default number of calls whose median is taken."""
 LEAST_SECONDS = 0.01
-"""Shorter calls are repeated until one reading of the clock covers so much."""
+"""Shorter calls are repeated until one measurement takes this long."""
 _LOOK = 0.01
 _LONGEST_WAIT = 1.0
 
@@ -38,10 +40,10 @@ def interleaved(
 ) -> list[list[float]]:
     """Seconds of each run in each round; the runs take turns.
 
-    Every run first runs once, uncounted. With `least` a run that takes less is repeated, and the mean of its
-    repetitions counts. `alone` is for runs with threads of their own, which look for work for a while before they
-    sleep: each turn then begins when the threads of the run before sleep, with one uncounted call that wakes the run's
-    own.
+    Every run is first called once without being counted. With `least`, a run that takes less is repeated, and the mean
+    of its repetitions counts. `alone` is for runs with threads of their own, which spin for a while before they sleep:
+    each turn then waits until the threads of the run before sleep, and begins with one uncounted call that wakes the
+    run's own threads.
     """
     counts = []
     for run in runs:
@@ -65,7 +67,7 @@ def _seconds(clock: Clock, run: Timed, repeat: int) -> float:
 
 
 def wait_until_idle() -> None:
-    """Returns when no thread of this process computes any more, or after a second."""
+    """Returns when no thread of this process computes any more, at the latest after a second."""
     end = time.perf_counter() + _LONGEST_WAIT
     while time.perf_counter() < end:
         start = time.process_time()
@@ -75,5 +77,5 @@ def wait_until_idle() -> None:
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
-    """Median of the rounds' ratios."""
+    """Median over the rounds of numerator / denominator."""
     return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))

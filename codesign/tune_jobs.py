@@ -28,7 +28,9 @@ def strategy_for(
     samples: Callable[[Callable[[W], Read] | None], tuple[Samples, ...]],
     read_of: Callable[[W], Read],
 ) -> Strategy:
-    """The strategy of a workload, taught by `samples` of others: their accounts, or with `read_of` their programs."""
+    """The strategy for a workload, trained with `samples` of others: their accounts' features, or with `read_of` also
+    those of their programs.
+    """
     short_list = None
     if options.reads_programs(space):
         short_list = ShortList(read=read_of(workload), prior=samples(read_of))
@@ -44,9 +46,8 @@ def tune_jobs(
     write: Callable[[Record], None],
     watchers: Watchers,
 ) -> list[History]:
-    """The histories of jobs after their trials. A job that has no legal schedule on `machine` is left to its template.
-
-    Raises UserError where that is so of all.
+    """The histories of jobs after their trials. A job that has no legal schedule on `machine` is skipped, so that its
+    template's choice remains. Raises UserError if no job has one.
     """
     plan = Plan(
         trials=options.trials,

@@ -14,17 +14,22 @@ from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.compiler.tune.search.strategies import LEARNING, StrategyName
 
 RULES = frozenset({"sketch_cpu"})
-"""Spaces that rules made: their features estimate no cost, so that features of programs and more training pay."""
+"""Spaces made by rules, which have no cost estimate among their features.
+
+For them, features of programs and longer training pay.
+"""
 
 FeatureSet = Literal["account", "program"]
-"""Features of cost models: a space's own of points alone, or also those of the lowered programs of a short list."""
+"""Features of cost models: "account", only those that a space computes from points; "program", also those of the
+lowered programs of a short list.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Options of `vdla tune`: `trials` of workloads alone, `in_place` trials of nodes in their network.
 
-    `features` None: the better ones for a space by `benchmarks/cost_model.py`.
+    `features` None: those that are better for a space according to `benchmarks/cost_model.py`.
     """
 
     trials: int
@@ -36,7 +41,7 @@ class Options:
     features: FeatureSet | None = None
 
     def reads_programs(self, space: Space) -> bool:
-        """Whether candidates of a space are lowered before they are chosen."""
+        """Whether candidates of a space are lowered before they are selected."""
         usual = "program" if space.template in RULES else "account"
         return self.strategy in LEARNING and (self.features or usual) == "program"
 
@@ -47,9 +52,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watchers:
-    """Callbacks of a run: records to be written, trials alone, trials in their place, remarks for people.
+    """Callbacks of a run: for records to write, trials of workloads alone, trials in place, and remarks to users.
 
-    `resumed` gets the numbers of trials known from before an interruption.
+    `resumed` gets the number of trials that are known from before an interruption.
     """
 
     write: Callable[[Record], None] = lambda _: None

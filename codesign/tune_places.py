@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from .tune_options import Options, Watchers
 
 MOST_COMPILERS = 16
-"""Default limit of processes that compile candidates for GPUs: each takes some hundred megabytes."""
+"""Default limit of processes that compile candidates for GPUs; each needs some hundred megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU by its number, and the target of its code."""
+    """A GPU: its number, and the target of its code."""
 
     target: GpuTarget
     ordinal: int
 
 
 Given: TypeAlias = "tuple[Options, Backend, list[Record], list[Record], Watchers]"
-"""Options, backend of the trials, records of this search, records of others, and callbacks."""
+"""Options, backend for trials, records of this search, records of others, and callbacks."""
 
 
 def run_tuner(
     place: Config | CpuTarget | Gpu, model: Path | None, names: Sequence[str], given: Given
 ) -> dict[str, Any]:
-    """Tunes a model, or the workloads that have these names; the document to be printed."""
+    """Tunes a model, or the workloads with these names; returns the document to be printed."""
     from . import tune_run, tune_run_cpu
     from .tune_timed import subjects_named, tune_timed
     from .workload_names import accelerator_workload, cpu_workload
@@ -79,7 +79,7 @@ def _run_on_gpu(gpu: Gpu, model: Path | None, names: Sequence[str], given: Given
         with closing(kind_of(gpu.target).open(gpu.ordinal)) as device:
             return document | {"network": compare_network(model, gpu.target, device, [*known, *written])}
     except UserError as error:
-        # The tuned records stay, whatever has become of the device since.
+        # The tuned records remain valid even if the device has failed since.
         watchers.remark(f"{model}: the whole network is not measured: {error}")
         return document
 

@@ -35,14 +35,15 @@ from .tune_options import Options, Watchers
 from .tune_run_in_place import Layer, outputs_equal, tune_in_place
 
 TEMPLATE = "template"
-"""The strategy that the record of a template's own choice names."""
+"""Strategy of a record that holds the template's own choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tuned:
-    """A workload after a run: its nodes, cycles of the template's own choice and of the best alone, trials made.
+    """A workload after a run: its nodes, the cycles of the template's own choice and of the best, both alone, and the
+    number of trials.
 
-    `checked`: whether the best computes the same bits as the template's choice, on random data.
+    `checked`: whether the best schedule computes the same bits as the template's choice, on random data.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subject:
-    """A workload to be tuned, and the names of the nodes that have it (none: it was named itself)."""
+    """A workload to be tuned, and the names of its nodes in a network (none if the workload itself was named)."""
 
     name: str
     workload: Workload
@@ -99,7 +100,7 @@ def network_trials(path: Path, config: Config) -> NetworkTrials:
 
 
 def subjects_of(network: NetworkTrials) -> list[Subject]:
-    """The distinct workloads of a network, in its order, each with its nodes."""
+    """The distinct workloads of a network in order, each with its nodes."""
     nodes: dict[Workload, list[str]] = {}
     for node, workload in network.workloads.items():
         nodes.setdefault(workload, []).append(node)
@@ -119,7 +120,8 @@ def tune_alone(
     transfer: Sequence[Record] = (),
     watchers: Watchers,
 ) -> tuple[list[Tuned], list[History], list[AcceleratorTask]]:
-    """Tunes workloads by themselves. `known` records of the same search are not repeated; of `transfer` a model learns.
+    """Tunes workloads by themselves. Trials in the records `known`, of the same search, are not repeated; the cost
+    model also learns from the records `transfer`.
 
     Raises UserError for a workload that has no legal schedule.
     """
@@ -156,7 +158,7 @@ def tune_alone(
     watchers.resumed(sum(len(job.known) for job in jobs))
     told = {record.task.key for record in known if (record.strategy, record.compiler) == (TEMPLATE, compiler)}
     for job, task in zip(jobs, tasks, strict=True):
-        # Before any trial, so that applied records are never slower alone than the template's own choice.
+        # This record is written first, so that applied records are never slower alone than the template's own choice.
         if job.task.key not in told:
             watchers.write(_template_record(job.task, measure(task, None).cost, options.seed, compiler))
     histories = tune_jobs(
@@ -175,7 +177,7 @@ def tune_alone(
 
 
 def _template_record(task: Task, cost: float, seed: int, compiler: str) -> Record:
-    """A record, without knobs, of the cost of the template's own choice."""
+    """A record without knobs of the cost of the template's own choice."""
     return Record(
         task=task,
         knobs={},
@@ -214,7 +216,7 @@ def tune_workloads(
     transfer: Sequence[Record],
     watchers: Watchers,
 ) -> dict[str, Any]:
-    """Tunes workloads that were named, alone, and checks the best of each; the document of `vdla tune --json`."""
+    """Tunes named workloads alone and checks the best of each; returns the document of `vdla tune --json`."""
     names: dict[Workload, str] = {}
     for name, workload in named:
         names.setdefault(workload, name)
@@ -240,7 +242,7 @@ def tune_network(
     transfer: Sequence[Record],
     watchers: Watchers,
 ) -> dict[str, Any]:
-    """Tunes a network's workloads alone, then its nodes in their places; the document of `vdla tune --json`."""
+    """Tunes a network's workloads alone, then its nodes in place; returns the document of `vdla tune --json`."""
     network = network_trials(path, config)
     subjects = subjects_of(network)
     written: list[Record] = []

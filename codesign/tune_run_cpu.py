@@ -1,4 +1,6 @@
-"""The steps of `vdla tune` on processors: workloads alone, then the network with their best, before and after."""
+"""The steps of `vdla tune` on processors: workloads alone, then the network with their best schedules, before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ from .tune_options import Options, Watchers
 from .tune_timed import Subject, Timed, subjects_of_nodes, tune_timed
 
 ROUNDS = (5, 25)
-"""Rounds of the whole network before and after, at least and at most."""
+"""Least and greatest number of rounds in which the whole network is measured, before and after tuning."""
 ROUNDS_SECONDS = 2.0
 TOLERANCE = 1e-4
-"""Tolerance of a network's outputs, relative to the greatest: float32 sums in another order, through all its layers."""
+"""Tolerance of a network's outputs, relative to the greatest: float32 sums have another order, in all its layers."""
 
 
 def check_target(target: CpuTarget) -> None:
-    """UserError for a processor whose code cannot be measured on this machine."""
+    """Raises UserError for a processor whose code cannot run on this machine."""
     if not runs_here(target):
         host = host_target()
         raise UserError(
@@ -47,7 +49,7 @@ def check_target(target: CpuTarget) -> None:
 
 
 def subjects_of(path: Path, target: CpuTarget) -> list[Subject[CpuWorkload]]:
-    """The distinct workloads of a network, in its order, each with its nodes. UserError where there are none."""
+    """The distinct workloads of a network in order, each with its nodes. Raises UserError if there are none."""
     subjects = subjects_of_nodes(network_workloads(CpuLowering(target), path))
     if not subjects:
         raise UserError(
@@ -58,7 +60,7 @@ def subjects_of(path: Path, target: CpuTarget) -> list[Subject[CpuWorkload]]:
 
 
 def timed_on(target: CpuTarget, transfer: Sequence[Record]) -> Timed[CpuWorkload]:
-    """A target in the form that tuning takes; cost models learn from the records `transfer`, too."""
+    """A target as tuning needs it; cost models learn from the records `transfer`, too."""
     return Timed(
         described=describe_target(target),
         document={"target": "llvm", "cpu": target.cpu, "triple": target.triple},
@@ -80,9 +82,8 @@ def tune_network(
     transfer: Sequence[Record],
     watchers: Watchers,
 ) -> dict[str, Any]:
-    """Tunes a network's workloads, then measures all of it with and without the records, if this machine runs it.
-
-    The document of `vdla tune --json`.
+    """Tunes a network's workloads, then measures the whole network with and without the records, if this machine can
+    run it. Returns the document of `vdla tune --json`.
     """
     subjects = subjects_of(path, target)
     document, written = tune_timed(
@@ -95,9 +96,9 @@ def tune_network(
 
 
 def compare_network(path: Path, target: CpuTarget, records: Sequence[Record]) -> dict[str, Any]:
-    """A network with the template's own choices and with the records: milliseconds of one inference, and its outputs.
+    """A network with the templates' own choices and with the records: milliseconds of one inference, and its outputs.
 
-    Both run in turns on one thread of this machine; the medians of thread CPU time count. Raises UserError.
+    Both run in turns on one thread of this machine; times are medians of thread CPU time. Raises UserError.
     """
     knobs = knobs_from(book_of(records), CPU, target)
     with (

@@ -1,4 +1,4 @@
-"""The steps of `vdla tune` on GPUs: workloads alone, then the network with their best, before and after."""
+"""The steps of `vdla tune` on GPUs: workloads alone, then the network with their best schedules, before and after."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ from .samples import sample_inputs
 from .tune_timed import Subject, Timed, subjects_of_nodes
 
 ROUNDS = 11
-"""Times that the whole network is timed before and after, in turns."""
+"""Number of rounds in which the whole network is timed, before and after tuning in turns."""
 TOLERANCE = 1e-4
-"""Tolerance of a network's outputs, relative to the greatest: float32 sums in another order, through all its layers."""
+"""Tolerance of a network's outputs, relative to the greatest: float32 sums have another order, in all its layers."""
 TENSOR_FLOAT_TOLERANCE = 4e-3
-"""Tolerance where factors are rounded to tf32, which another order of earlier sums may change."""
+"""Tolerance if factors are rounded to tf32: another order of earlier sums may change how they are rounded."""
 
 
 def card_target(text: str, ordinal: int) -> GpuTarget:
-    """The target `text` ("cuda ...", or another kind of GPU) on the device of this number, which is opened and left.
+    """The target `text` ("cuda ...", or another kind of GPU) for the device of this number, which is opened and closed
+    again.
 
     Raises UserError.
     """
@@ -51,8 +52,10 @@ def card_target(text: str, ordinal: int) -> GpuTarget:
 
 
 def subjects_of(path: Path, target: GpuTarget) -> list[Subject[CudaWorkload]]:
-    """The distinct workloads of a network, in its order, each with its nodes; a node has one for each way to compute
-    it. UserError where there are none."""
+    """The distinct workloads of a network in order, each with its nodes.
+
+    A node has a workload for each method to compute it. Raises UserError if there are none.
+    """
     subjects = subjects_of_nodes(network_workloads(GpuLowering(target), path))
     if not subjects:
         raise UserError(
@@ -63,7 +66,7 @@ def subjects_of(path: Path, target: GpuTarget) -> list[Subject[CudaWorkload]]:
 
 
 def timed_on(target: GpuTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
-    """A target in the form that tuning takes; cost models learn from the records `transfer`, too."""
+    """A target as tuning needs it; cost models learn from the records `transfer`, too."""
     return Timed(
         described=describe_target(target),
         document={
@@ -84,9 +87,9 @@ def timed_on(target: GpuTarget, transfer: Sequence[Record]) -> Timed[CudaWorkloa
 def compare_network(
     path: Path, target: GpuTarget, device: Device, records: Sequence[Record]
 ) -> dict[str, Any]:
-    """A network with the template's own choices and with the records: milliseconds of one inference, and its outputs.
+    """A network with the templates' own choices and with the records: milliseconds of one inference, and its outputs.
 
-    Both run in turns; the medians by the device's clock count. Raises UserError.
+    Both run in turns; times are medians by the device's clock. Raises UserError.
     """
     knobs = knobs_from(book_of(records), GPU, target)
     codes = compile_kernels(path, gpu_ahead(target)), compile_kernels(path, gpu_ahead(target), knobs=knobs)

@@ -38,12 +38,12 @@ from .network_run import compile_network, simulate_network
 from .tune_options import Options, Watchers
 
 STARTS = 8
-"""Candidates of a node that are good alone and are tried in its place first."""
+"""Number of candidates of a node, the best ones alone, that are tried in place first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layer:
-    """A workload of the network after its trials alone, and the nodes that have it."""
+    """A workload of the network after its trials alone, with its nodes."""
 
     nodes: tuple[str, ...]
     task: AcceleratorTask
@@ -52,8 +52,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
-    """The state of a run in place from its records: the settings that it began with, its trials, and better
-    settings."""
+    """The state of an interrupted run in place: the settings that it began with, its trials, and better settings."""
 
     start: Settings | None
     trials: Mapping[int, Tried]
@@ -69,10 +68,10 @@ def tune_in_place(
     known: Sequence[Record],
     watchers: Watchers,
 ) -> Placed:
-    """Sets every node of a network by its cycles in the whole; `known` trials of the same search are not repeated.
+    """Chooses the settings of every node by the network's total cycles; trials in the records `known` are not repeated.
 
-    Nodes start as their templates choose, as the best settings in `known` say, or each as is best alone, whichever
-    makes the network fastest today: that is the worst that can come out.
+    There are three ways to start: with the templates' choices, with the best settings in `known`, or with the settings
+    that are best alone for each node. The fastest of them is the start, so the result is never slower than any of them.
     """
     target = describe_target(config)
     compiler = compiler_identity(target["kind"])
@@ -120,7 +119,7 @@ def tune_in_place(
 def _starts(
     config: Config, network: NetworkTrials, layers: Sequence[Layer], known: Sequence[Record]
 ) -> list[Settings]:
-    """Settings to begin with: the best known, and for every node the settings that are best alone."""
+    """Settings to start with: the best known, and for every node the settings that are best alone."""
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
         node: layer.task.space.values(layer.history.points[layer.history.costs.argmin()])
@@ -132,8 +131,9 @@ def _starts(
 
 
 def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
-    """The settings with which the network is fastest, the first of equal ones; settings with which it does not run are
-    skipped."""
+    """The settings with which the network is fastest, the first of equal ones. Settings with which it cannot run are
+    skipped.
+    """
     return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 
@@ -145,7 +145,7 @@ def resumed_in_place(
     known: Sequence[Record],
     watchers: Watchers,
 ) -> Before:
-    """The state of this run in place from `known` records; a remark counts the records that are not used."""
+    """The state of this run in place from the records `known`; a remark says how many records are not used."""
     target = describe_target(config)
     compiler = compiler_identity(target["kind"])
     ours = [record for record in known if (record.strategy, record.seed) == (IN_PLACE, options.seed)]
@@ -174,7 +174,7 @@ def resumed_in_place(
         )
     start = legal_settings(config, network.workloads, states[0].knobs) if 0 in states else None
     if start is None:
-        # Trials without the settings that they began with say nothing.
+        # Without the settings that they began with, trials are useless.
         return Before(start=None, trials={}, settled={})
     settled = {
         number: (record.knobs, inf if record.cost is None else record.cost)
@@ -187,7 +187,7 @@ def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:
     task, history = layer.task, layer.history
     order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < inf]
     candidates = [task.space.values(history.points[k]) for k in order]
-    # Trials of the workload alone are training data for its place, too.
+    # Trials of the workload alone also train the cost model for trials in place.
     learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
     short_list = None
     if options.reads_programs(task.space):
@@ -211,7 +211,7 @@ def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:
 def outputs_equal(path: Path, config: Config, book: RecordBook) -> bool:
     """Whether a network computes the same bits with the records as with its templates' choices, on one random input.
 
-    Both are compiled and simulated as `vdla run` does it. Raises UserError.
+    Both are compiled and simulated as by `vdla run`. Raises UserError.
     """
     outputs = []
     for records in (None, book):

@@ -1,4 +1,7 @@
-"""The steps of `vdla tune` on targets where candidates are timed, not simulated: all workloads, the best in turns."""
+"""The steps of `vdla tune` on targets where candidates are timed, not simulated.
+
+All workloads are tuned; at the end their best candidates are measured again, in turns.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ from .tune_jobs import strategy_for, tune_jobs
 from .tune_options import Options, Watchers
 
 BASELINES = ("random", "grid")
-"""Strategies that take no hint: the others start at the template's own choice."""
+"""Strategies that start without a hint; the others start at the template's own choice."""
 FINALISTS = 3
-"""Most candidates of a workload that are measured again at the end."""
+"""Largest number of candidates of a workload that are measured again at the end."""
 CHECKS = 3
-"""Times that the finalists of a workload and the template's choice are measured in turns at the end."""
+"""Number of times that the finalists of a workload and the template's choice are measured in turns at the end."""
 
 
 class Described(Protocol):
-    """The part of a workload that this module uses; equal workloads are tuned once."""
+    """The interface of a workload that this module uses; equal workloads are tuned only once."""
 
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object."""
@@ -49,9 +52,8 @@ W = TypeVar("W", bound=Described)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subject(Generic[W]):
-    """A workload to be tuned, and the names of the nodes that have it (none: it was named itself).
-
-    Subjects of one name are ways to compute the same.
+    """A workload to be tuned, and the names of its nodes in a network (none if the workload itself was named). Subjects
+    with the same name are methods to compute the same layer.
     """
 
     name: str
@@ -61,7 +63,7 @@ class Subject(Generic[W]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timed(Generic[W]):
-    """A target in the form that tuning takes.
+    """A target as tuning needs it.
 
     `described` is its entry in records, `document` its entry in the JSON of `vdla tune`, `machine` its name for people;
     `describe` makes the task of a workload that a backend measures. `space` and `defaults` give a workload's space and
@@ -80,7 +82,7 @@ class Timed(Generic[W]):
 
 
 def subjects_named(named: Sequence[tuple[str, W]]) -> list[Subject[W]]:
-    """Workloads that were named, each once."""
+    """Named workloads, each once."""
     names: dict[W, str] = {}
     for name, workload in named:
         names.setdefault(workload, name)
@@ -88,7 +90,7 @@ def subjects_named(named: Sequence[tuple[str, W]]) -> list[Subject[W]]:
 
 
 def subjects_of_nodes(workloads: Sequence[tuple[str, W]]) -> list[Subject[W]]:
-    """The distinct workloads of a network's nodes, in its order, each with its nodes."""
+    """The distinct workloads of a network's nodes in order, each with its nodes."""
     nodes: dict[W, list[str]] = {}
     for node, workload in workloads:
         nodes.setdefault(workload, []).append(node)
@@ -107,10 +109,10 @@ def tune_timed(
     known: Sequence[Record],
     watchers: Watchers,
 ) -> tuple[dict[str, Any], list[Record]]:
-    """Tunes workloads, together called `name`: the document of `vdla tune --json`, costs in seconds, and the records
-    that were written.
+    """Tunes workloads; `name` is their common name in the document. Returns the document of `vdla tune --json`, with
+    costs in seconds, and the records that were written.
 
-    Raises UserError where no workload has a legal schedule, and as the backend does.
+    Raises UserError if no workload has a legal schedule, and the backend's errors.
     """
     written: list[Record] = []
 
@@ -128,7 +130,8 @@ def tune_timed(
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         samples = partial(target.samples, subject.workload)
-        # So that records are not worse than none. In spaces that rules made the template's choice is no point.
+        # So that applied records are never slower than none. In spaces made by rules the template's choice is not a
+        # point.
         first = None if options.strategy in BASELINES else target.defaults(subject.workload) or None
         jobs.append(
             Job(
@@ -166,7 +169,7 @@ def tune_timed(
 
 
 def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    """The fastest of the ways to compute a layer."""
+    """The document of the fastest method to compute a layer."""
 
     def cost(task: Mapping[str, Any]) -> float:
         known = [task[what] for what in ("best", "default") if task[what] is not None]
@@ -176,7 +179,9 @@ def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]
 
 
 def _task_behind(subject: Subject[W], job: Job, history: History) -> dict[str, Any]:
-    """The part of the document of a way to compute a layer that is far behind another: its trials tell enough."""
+    """The document's part for a method that is far slower than another: its trials suffice, without further
+    measurements.
+    """
     best = int(history.costs.argmin())
     knobs = job.space.values(history.points[best])
     return _described(subject, job, history, float(history.costs[0]), history.best, knobs, right=True)
@@ -193,8 +198,9 @@ def _task(
 ) -> dict[str, Any]:
     """The workload's part of the document: the template's choice and the best, measured in turns, in seconds.
 
-    Of many noisy readings the least is lucky more than it is good. So the few best take turns with the template's
-    choice, and of the best of these, which need not be another, a record is written that counts more than readings.
+    The least of many noisy measurements is often only a lucky one. Therefore the few best candidates are measured again
+    in turns with the template's choice. A record of the best of these, possibly the template's choice itself, is
+    written; it takes precedence over single measurements.
     """
     order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
     finalists = [job.space.values(history.points[k]) for k in order]
@@ -206,7 +212,7 @@ def _task(
     knobs = finalists[best] if best < len(finalists) else None
     default_cost = _median(default)
     if knobs is not None or isfinite(default_cost):
-        # Where no trial is faster, the template's choice is worth applying; without knobs where the space has no such.
+        # If no trial is faster, the template's choice is recorded; without knobs if it is not a point of the space.
         own = target.defaults(subject.workload)
         own = own if knobs_obstacle(job.space, own) is None else {}
         faster = knobs is not None and medians[best] <= default_cost

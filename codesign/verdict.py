@@ -1,6 +1,6 @@
-"""Tolerances of checks: the allowed differences of a run's outputs to a reference's.
+"""Tolerances of checks: the allowed differences of a run's outputs from a reference's.
 
-Where a reference disagrees with itself it cannot say more: ONNX Runtime's results with and without its optimization may
+A reference can only be as exact as it agrees with itself: ONNX Runtime's results with and without its optimization may
 differ, and then twice their difference is allowed.
 """
 
@@ -11,49 +11,58 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 STEPS_TOLERANCE = 2
-"""Tolerance of an accelerator's output in quantization steps: one for a rounding, one for the effect of an earlier
-one."""
+"""Tolerance of an accelerator's output in quantization steps: one for a rounding, and one for the effect of an earlier
+rounding.
+"""
 LAYER_STEPS_TOLERANCE = 1
-"""Quantization steps of one layer that is fed the reference's own integers: one rounding."""
+"""Tolerance in quantization steps of one layer whose inputs are the reference's own integers: one rounding."""
 FLOAT_TOLERANCE = 1e-4
-"""max |a - b| / max |b| of float32 outputs: ten times what networks of a hundred layers were found to need, as the
-order of sums is free."""
+"""Tolerance of max |a - b| / max |b| for float32 outputs: ten times the error found in networks of a hundred layers.
+
+Such errors are due to the order of sums, which is not defined.
+"""
 FLOAT_TOLERANCES: Mapping[str, float] = MappingProxyType(
     {"float32": FLOAT_TOLERANCE, "float16": 2.0**-7, "bfloat16": 2.0**-4}
 )
-"""`FLOAT_TOLERANCE` by the coarsest float type that a model computes in. Of 16 bits: eight units in the last place of
-the largest value (11 bits of float16, 8 of bfloat16), as each operator rounds, and references differ in where."""
+"""`FLOAT_TOLERANCE` by the coarsest float type that a model computes in.
+
+For types of 16 bits it is eight units in the last place of the largest value (11 bits of float16, 8 of bfloat16),
+because each operator rounds, and references round at different places.
+"""
 TENSOR_FLOAT_TOLERANCE = 2e-2
-"""`FLOAT_TOLERANCE` where products may use tensor cores in tf32, which keeps 11 bits of each factor."""
+"""`FLOAT_TOLERANCE` if products may use tensor cores in tf32, which keeps 11 bits of each factor."""
 QUANTIZED_TOLERANCE = 2.0**-5
-"""`FLOAT_TOLERANCE` for models with quantized tensors: two steps of one that uses a quarter of its 256 values."""
+"""`FLOAT_TOLERANCE` for models with quantized tensors: two steps of a tensor that uses a quarter of its 256 values."""
 WHOLE_TOLERANCE = 0.25
-"""`FLOAT_TOLERANCE` for a divided network from end to end, whose regions each have smaller tolerances: dozens of layers
-that round otherwise add up, but outputs of other tensors would be off by one and more."""
+"""`FLOAT_TOLERANCE` for a divided network from end to end; its regions each have smaller tolerances.
+
+Differences in rounding add up over dozens of layers; a wrong tensor would cause an error of one or more.
+"""
 
 
 def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
-    """Tolerance of max |a - b| / max |b|, without the reference's own disagreement; `floats` is the coarsest float type
-    that the model computes in."""
+    """Tolerance of max |a - b| / max |b|, for a reference that agrees with itself.
+
+    `floats` is the coarsest float type that the model computes in.
+    """
     if quantized:
         return max(QUANTIZED_TOLERANCE, FLOAT_TOLERANCES[floats])
     return max(FLOAT_TOLERANCES[floats], TENSOR_FLOAT_TOLERANCE if tensor_float else 0.0)
 
 
 def widened(tolerance: float, disagreement: float | None) -> float:
-    """A tolerance where the reference's own results differ by `disagreement`; None says nothing."""
+    """A tolerance widened because the reference's own results differ by `disagreement`; None: unchanged."""
     return tolerance if disagreement is None else max(tolerance, 2 * disagreement)
 
 
 def why_widened(disagreement: float | None, unit: str) -> str:
-    """The reason why a tolerance was widened: the reference's difference to itself, in `unit`."""
+    """The reason why a tolerance was widened, as text: the reference's difference from itself, in `unit`."""
     return f"ONNX Runtime with and without its optimization differ by {disagreement:.2g} {unit}; twice that is allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Numbers of arrays that a check compared: the quantized `inputs`, the `layers`, and the `outputs` that a user
-    gets."""
+    """Numbers of arrays that a check compared: the quantized `inputs`, the `layers`, and the `outputs` of the model."""
 
     inputs: int = 0
     layers: int = 0
@@ -61,11 +70,11 @@ class Compared:
 
     @property
     def anything(self) -> bool:
-        """Whether there was something to compare; a check that compared nothing has not passed."""
+        """Whether anything was compared; a check that compared nothing does not pass."""
         return bool(self.inputs or self.layers or self.outputs)
 
     def __add__(self, other: Compared) -> Compared:
-        """Both together."""
+        """The sums of both counts."""
         return Compared(
             inputs=self.inputs + other.inputs,
             layers=self.layers + other.layers,
@@ -82,7 +91,7 @@ class Compared:
 
 
 NOTHING = Compared()
-"""No arrays."""
+"""Counts of a check that compared nothing."""
 
 
 def within(error: float | None, tolerance: float) -> bool:

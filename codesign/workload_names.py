@@ -1,4 +1,4 @@
-"""Workloads from names: the layers of the papers, or sizes."""
+"""Workloads from names: those of the papers' layers, or those given by sizes."""
 
 from __future__ import annotations
 
@@ -59,9 +59,11 @@ _SIZES = {
 }
 """Number of sizes by operator."""
 EPSILON = 1e-5
-"""Addend of normalizations to a variance, ONNX's default."""
+"""Number that normalizations add to a variance, ONNX's default."""
 MOST_STRIDE = 64
-"""Largest stride of transposed convolutions, whose programs have a nest of loops for each row and column of a step."""
+"""Largest stride of transposed convolutions, whose programs have a loop nest for each pair of remainders modulo the
+stride.
+"""
 ELEMENTWISE = "elementwise:"
 """Prefix of the names of element-wise workloads."""
 _SIZE = r"[1-9]\d{0,5}"
@@ -87,7 +89,7 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
-    """The int8 workload that `text` names (see FORMS), batch 1, SAME padding, as `config` runs it.
+    """The int8 workload that `text` names (see FORMS), batch 1, SAME padding, in the form in which `config` runs it.
 
     Raises UserError for other texts.
     """
@@ -104,7 +106,7 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
     match operator:
         case "conv2d":
             size, channels, filters, kernel, stride = sizes
-            # A first convolution of few channels reads the image unpacked, if the load unit can.
+            # A first convolution of few channels reads the image unpacked, if the load unit supports that.
             patches = config.has("patch") and channels < config.block_in
             template = "patch_conv2d" if patches else "conv2d"
             window = same_window(size, kernel, stride)
@@ -143,7 +145,7 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
                 width=width,
                 filters=filters,
                 window=window,
-                # Few channels mean an image, which is read unpacked.
+                # An input with few channels is an image, which is read unpacked.
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
             )
@@ -168,7 +170,7 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
 
 def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
-    """The workload. UserError where it is none, or too large for a process that measures."""
+    """Returns the workload. Raises UserError if there is none, or if it is too large for a process that measures."""
     try:
         parameters = workload.program().parameters
     except ValueError as error:
@@ -180,13 +182,13 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
             "the results that it compares; name a smaller one"
         )
     try:
-        return workload_from_dict(workload.to_dict())  # As the process that measures reads it.
+        return workload_from_dict(workload.to_dict())  # The same check as in the process that measures.
     except WorkloadError as error:
         raise UserError(f"--workload {text}: {error}") from None
 
 
 def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
-    """The program that a network's node of these sizes becomes, with nothing fused to it."""
+    """The program of a network's node with these sizes, without fused operators."""
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:
         case "matmul":
@@ -223,9 +225,10 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
 
 
 def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:
-    """SAME padding, which makes `stride` times as many rows and columns, and how many of these are added behind.
+    """The window of SAME padding, with `stride` times as many outputs, and the numbers of outputs that are added at the
+    end.
 
-    UserError for strides above `MOST_STRIDE`.
+    Raises UserError for strides above `MOST_STRIDE`.
     """
     if stride > MOST_STRIDE:
         raise UserError(f"--workload {text}: a stride of {stride} is more than {MOST_STRIDE}")
@@ -282,7 +285,7 @@ def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
 
 
 def parse_sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    """The operator of a workload's name and its sizes. UserError for other texts."""
+    """The operator of a workload's name and its sizes. Raises UserError for other texts."""
     operator, _, rest = text.partition(":")
     if operator == "conv2d" and rest in CONVOLUTIONS:
         return operator, CONVOLUTIONS[rest]

@@ -1,1 +1,1 @@
-"""Modules that every layer of the toolkit uses: files, caches, processes, and the error for a user's mistake."""
+"""Modules that every part of the toolkit uses: files, caches, processes, and the exception for a user's mistake."""

@@ -21,19 +21,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_ITEMS = 1000
-"""Items of a sequence or a mapping that are checked one by one: a longer one has its first items checked."""
+"""Largest number of items of a sequence or a mapping that are checked; of a longer one only the first items are."""
 
 _NUMBERS: Mapping[type, tuple[type, ...]] = {
     int: (int, np.integer),
     float: (int, float, np.integer, np.floating),
     bool: (bool, np.bool_),
 }
-"""Classes of values that pass where an annotation names one of Python's numbers."""
+"""Classes that are accepted for annotations that are numbers of Python."""
 
 
 class _Late:
-    """A class that the function's module imports under TYPE_CHECKING only. `path`: its dotted name, as ("onnx",
-    "ModelProto"). Checking a value imports the class only if no class of the value has that name."""
+    """A class that the function's module imports under TYPE_CHECKING only.
+
+    `path`: its dotted name, as ("onnx", "ModelProto"). To check a value, the class is imported only if a class of the
+    value has that name.
+    """
 
     def __init__(self, function: Callable[..., Any], path: tuple[str, ...]) -> None:
         self.function, self.path = function, path
@@ -61,10 +64,10 @@ class _Late:
 
 
 def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
-    """`function`, whose calls raise UserError where an argument is missing, unknown, or not as its annotation says.
+    """`function`, with calls that raise UserError if an argument is missing, unknown, or does not fit its annotation.
 
-    Unions, literals, and the items of sequences and mappings are checked. `name` is how messages call the function; a
-    class with an attribute `called` is called so there.
+    Unions, literals, and the items of sequences and mappings are checked. Messages call the function `name`, or a class
+    by its attribute `called` if it has one.
     """
     signature = inspect.signature(function)
 
@@ -130,17 +133,17 @@ def _kind(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 class _Container:
-    """The kind `origin[items]`, as `Mapping[str, float]`."""
+    """The kind `origin[items]`, for example `Mapping[str, float]`."""
 
     def __init__(self, origin: Any, items: Sequence[Any]) -> None:
         self.origin, self.items = origin, items
 
 
 def _unfit(kind: Any, value: object, place: str) -> str | None:
-    """The message about a value at `place` that is not of `kind`; None where it is."""
+    """The message about a value at `place` that is not of `kind`; None if it is."""
     if _fits(kind, value):
         return None
-    # If the container has the right kind, the message names the first item that does not fit.
+    # If the container itself has the right kind, the message names the first item that does not fit.
     for option in _options(kind):
         if isinstance(option, _Container) and _fits(option.origin, value):
             for at, item, wanted in _items(option, value):

@@ -1,7 +1,7 @@
-"""Seals of cache entries: codes that only this user's key gives, so that an entry of another maker is not believed.
+"""Seals of cache entries: codes computed with this user's secret key, so that entries made by others are not used.
 
-A checksum finds damage; who replaces an entry replaces its checksum too. The key never leaves its file, which only the
-user may read.
+A checksum would only detect damage: somebody who replaces an entry can replace its checksum too. The key is never
+copied from its file, which only the user may read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _FOR_USER = 0o600
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Waits for the lock of a file and yields its descriptor; makes the file if it is not there, changes none.
+    """Waits for the lock of a file and yields its descriptor. Creates the file if necessary; never changes it.
 
-    The lock is the process's, and ends with it. Raises OSError, also for a link.
+    The lock belongs to the process, and ends with it. Raises OSError, also for a link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, _FOR_USER)
@@ -42,7 +42,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def user_key(folder: Path) -> bytes:
-    """The key in a folder of this user, made if there is none; one that others could read is replaced.
+    """The key in a folder of this user, created if there is none; a key that others could read is replaced.
 
     Raises OSError.
     """
@@ -55,7 +55,7 @@ def user_key(folder: Path) -> bytes:
             return found
         key = secrets.token_bytes(KEY_BYTES)
         partial = folder / f"{KEY}.partial"
-        partial.unlink(missing_ok=True)  # of a process that died
+        partial.unlink(missing_ok=True)  # left by a process that died
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(partial, flags, _FOR_USER), "wb") as file:
             os.fchmod(file.fileno(), _FOR_USER)
@@ -65,9 +65,9 @@ def user_key(folder: Path) -> bytes:
 
 
 def seal_of(key: bytes, part: str, path: Path) -> bytes | None:
-    """The seal of the entry at `path` of `part`: of its name and all it holds, a file or a folder of files.
+    """The seal of the entry at `path` in `part`: a code of its name and its contents, a file or a folder of files.
 
-    None where there is no entry, or one that holds a link, a device or what cannot be read.
+    None if there is no entry, or if it contains a link, a device or a file that cannot be read.
     """
     code = hmac.new(key, digestmod="sha256")
     try:
@@ -79,7 +79,7 @@ def seal_of(key: bytes, part: str, path: Path) -> bytes | None:
 
 
 def is_sealed(seal: bytes | None, wanted: bytes) -> bool:
-    """Whether an entry's seal is the one that was kept when it was made."""
+    """Whether an entry's seal equals the one that was stored when the entry was made."""
     return seal is not None and hmac.compare_digest(seal, wanted)
 
 
@@ -99,7 +99,7 @@ def _add(code: hmac.HMAC, path: Path, name: str) -> None:
 
 
 def _read_key(path: Path) -> bytes | None:
-    """The key; None where none can be used."""
+    """The key; None if there is no usable one."""
     try:
         descriptor = open_file(path, follow=False)
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def _read_key(path: Path) -> bytes | None:
     with os.fdopen(descriptor, "rb") as file:
         check_own_file(descriptor, path)
         found = os.fstat(descriptor)
-        # A key file with a second name (hard link) may be known to somebody else.
+        # A key file with a second name (hard link) may be readable by somebody else.
         whole = found.st_size == KEY_BYTES and found.st_nlink == 1
         closed = not stat.S_IMODE(found.st_mode) & ~_FOR_USER
         return file.read() if whole and closed else None

@@ -1,4 +1,4 @@
-"""Python's search for cycles of objects that nobody holds, paused where objects are made by the million."""
+"""Pauses Python's collector of cyclic garbage while millions of objects are created."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 def collector_paused() -> Iterator[None]:
     """Pauses Python's collector of cyclic garbage in a block, or in a function that it decorates.
 
-    The block must not make many cycles: they stay until its end. The loop IR is trees; collections took 3% of a
-    compilation, a third of it where the collector visited all objects of the process.
+    The block must not create many cycles, which would stay in memory until its end. The loop IR consists of trees.
+    Collections took 3% of the time of a compilation, and a third if the collector visited all objects of the process.
     """
-    if not gc.isenabled():  # by a caller, who will turn it on again
+    if not gc.isenabled():  # paused by a caller, who will turn it on again
         yield
         return
     gc.disable()

@@ -1,6 +1,6 @@
-"""Processes that this one started, and those that they started: none of them may outlive an interrupted command.
+"""The processes that this one started, and those that they started: none may outlive an interrupted command.
 
-Compilers start others, workers start compilers, and to end one of them leaves those that it started alive.
+Compilers start processes, and workers start compilers; killing one of them does not end the processes that it started.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
 
 
 def end(processes: Mapping[int, int]) -> None:
-    """Kills the processes of `descendants`'s result that still run."""
+    """Kills those processes of a result of `descendants` that still run."""
     for number, start in processes.items():
         found = _parent_and_start(number)
         if found is not None and found[1] == start:
@@ -45,7 +45,7 @@ def end(processes: Mapping[int, int]) -> None:
 def _parent_and_start(number: int) -> tuple[int, int] | None:
     try:
         with open(f"/proc/{number}/stat", "rb") as file:
-            # The name of the program, in parentheses, may hold anything.
+            # The name of the program, in parentheses, may contain any character.
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[1]), int(fields[19])
     except (OSError, IndexError):

@@ -8,19 +8,18 @@ from collections.abc import Iterable
 class UserError(Exception):
     """A mistake in something the user handed in: a file, a model, a configuration or a program.
 
-    The message names the thing at fault (file, node, field or instruction) and the way out. The command
-    line prints it in one line, or in the `lines` of several mistakes, and exits with 2; a traceback never reaches the
-    user.
+    The message names the file, node, field or instruction at fault, and what to do. The command line prints it in one
+    line, or several mistakes in their `lines`, and exits with 2; users never see a traceback.
     """
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the message: one, unless it tells several mistakes."""
+        """The lines of the message: one, unless there are several mistakes."""
         return (str(self),)
 
 
 class LinesError(UserError):
-    """Several mistakes, or one and more than one thing to do about it: a line for each."""
+    """Several mistakes, or a mistake with several things to do about it: one line for each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = tuple(lines)

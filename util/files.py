@@ -1,4 +1,4 @@
-"""Reads files that a user names, within bounds, so that no file, pipe or device takes all memory or all time."""
+"""Reads files that a user names, with limits, so that no file, pipe or device takes all memory or all time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 2**31 - 1
-"""Largest file that is read whole; ONNX's container format holds no more either."""
+"""Size of the largest file that is read whole; ONNX's format allows no larger ones either."""
 MOST_TEXT_BYTES = 2**20
-"""Largest configuration file, which people write by hand."""
+"""Size of the largest configuration file; people write these by hand."""
 
 
 def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) -> bytes:
     """The bytes of a regular file; with `pipes` also the output of a pipe or device, for which it may wait.
 
-    Raises OSError, whose `strerror` says it in words, for everything else, and for more than `most` bytes: of a regular
-    file before any of it is read.
+    Raises OSError, with a `strerror` in words, for all other files, and for more than `most` bytes; a regular file of
+    that size is not read at all.
     """
     descriptor = open_file(path, pipes=pipes)
     with os.fdopen(descriptor, "rb") as file:
@@ -30,12 +30,12 @@ def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) 
 
 
 def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> int:
-    """A descriptor to read a regular file by; without `follow`, `path` may not end in a link.
+    """A descriptor for reading a regular file; without `follow`, the last part of `path` must not be a link.
 
     `pipes` as in `read_file`. Raises OSError.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    # A pipe without a writer would hold up the opening itself.
+    # Opening a pipe without a writer would block.
     try:
         descriptor = os.open(path, flags if pipes else flags | os.O_NONBLOCK)
     except ValueError:

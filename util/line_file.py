@@ -1,4 +1,6 @@
-"""A file of lines that grows: one process at a time has it, and no crash costs more than the line being written."""
+"""A file of lines that grows: only one process at a time writes it, and a crash loses at most the line
+being written.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,20 @@ from .errors import UserError
 from .files import read_file
 
 PATIENCE = 1.0
-"""Seconds to wait for a file's lock: a process that a killed writer started may hold it until it notices the end."""
+"""Seconds to wait for a file's lock: after a writer was killed, a process that it started may hold the lock for a
+moment.
+"""
 SYNC_INTERVAL = 1.0
-"""Seconds between two fsyncs at least. A kill loses nothing that was written; a power cut loses what came since."""
+"""Least seconds between two calls of fsync.
+
+If the process is killed, nothing written is lost; if the power fails, lines since the last call are.
+"""
 _BLOCK = 1 << 16
-"""Bytes that are read at a time to find the end of the last whole line."""
+"""Number of bytes read at a time to find the end of the last complete line."""
 
 
 class RecordError(UserError):
-    """A file of records that cannot be read, or not written to; names it and the way out."""
+    """A file of records that cannot be read or written; the message names it and says what to do."""
 
 
 Made = TypeVar("Made")
@@ -34,8 +41,7 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
     """The result of `make` for each line of JSON in a file; empty if there is no file.
 
     An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the system, and for a
-    line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: it is no record of
-    `what`.
+    line that is no record of `what`: `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError.
     """
     try:
         data = read_file(path)
@@ -55,11 +61,11 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
 
 
 class LineFile:
-    """Appends lines to a file of records, which is made where there is none; a context manager, which closes it.
+    """Appends lines to a file of records, which is created if necessary. A context manager, which closes the file.
 
-    Each line is one write at the end of the file. One process at a time has the file: RecordError for a second process
-    and for errors of the system. The incomplete last line of a killed writer stays as a line of its own or, with `cut`,
-    is removed.
+    Each line is written by one call at the end of the file. Only one process at a time can have the file open: raises
+    RecordError in a second process, and for errors of the system. An incomplete last line of a killed writer becomes a
+    line of its own or, with `cut`, is removed.
     """
 
     def __init__(self, path: Path, *, cut: bool = False) -> None:
@@ -75,10 +81,10 @@ class LineFile:
         self._synced = time.monotonic()
 
     def append_line(self, line: bytes) -> None:
-        """Writes one line, its end included. RecordError where the system refuses."""
+        """Writes one line, which includes its line end. Raises RecordError for errors of the system."""
         rest = b"\n" + line if self._torn else line
         try:
-            # Where the system cuts a write short, the next one says why.
+            # If the system writes only a part of the line, the next attempt raises an error with the reason.
             while rest:
                 rest = rest[os.write(self._file, rest) :]
                 self._torn = bool(rest)
@@ -88,7 +94,7 @@ class LineFile:
             raise _refused(self._path, error) from None
 
     def sync(self) -> None:
-        """Waits until the disk has all that was written. RecordError where the system refuses."""
+        """Waits until everything written is on the disk. Raises RecordError for errors of the system."""
         try:
             os.fsync(self._file)
         except OSError as error:
@@ -96,13 +102,13 @@ class LineFile:
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Gives the file free, after a last `sync`; again, it does nothing."""
+        """Releases the file after a last `sync`. A second call does nothing."""
         if self._file < 0:
             return
         try:
             self.sync()
             if os.fstat(self._file).st_size == 0 and _is_at(self._file, self._path):
-                # Nothing was tried, and an empty file would say so to nobody.
+                # Nothing was written: an empty file would be useless.
                 self._path.unlink(missing_ok=True)
         finally:
             os.close(self._file)
@@ -117,7 +123,7 @@ class LineFile:
         if error is None:
             self.close()
             return
-        # The user gets the first error, not this one.
+        # The user should get the first error, not this one.
         with suppress(RecordError):
             self.close()
 
@@ -127,7 +133,7 @@ def _refused(path: Path, error: OSError) -> RecordError:
 
 
 def _open_locked(path: Path) -> int:
-    """A file to append to, locked against other writers until it is closed."""
+    """A file opened for appending, locked against other writers until it is closed."""
     if path.is_dir():
         raise RecordError(f"{path}: is a directory; name a file of records")
     if path.exists() and not path.is_file():
@@ -160,7 +166,7 @@ def _lock(file: int) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether an open file is still the one at `path`: before it was locked, another may have replaced it."""
+    """Whether an open file is still the one at `path`: it may have been replaced before it was locked."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -168,13 +174,13 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _is_torn(file: int) -> bool:
-    """Whether the last line has no end."""
+    """Whether the last line has no line end."""
     size = os.fstat(file).st_size
     return size > 0 and os.pread(file, 1, size - 1) != b"\n"
 
 
 def _whole_bytes(file: int) -> int:
-    """The bytes up to the end of the last whole line."""
+    """Number of bytes up to the end of the last complete line."""
     end = os.fstat(file).st_size
     while end > 0:
         start = max(0, end - _BLOCK)

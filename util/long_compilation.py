@@ -1,4 +1,4 @@
-"""A message on standard error, once in a process, when compilation by numba takes long."""
+"""A message on standard error, once in a process, if compilation by numba takes long."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SILENCE = 5.0
-"""Seconds of compiling, over all functions of a process, after which a line says so."""
+"""Seconds of compilation, over all functions of a process, after which the message is printed."""
 QUIET = "VDLA_QUIET"
-"""Environment variable that suppresses the message in sessions of Python, as -q does for commands."""
+"""Environment variable that suppresses the message in Python sessions, as -q does for commands."""
 TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
 def print_it(text: str) -> None:
-    """Prints the message on standard error, the default for Python sessions."""
+    """Prints the message on standard error; the default in Python sessions."""
     print(text, file=sys.stderr, flush=True)
 
 

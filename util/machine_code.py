@@ -1,6 +1,6 @@
-"""Functions compiled by numba, with their machine code cached on disk only where no other user can write.
+"""Functions compiled by numba; their machine code is cached on disk only where no other user can write.
 
-numba caches machine code beside the source if that folder is writable, else in a folder of caches. Its files hold
+numba caches machine code in the source's folder if that is writable, else in a folder of caches. Its files contain
 pickles and machine code, which it loads without a check.
 """
 
@@ -21,7 +21,7 @@ from .own_folders import check_own_folder
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: `numba.njit` with `options`, whose code is kept for later runs where that is safe."""
+    """Decorator: `numba.njit` with `options`, whose code is cached for later runs if that is safe."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         code = njit(**options)(function)
@@ -29,12 +29,12 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             return code
         try:
             code.enable_caching()
-        except RuntimeError:  # there is no folder that numba can write
+        except RuntimeError:  # there is no folder where numba can write
             return code
         folder = code.stats.cache_path
         if folder is not None:
             own = _is_own(Path(folder), Path(function.__code__.co_filename).parent)
-            # numba has no word for it.
+            # numba has no option for that.
             kept = getattr(code, "_cache")  # noqa: B009
             setattr(code, "_cache", _WherePossible(kept, Path(folder)) if own else _Nowhere())  # noqa: B010
         _tell_of_compiling(code)
@@ -54,7 +54,7 @@ def _tell_of_compiling(code: Any) -> None:
 
 
 class _Nowhere(NullCache):
-    """A cache that keeps nothing."""
+    """A cache that stores nothing."""
 
     def load_overload(self, sig: Any, target_context: Any) -> None:
         """Called by numba before it compiles; there is no cached code."""
@@ -62,7 +62,9 @@ class _Nowhere(NullCache):
 
 
 class _WherePossible:
-    """A cache of numba's that keeps nothing where the system refuses, as on a full disk, and says so once."""
+    """A cache of numba's that stores nothing if the system refuses, for example on a full disk, and
+    reports that once.
+    """
 
     def __init__(self, cache: Any, folder: Path) -> None:
         self._cache = cache
@@ -91,7 +93,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """The folder of which this process has said that the system refuses, for that reason."""
+    """The folders for which this process has already reported a refusal for that reason."""
     return []
 
 
@@ -101,7 +103,7 @@ def _warn(folder: Path, error: OSError) -> None:
 
 @functools.cache
 def _is_own(folder: Path, sources: Path) -> bool:
-    """Whether code in `folder` can only come from this user, or from who could change `sources` as well."""
+    """Whether code in `folder` can only be from this user, or from somebody who could change `sources` as well."""
     if folder == sources / "__pycache__":
         return True
     try:

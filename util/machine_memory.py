@@ -1,4 +1,4 @@
-"""Size of main memory: work that needs more is refused by name before any memory is taken."""
+"""Size of main memory: work that needs more is refused before any memory is allocated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def memory_problem(size: int) -> str | None:
 
 
 def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
-    """Bytes of main memory that this process may take, as far as the system tells: the machine's, or its group's."""
+    """Bytes of main memory that this process may use, as far as known: those of the machine, or of its
+    control group.
+    """
     found: list[int] = []
     with contextlib.suppress(ValueError, OSError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

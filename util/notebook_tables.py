@@ -1,4 +1,4 @@
-"""Tables as HTML, which a notebook shows for a value that ends a cell."""
+"""Tables as HTML, shown by a notebook for a value at the end of a cell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a heading; numbers stand to the right. All text is escaped."""
+    """A table with a heading; numbers are right-aligned. All text is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = ["".join(map(_cell, row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -24,5 +24,5 @@ def _cell(value: object) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text in HTML, unchanged, in a font of equal widths."""
+    """Text as HTML, unchanged, in a monospaced font."""
     return f"<pre>{escape(text)}</pre>"

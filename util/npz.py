@@ -43,7 +43,9 @@ _DAMAGED = (
 
 
 class NpzError(Exception):
-    """A file is no .npz archive of plain arrays, or holds more than the machine's memory; the message says which."""
+    """A file that is no .npz archive of plain arrays, or has more data than the machine has memory; the message says
+    which.
+    """
 
 
 class StoredArrays:
@@ -53,7 +55,7 @@ class StoredArrays:
         self._archive = archive
         self._members: dict[str, zipfile.ZipInfo] = {}
         self.headers: dict[str, NDArray[Any]] = {}
-        """Arrays of the shapes and types in the file, that hold no data: all elements are one zero."""
+        """Arrays with the shapes and types in the file but without its data: all elements share a single zero."""
         total = 0
         for member in archive.infolist():
             name = member.filename.removesuffix(_ENDING)
@@ -74,7 +76,7 @@ class StoredArrays:
         """The array of that name. Raises NpzError."""
         try:
             with self._archive.open(self._members[name]) as file:
-                # The checksum is looked at where the member ends, which is where the array does.
+                # The checksum is verified at the end of the member, which is the end of the array.
                 return npy.read_array(file, allow_pickle=False)
         except _DAMAGED as error:
             raise NpzError(f"its array {name!r} is damaged ({error})") from None
@@ -82,7 +84,7 @@ class StoredArrays:
 
 @contextmanager
 def open_npz(data: bytes) -> Iterator[StoredArrays]:
-    """The arrays of an .npz file with these bytes, headers read and no more. Raises NpzError."""
+    """The arrays of an .npz file with these bytes, of which only the headers are read. Raises NpzError."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except _DAMAGED:
@@ -98,7 +100,7 @@ def open_npz(data: bytes) -> Iterator[StoredArrays]:
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type of the array in a .npy file. Raises one of `_DAMAGED`."""
     version = npy.read_magic(file)
-    # Python's own parser reads it, and warns of strange literals.
+    # numpy parses it with Python's own parser, which warns of strange literals.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

@@ -1,4 +1,4 @@
-"""Folders that hold code of this user: nobody else may put anything there, or put another folder in their place."""
+"""Folders for code of this user: nobody else may write there, or replace the folders."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 _PRIVATE = 0o700
 _MOST_LINKS = 40
-"""Links that one path may lead through, as Linux allows."""
+"""Largest number of links in one path, as on Linux."""
 
 
 def make_own_folder(folder: Path) -> None:
-    """Makes a folder that is not there, and those above it, for this user alone; then as `check_own_folder`."""
+    """Creates a folder and its missing parents for this user only, then checks it with `check_own_folder`."""
     for place in (*reversed(folder.absolute().parents), folder):
         try:
-            # Not mkdir(parents=True), which makes the parents as the umask says.
+            # mkdir(parents=True) would give the parents the permissions of the umask.
             place.mkdir(_PRIVATE)
         except FileExistsError:
             continue
         except OSError:
-            if not place.is_dir():  # on a read-only disk the existing folder is no error
+            if not place.is_dir():  # on a read-only disk a folder that exists is no error
                 raise
     check_own_folder(folder)
 
@@ -31,8 +31,9 @@ def make_own_folder(folder: Path) -> None:
 def check_own_folder(folder: Path) -> None:
     """Raises OSError, whose `strerror` says why, unless only this user can have written the files of a folder.
 
-    The folder is this user's, no link, and closed to other writers. Those above it, through all links that lead there,
-    are this user's or root's and closed too, or let each user remove only what is their own, as /tmp does.
+    The folder must belong to this user, be no link, and not be writable for others. Its parents, along all links on the
+    way, must belong to this user or root and not be writable for others either, or let users remove only their own
+    files, like /tmp.
     """
     last = _check_way(folder)
     found = last.lstat()
@@ -47,7 +48,7 @@ def check_own_folder(folder: Path) -> None:
 
 
 def check_own_file(descriptor: int, path: Path) -> None:
-    """Raises OSError unless an open file is a regular one of this user that no other user may write."""
+    """Raises OSError unless an open file is a regular file of this user that no other user may write."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise _refused(path, "is no file")
@@ -58,7 +59,7 @@ def check_own_file(descriptor: int, path: Path) -> None:
 
 
 def _check_way(folder: Path) -> Path:
-    """Checks the folders that lead to `folder`; the path without links at which it lies."""
+    """Checks the parents of `folder`; returns its path without links."""
     place = Path("/")
     links = 0
     left = list(reversed(folder.absolute().parts[1:]))
@@ -98,14 +99,16 @@ def _check_owner(place: Path, found: os.stat_result) -> None:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether a user other than the owner and root may write; a group of the owner alone is no other."""
+    """Whether users other than the owner and root may write; a group with the owner as its only member
+    does not count.
+    """
     if found.st_mode & stat.S_IWOTH:
         return True
     return bool(found.st_mode & stat.S_IWGRP) and not _is_private(found.st_gid)
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is the one that many systems make for each user, of the user's name and without others."""
+    """Whether a group is the private group of a user: it has the user's name and no other members."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

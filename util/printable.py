@@ -1,17 +1,17 @@
-"""Text from outside (names in models, files, fields of records) as a line of a terminal can hold it."""
+"""Text from outside (names in models, files, fields of records) in a form that fits into a line of a terminal."""
 
 from __future__ import annotations
 
 MOST_CHARACTERS = 2000
-"""Longest printed line; some names are megabytes long."""
+"""Length of the longest printed line; some names have megabytes."""
 _LAST = 500
-"""Characters shown of a longer line's end, where messages give the way out."""
+"""Number of characters shown of the end of a longer line, since messages end with advice."""
 
 
 def printable(text: object, most: int | None = MOST_CHARACTERS) -> str:
     r"""`str(text)` in one line: line breaks, escape sequences and lone surrogates as Python writes them (`\n`, `\x1b`).
 
-    Of more than `most` characters (at least 3, None: any number), some in the middle make room for an ellipsis.
+    If there are more than `most` characters (at least 3, None: any number), an ellipsis replaces some in the middle.
     """
     words = str(text)
     if most is not None and len(words) > most:

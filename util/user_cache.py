@@ -1,6 +1,6 @@
-"""A cache of this user's built files and folders: one process at a time builds an entry, all others wait for it.
+"""A cache of files and folders built for this user: one process at a time builds an entry, all others wait for it.
 
-Entries hold machine code, so they are used only if this user made them: the folders belong to the user alone
+Entries contain machine code, so they are used only if this user made them: the folders belong to the user alone
 (`util.own_folders`), and each entry has a seal (`cache_seal`), written to its lock file after the build. An entry whose
 seal does not match is built again.
 """
@@ -38,10 +38,10 @@ def cached(
 ) -> Path:
     """The path of entry `name` of `part`; `build` makes it, a file or a folder, at the path in its argument.
 
-    An entry that this function made and nobody changed, and that is `valid`, is not built again. If several processes
-    call at once, one builds and the others wait. The lock belongs to the builder's process, so a builder that dies
-    leaves none behind. Raises CacheError when the directory cannot be used, and what `build` raises; the entry is then
-    as it was before.
+    An entry that was built by this function, is unchanged and `valid`, is not built again. If several processes call at
+    once, one builds and the others wait. The lock belongs to the builder's process, so it ends when the builder dies.
+    Raises CacheError if the directory cannot be used, and all errors of `build`, after which the entry is as it was
+    before.
     """
     return _cached_in(cache_directory(part), name, build, valid)
 
@@ -75,7 +75,7 @@ def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
 
 
 def find_cached(part: str, name: str) -> Path | None:
-    """The path of an entry that `cached` or `cached_or_made` made and nobody changed, or None."""
+    """The path of an entry built by `cached` or `cached_or_made` and unchanged since; else None."""
     places = [cache_directory(part)]
     if _for_this_process.cache_info().currsize:
         places.append(_for_this_process() / part)
@@ -87,10 +87,11 @@ def find_cached(part: str, name: str) -> Path | None:
 
 
 def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
-    """Removes entries of `part` that end in `suffix`, longest unused first, until they take `most_bytes` at most.
+    """Removes the least recently used entries of `part` whose names end in `suffix`, until these have at most
+    `most_bytes`.
 
-    The last one used stays, whatever its size. The time of use is that of the file's last change: who uses an entry
-    sets it (`os.utime`). What another process removes meanwhile, or may not be removed, is passed over.
+    The most recently used one stays, whatever its size. The time of use is the file's modification time, which users of
+    an entry set (`os.utime`). Entries that another process removes meanwhile, or that may not be removed, are skipped.
     """
     entries: list[tuple[float, int, Path]] = []
     for path in cache_directory(part).glob(f"*{suffix}"):
@@ -116,7 +117,7 @@ def _cached_in(
         with locked(_lock_of(target)) as lock:
             if not (_is_ours(key, target) and valid(target)):
                 partial = directory / f"{name}.partial"
-                _remove(partial)  # of a builder that died
+                _remove(partial)  # left by a builder that died
                 try:
                     build(partial)
                     if target.is_dir():
@@ -135,7 +136,7 @@ def _cached_in(
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[bytes]:
-    """The key to the entries of a directory, which is made if it is not there.
+    """The key for the entries of a directory, which is created if necessary.
 
     Raises CacheError for an OSError inside of the block, and for a directory that others may write.
     """
@@ -150,7 +151,7 @@ def _opened(directory: Path) -> Iterator[bytes]:
 
 
 def _is_ours(key: bytes, target: Path) -> bool:
-    """Whether an entry is there, unchanged since a process of this user built it."""
+    """Whether an entry is there and unchanged since a process of this user built it."""
     try:
         with os.fdopen(open_file(_lock_of(target), follow=False), "rb") as file:
             wanted = file.read(SEAL_BYTES)
@@ -165,7 +166,7 @@ def _lock_of(target: Path) -> Path:
 
 @functools.cache
 def _for_this_process() -> Path:
-    """A folder that goes when this process ends, in place of the user's cache."""
+    """A folder that replaces the user's cache and is removed at the end of this process."""
     folder = Path(tempfile.mkdtemp(prefix="vdla-cache-"))
     maker = os.getpid()
 
@@ -179,7 +180,7 @@ def _for_this_process() -> Path:
 
 @functools.cache
 def say_not_kept(why: str) -> None:
-    """Says on standard error, once in a process, that a cache cannot be used."""
+    """Prints on standard error, once in a process, that a cache cannot be used."""
     print(f"warning: nothing is kept for later runs: {why}", file=sys.stderr)
 
 

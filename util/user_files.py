@@ -1,4 +1,4 @@
-"""Reading and writing of a user's files: a mistake costs one clear line, and a failure leaves no partial file behind.
+"""Reads and writes files of the user: a mistake gives one clear line, and a failure leaves no partial file.
 
 Single files are written by `vdla.util.whole_files.write_whole`.
 """
@@ -17,7 +17,7 @@ from vdla.util.files import read_file
 
 
 class FileError(UserError):
-    """A file that cannot be read or a place that cannot be written."""
+    """A file that cannot be read, or a path that cannot be written to."""
 
 
 def read_whole(path: Path, what: str) -> bytes:
@@ -29,7 +29,7 @@ def read_whole(path: Path, what: str) -> bytes:
 
 
 def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
-    """Refuses, before any long work, outputs that could not be written or would replace `inputs`. Raises FileError."""
+    """Raises FileError for outputs that could not be written or would replace `inputs`, before any long work."""
     for path in paths:
         if path is None:
             continue
@@ -41,7 +41,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
     if path.is_dir():
         raise FileError(f"{path}: is a directory; name a file in it")
     if path.exists() and not path.is_file():
-        # A pipe or device, which is written directly.
+        # A pipe or device is written to directly.
         return
     parent = path.parent
     if not parent.is_dir():
@@ -65,7 +65,7 @@ def _told(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_directory(path: Path | None) -> Iterator[Path | None]:
-    """A temporary directory whose files move to `path` when the block ends well and vanish when it does not.
+    """A temporary directory; its files move to `path` when the block ends without error, else they are removed.
 
     With `path` None, yields None and does nothing. Raises FileError.
     """
@@ -87,7 +87,7 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
 
 
 def check_directory(path: Path, *, parents: bool = False) -> None:
-    """Refuses a path at which no directory can be made, with `parents` and those above it. Raises FileError."""
+    """Raises FileError for a path at which no directory can be created (with `parents`, together with its parents)."""
     with _told(path):
         if path.exists() and not path.is_dir():
             raise FileError(f"{path}: is a file; name a directory")
@@ -101,7 +101,7 @@ def check_directory(path: Path, *, parents: bool = False) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Makes a directory that is not there, and those above it. Raises FileError."""
+    """Creates a directory and its missing parents. Raises FileError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COPY_BYTES = 2**22
 
 
 class WriteError(UserError):
-    """A file that the system did not let be written: at `path`, for the `reason` of `errno`."""
+    """A file that the system refused to write: at `path`, for the `reason` of `errno`."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class WriteError(UserError):
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A temporary file beside `path` to write in a `with` block; replaces `path` when the block ends without error.
 
-    A link stays a link. A pipe or device (/dev/null) is written directly. Raises WriteError, naming `path`, when the
+    A link stays a link. A pipe or device (/dev/null) is written directly. Raises WriteError, which names `path`, if the
     system refuses.
     """
     path = Path(path)
@@ -58,13 +58,13 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
-    """Write `parts` to `path`, one behind the other; whole or not at all, as `whole_file` says. Raises WriteError."""
+    """Writes `parts` to `path`, one after the other, completely or not at all, like `whole_file`. Raises WriteError."""
     with whole_file(path) as file:
         file.writelines(parts)
 
 
 def make_folder(path: str | Path) -> None:
-    """Makes a folder and those above it, where they are missing. Raises WriteError, naming `path`."""
+    """Creates a folder and its missing parents. Raises WriteError, which names `path`."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -72,7 +72,7 @@ def make_folder(path: str | Path) -> None:
 
 
 def copy_whole(source: Path, path: str | Path) -> None:
-    """Copy the file `source` to `path` as `write_whole` writes. Raises WriteError, and UserError for `source`."""
+    """Copies the file `source` to `path`, completely or not at all. Raises WriteError, and UserError for `source`."""
     try:
         original = os.fdopen(open_file(source), "rb")
     except OSError as error:
