@@ -1,1 +1,1 @@
-"""The implementation of the package `vdla`: each module is one thing that a user does from Python."""
+"""The implementation of the package `vdla`: each module is for one task of users of Python."""

@@ -108,4 +108,4 @@ def _processor(target: str) -> CpuTarget | None:
 
 
 def _quiet(_: str) -> None:
-    """Remarks of a search are for a terminal."""
+    """Ignores the remarks of a search, which are meant for a terminal."""

@@ -1,1 +1,3 @@
-"""The command line `vdla`: one file a group of commands; `main` turns mistakes into one line and an exit code."""
+"""The command line `vdla`: one file for each group of commands; `main` turns mistakes into one line and an
+exit code.
+"""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vdla.benchmarks.harness.suite import Entry
 
 COLUMNS = (("row", 18), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/s", 9), ("difference", 11))
-"""Heading and width."""
+"""Heading and width of each column."""
 
 
 class Suite(StrEnum):
@@ -72,7 +72,7 @@ def bench(
                 doing = f"{entry.name} ({number} of {len(entries)})"
                 if progress is not None:
                     progress.begin(doing)
-                # Off a terminal the status says nothing.
+                # Without a terminal the status prints nothing.
                 with nullcontext() if json else console.status(doing):
                     rows.append(measured(entry, threads=threads, rounds=rounds))
                 if not json:

@@ -1,4 +1,4 @@
-"""The commands of `vdla` by name, and how one is run."""
+"""The commands of `vdla` by name, and the function that runs one."""
 
 from __future__ import annotations
 
@@ -68,29 +68,29 @@ for _name, _function in _COMMANDS.items():
     app.command(_name, cls=Command)(with_flags(_function))
 
 _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
-"""click's UsageError, which newer versions of typer bring along themselves."""
+"""click's UsageError; newer versions of typer contain their own copy of click."""
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Runs `vdla ARGUMENTS`; the exit code. Raises Stopped over a mistake of the user's."""
+    """Runs `vdla ARGUMENTS` and returns the exit code. Raises Stopped for a mistake of the user."""
     talk.quiet = talk.verbose = False
     long_compilation.tell = note
     if (completed := complete(_command())) is not None:
         return completed
     try:
-        # Not typer's own way to start, which turns KeyboardInterrupt and lost pipes into exit codes without a word, and
-        # fills a box of several lines with a mistake in the arguments.
+        # typer's own entry would turn KeyboardInterrupt and lost pipes into exit codes without a message, and would
+        # print a mistake in the arguments as a box of several lines.
         with _command().make_context("vdla", list(arguments)) as context:
             _command().invoke(context)
     except typer.Exit as end:
         return end.exit_code
     except CodeError:
-        # No command takes schedules: the toolkit's own was wrong.
+        # Commands take no schedules from users: a schedule of the toolkit was wrong.
         raise
     except UserError as error:
         raise Stopped("\n".join(map(printable, error.lines)), 2) from None
     except OSError as error:
-        # Those that stand for a file of the user's are told where it is written.
+        # Errors in writing a file of the user's are reported by the code that writes it.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         place = printable(error.filename or tempfile.gettempdir())
@@ -103,12 +103,16 @@ def run_command(arguments: Sequence[str]) -> int:
 
 @functools.cache
 def _command() -> Any:
-    """The commands with their options, which take typer longer to gather than many a command to run."""
+    """The commands with their options; for many commands typer needs longer to collect these than the command itself
+    takes.
+    """
     return typer.main.get_command(app)
 
 
 def _refuse_usage(error: Exception) -> int:
-    """Raises Stopped over arguments that cannot be read; without any, the help was printed and says enough."""
+    """Raises Stopped for arguments that cannot be parsed. Without any arguments the help has been printed, which
+    suffices.
+    """
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
     if not message:
         return 2

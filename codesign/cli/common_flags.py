@@ -1,4 +1,4 @@
-"""Options that every command has beside its own: -q, -v, and older names of options; --version before a command."""
+"""Options of every command: -q, -v, and old names of options; and --version before a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from .output import talk
 
 ALIASES = {"--trace": "--timeline"}
-"""Names that options had once, which still work where a command has the new one."""
+"""Old names of options, which still work for commands that have the new option."""
 COMPLETE = "_VDLA_COMPLETE"
 """Name of the environment variable with which a shell requests completions."""
 
@@ -92,7 +92,7 @@ class Command(TyperCommand):
     """A command that also accepts options by their older names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments, with the option's name of today in place of one of `ALIASES`."""
+        """Parses the arguments after replacing the old names in `ALIASES` by new ones."""
         known = {name for parameter in self.params for name in parameter.opts}
         for place, word in enumerate(args):
             if word == "--":
@@ -104,8 +104,10 @@ class Command(TyperCommand):
 
 
 def complete(command: Any) -> int | None:
-    """Prints the completions that a shell requests (`vdla --show-completion`); the exit code, or None without a
-    request."""
+    """Prints the completions that a shell requests (`vdla --show-completion`) and returns the exit code.
+
+    None if no completions are requested.
+    """
     asked = os.environ.get(COMPLETE)
     if not asked:
         return None

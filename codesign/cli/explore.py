@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..explore.study import Exploration
 
 PAGE_SECONDS = 60.0
-"""Between two pages that are written while the search goes on."""
+"""Least seconds between two reports that are written during the search."""
 LayersOption = Annotated[
     int,
     typer.Option(
@@ -187,7 +187,7 @@ def _network(text: str) -> tuple[Path, float]:
 
 
 def _check_any(found: Exploration) -> None:
-    """UserError where the search ended and not one design has figures: there is nothing to report."""
+    """Raises UserError if the search ended and no design has figures, so that there is nothing to report."""
     if not found.interrupted and all(design.objectives is None for design in found.designs):
         first = found.designs[0].figures.failed if found.designs else "it has none"
         raise UserError(

@@ -1,4 +1,4 @@
-"""Steps of `vdla explore` and `vdla report` on a study: write files, synthesize and co-simulate its front, print it."""
+"""Steps of `vdla explore` and `vdla report` on a study: write files, synthesize and co-simulate the front, print it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def check_cells(table: Components) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Result of writing a report: the exploration with its latest measurements, a line for each design that differs
-    from its RTL, and the step that Ctrl-C ended, in words."""
+    """The result of writing a report: the exploration with its latest measurements, a line for each design that differs
+    from its RTL, and the name of the step that Ctrl-C ended.
+    """
 
     found: Exploration
     wrong: Sequence[str]
@@ -53,8 +54,11 @@ class Written:
 def write_files(
     found: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
-    """Writes the report into the study's folder, and prints its place; then synthesizes and co-simulates the requested
-    number of the front's designs, and writes it again after each."""
+    """Writes the report into the study's folder and prints its path.
+
+    Then synthesizes and co-simulates the requested number of the front's designs, and writes the report again after
+    each.
+    """
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
     from ..explore.report.write import write_page
@@ -82,7 +86,7 @@ def write_files(
 
 
 def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
-    """Writes all files of a report: how many designs' layers are left for Ctrl-C, and the paths."""
+    """Writes all files of a report; returns for how many designs Ctrl-C prevented the layers, and the paths."""
     from ..explore.report.verified import known_verified
     from ..explore.report.write import parquet_missing, write_report
 
@@ -102,7 +106,7 @@ def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tup
 
 
 def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploration, str]:
-    """The exploration with syntheses of its front, and the step that Ctrl-C ended, in words."""
+    """The exploration with syntheses of its front, and the name of the step that Ctrl-C ended."""
     from ..explore.syntheses import read_syntheses, with_syntheses
     from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs
 
@@ -170,7 +174,7 @@ def print_written(written: Written, json: bool) -> None:
 
 
 def end_written(written: Written) -> None:
-    """Ends the command with 1 where a co-simulation found a difference, with 130 where Ctrl-C ended the report."""
+    """Ends the command with 1 if a co-simulation found a difference, with 130 if Ctrl-C ended the report."""
     if wrong := written.wrong:
         end_failed(
             f"RTL and simulator differ: {wrong[0]}"

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 """The word that the command prints when the signal ends it."""
 PATIENCE = 1.0
-"""Seconds after a signal that another one is ignored for: Ctrl-C pressed twice must not stop the tidying up."""
+"""Seconds after a signal in which further ones are ignored: Ctrl-C pressed twice must not stop cleaning up."""
 _AGAIN_SECONDS = 0.02
 
 
 class Interrupts:
     """In a `with` block of the main thread, signals of `ENDINGS` raise KeyboardInterrupt, once.
 
-    A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process was started
-    to ignore, or that its program handles, stay so. After the block the signals are ignored, so that nothing interrupts
-    the process's end; if `last` is False, their handlers are restored.
+    A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process ignored from
+    its start, or that its program handles, are not changed. After the block the signals are ignored, so that nothing
+    interrupts the process's end; if `last` is False, their handlers are restored.
     """
 
     def __init__(self, *, last: bool) -> None:
         self.number: int | None = None
-        """The signal that came first."""
+        """The first signal that arrived."""
         self.processes: dict[int, int] = {}
-        """The `descendants` at that moment."""
+        """The `descendants` when it arrived."""
         self._last = last
         self._since = 0.0
         self._before: dict[int, Any] = {}
@@ -69,7 +69,9 @@ class Interrupts:
             end_at_once(ENDINGS[signal.Signals(self.number)], 128 + self.number)
 
     def _unraisable(self, problem: UnraisableHookArgs) -> None:
-        """Raises KeyboardInterrupt again soon, as Python drops exceptions of destructors and callbacks."""
+        """Raises KeyboardInterrupt again soon afterwards, because Python drops exceptions in destructors
+        and callbacks.
+        """
         if self.number is None or not issubclass(problem.exc_type, KeyboardInterrupt):
             self._hook(problem)
             return
@@ -81,7 +83,7 @@ class Interrupts:
 
 
 def end_at_once(words: str, code: int) -> None:
-    """Ends this process without tidying up."""
+    """Ends this process without cleaning up."""
     try:
         os.write(2, f"{words}\n".encode())
     finally:

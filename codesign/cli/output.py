@@ -1,4 +1,4 @@
-"""Output of commands: one JSON object alone, or tables, on standard output; progress always on standard error."""
+"""Output of commands: either one JSON object or tables on standard output; progress always on standard error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ talk = Talk()
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Writes `document` as the one JSON object of this run; NaN and infinities are refused."""
+    """Writes `document` as the only JSON object of this run; NaN and infinities are refused."""
     json.dump(document, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
@@ -57,27 +57,28 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 def text_console() -> PlainConsole:
-    """The console for results meant for people. A pipe or file gets full-width tables, not folded ones."""
+    """The console for results as text. In a pipe or file, tables have their full width and are not folded."""
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=160)
 
 
 def note(text: str) -> None:
-    """A line for people on standard error, where it never disturbs a JSON object. With -q there is none."""
+    """Prints a line on standard error, where it never disturbs a JSON object; nothing with -q."""
     talk.spoke = time.monotonic()
     if not talk.quiet:
         print(printable(text), file=sys.stderr)
 
 
 def print_error(text: str) -> None:
-    """A line on standard error that says why a command fails, also with -q."""
+    """Prints the reason why a command fails on standard error, also with -q."""
     print(printable(f"error: {text}"), file=sys.stderr)
 
 
 @contextlib.contextmanager
 def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
-    """While the block runs, `SILENCE` without a note becomes one: `doing()` and the seconds so far; None says nothing.
+    """While the block runs, prints a note after each `SILENCE` without one: `doing()` and the seconds so far.
 
-    Each further note takes as many seconds longer, so that an hour's work does not fill a page.
+    If `doing()` is None nothing is printed. Each pause is longer than the one before, so that an hour's work does not
+    fill a page.
     """
     ended = threading.Event()
     began = talk.spoke = time.monotonic()
@@ -100,7 +101,7 @@ def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
 
 
 def end_failed(text: str) -> NoReturn:
-    """Ends the command with 1 over a check that failed: a line on standard error, red on a terminal."""
+    """Ends the command with 1 because a check failed: prints a line on standard error, red on a terminal."""
     sys.stdout.flush()
     console = PlainConsole(stderr=True)
     console.print(f"error: {text}", style="bold red", soft_wrap=True)
@@ -108,7 +109,7 @@ def end_failed(text: str) -> NoReturn:
 
 
 class Steps:
-    """The running commentary of a long command, on standard error: a bar a step, or a line a step, or nothing."""
+    """Progress of a long command on standard error: a bar for each step, a line for each step, or nothing."""
 
     def __init__(self, progress: Progress | None, lines: bool = False) -> None:
         """`progress` shows bars; without it, `lines` prints the beginning of each step."""
@@ -116,10 +117,10 @@ class Steps:
         self._lines = lines
         self._task: TaskID | None = None
         self.doing: str | None = None
-        """The step of now."""
+        """The current step."""
 
     def begin(self, text: str, total: int | None = None) -> None:
-        """Ends the step before and begins the one called `text`, of `total` parts if that is known."""
+        """Ends the current step and begins the one called `text`, with `total` parts if that is known."""
         self.doing = text
         if self._progress is None:
             if self._lines:
@@ -129,17 +130,19 @@ class Steps:
         self._task = self._progress.add_task(printable(text), total=total)
 
     def advance(self) -> None:
-        """One part of the current step is done."""
+        """One more part of the current step is done."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
 
     def reach(self, done: int, total: int) -> None:
-        """The current step, whose parts were not known when it began, has `done` of `total`."""
+        """Sets progress of the current step, whose number of parts was not known when it began, to `done`
+        of `total`.
+        """
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
     def rename(self, text: str) -> None:
-        """The current step goes on under another name; lines have its first one."""
+        """Gives the current step another name; in lines it keeps its first one."""
         self.doing = text
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=printable(text))
@@ -162,8 +165,10 @@ def step_columns() -> tuple[ProgressColumn, ...]:
 
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
-    """A Steps with bars when standard error is a terminal; elsewhere silent for `SILENCE` at most, or with `always` and
-    with -v in lines. With -q it says nothing."""
+    """A Steps with bars if standard error is a terminal.
+
+    Elsewhere it prints a note after `SILENCE`, or lines with `always` or -v. With -q it prints nothing.
+    """
     console = PlainConsole(stderr=True)
     if talk.quiet:
         yield Steps(None)

@@ -1,4 +1,4 @@
-"""One command from its first moment to the end of its process: signals, standard streams, messages, exit code."""
+"""A command from start to end of its process: signals, standard streams, messages, exit code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """New objects after which Python looks for cycles: 700 by default, which took 5% of the time of a compilation. Programs
 are trees, which need no search; a command's memory grows by a few megabytes."""
 READER_GONE = 128 + signal.SIGPIPE
-"""The exit code of `vdla ... | head -1`, as of programs that the system ends then."""
+"""The exit code of `vdla ... | head -1`, the same as for programs that the system ends then."""
 
 
 class Stopped(Exception):
-    """The command ends with `code`, for the reason that the message tells in one line."""
+    """Raised to end the command with `code`; the message is the reason, in one line."""
 
     def __init__(self, message: str, code: int) -> None:
         self.code = code
@@ -44,7 +44,7 @@ def run_process(program: bool) -> int:
         except KeyboardInterrupt:
             code = _interrupted(interrupts.number)
         except Exception:
-            # Libraries turn an interrupted import into errors of their own.
+            # Libraries turn an interrupted import into exceptions of their own.
             if interrupts.number is None:
                 raise
             code = _interrupted(interrupts.number)
@@ -90,7 +90,7 @@ def _interrupted(number: int | None) -> int:
 def _leave(code: int, processes: Mapping[int, int]) -> None:
     """Kills the processes that this one started, runs the functions registered with atexit, and ends the process.
 
-    Threads that still compute are not waited for: Python would tear down libraries under them.
+    It does not wait for threads that still compute, because Python would unload libraries that they use.
     """
     end(processes)
     atexit._run_exitfuncs()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def quantize_by_search(
     model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
 ) -> None:
-    """Searches, writes the chosen member to `output`, an ONNX file, or all results if `output` is a folder, and
-    reports.
+    """Runs the search and writes the chosen member to `output`, or all results if `output` is a folder; prints a
+    report.
 
     `options` are passed to `api.quantization.quantize`.
     """
@@ -103,7 +103,7 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
 
 
 def _front_table(model: str, found: Found, chosen: Member) -> Table:
-    """The front, with uniform decisions that are not on it behind."""
+    """A table of the front, followed by uniform decisions that are not on it."""
     table = Table(
         title=f"{printable(model)} on {printable(found.study.evaluator.config.name)}: error against {found.study.cost}",
         title_justify="left",

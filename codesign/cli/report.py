@@ -1,4 +1,4 @@
-"""`vdla report`: the report of a study written again from its records; nothing is evaluated."""
+"""`vdla report`: writes the report of a study again from its records, without any evaluation."""
 
 from __future__ import annotations
 

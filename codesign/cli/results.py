@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def network_inputs(
     network: Executable, path: Path | None, model: Path | None = None
 ) -> Mapping[str, np.ndarray]:
-    """The arrays of the file `path`, or seeded samples; indices up to those that the `model` can look up."""
+    """The arrays in the file `path`, or seeded samples; sampled indices are valid in the tables of the `model`."""
     if path is not None:
         from vdla.compiler.codegen.cpu.errors import KernelArgumentError
         from vdla.compiler.runtime.network_inputs import check_inputs
@@ -35,7 +35,7 @@ def network_inputs(
         try:
             return load_arrays(path, lambda headers: check_inputs(network.name, network.inputs, headers))
         except KernelArgumentError as error:
-            # The network's errors name arrays, not the file.
+            # The network's errors name arrays, but not the file.
             raise UserError(f"{path}: {error}{_of_weights(path, model)}") from None
     from ..samples import index_limits, sample_inputs
 
@@ -43,8 +43,9 @@ def network_inputs(
 
 
 def _of_weights(path: Path, model: Path | None) -> str:
-    """The way out for arrays of the file `path` that are both weights and inputs of the model, as text; "" without
-    any."""
+    """Advice for arrays in the file `path` that are both weights and inputs of the model, as text; "" if there are
+    none.
+    """
     if model is None:
         return ""
     from vdla.compiler.graph.onnx_read import read_model
@@ -75,18 +76,18 @@ def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -
 
 
 def describe_times(times: Sequence[float]) -> dict[str, float]:
-    """Milliseconds for JSON."""
+    """Statistics of milliseconds for JSON."""
     return {"median": median(times), "least": min(times), "most": max(times)}
 
 
 def times_text(times: Sequence[float]) -> str:
-    """Milliseconds for people."""
+    """Statistics of milliseconds as text."""
     runs = "1 run" if len(times) == 1 else f"{len(times)} runs"
     return f"{median(times):.3f} ms in the median of {runs}, {min(times):.3f} to {max(times):.3f} ms"
 
 
 def shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
-    """Arrays for JSON, without their values."""
+    """Names, types and shapes of arrays for JSON, without values."""
     return [
         {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
         for name, array in arrays.items()
@@ -94,7 +95,7 @@ def shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
 
 
 def print_outputs(console: PlainConsole, results: Mapping[str, np.ndarray]) -> None:
-    """A line an output."""
+    """Prints a line for each output."""
     for name, array in results.items():
         console.print(f"output {name}: {array.dtype} {list(array.shape)}")
 
@@ -128,7 +129,7 @@ def _layers(verdict: OutputCheck) -> str:
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
-    """Ends the command with 1 where a comparison with the reference failed."""
+    """Ends the command with 1 if the comparison with the reference failed."""
     if verdict is None or verdict.passed:
         return
     if not verdict.compared.anything:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run_on_accelerator(
     model: Path, options: AcceleratorOptions, of_model: ModelOptions, files: RunOptions
 ) -> None:
-    """`vdla run` of a quantized model on the accelerator alone; ends the process where the RTL tells anything else.
+    """Runs `vdla run` of a quantized model on the accelerator alone; ends the process if the RTL's results differ.
 
     Raises UserError.
     """
@@ -113,7 +113,7 @@ def run_on_accelerator(
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:
-    """Ends the command with 1 where a comparison with the reference failed."""
+    """Ends the command with 1 if a comparison with the reference failed."""
     if verdict is not None and not verdict.compared.anything:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
@@ -126,7 +126,7 @@ def _end_checked(verdict: CheckAccount | None) -> None:
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:
-    """The network on the RTL; ends the process with 1 and a line when the simulator tells anything else."""
+    """Runs the network on the RTL; ends the process with 1 and a line if the simulator's results differ."""
     from .rtl import rtl_extra
 
     with rtl_extra():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Partition(StrEnum):
-    """Rules that decide the target of a region that the accelerator supports."""
+    """Rules by which regions that the accelerator supports are assigned to a target."""
 
     support = "support"
     cost = "cost"
@@ -39,10 +39,10 @@ def run_divided(
     by_cost: bool,
     records: Sequence[str] | None,
 ) -> None:
-    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it).
+    """Runs `vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it).
 
-    `records` are the files that the records of `of_model` are from. Times are measured last, when nothing else runs any
-    more. Raises UserError.
+    `records` are the files with the records in `of_model`. Times are measured last, when nothing else runs. Raises
+    UserError.
     """
     check_destination(options.outputs, inputs=(model, options.inputs))
     from ..divided_run import DividedRun
@@ -89,7 +89,7 @@ def run_divided(
             kernels=kernels,
         )
         with division.network as network:
-            # After the compiler, which refuses unsupported models at once.
+            # This check follows the compiler, which refuses unsupported models at once.
             progress.begin(LOADING)
             load_simulator()
             from ..evaluate import join_launches, load_launches
@@ -151,7 +151,7 @@ def run_divided(
 
 
 def _end_checked(verdict: DivisionCheck | None) -> None:
-    """Ends the command with 1 where a comparison with the reference failed, or compared nothing."""
+    """Ends the command with 1 if a comparison with the reference failed, or compared nothing."""
     if verdict is not None and not verdict.failed and not verdict.passed:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
@@ -163,7 +163,7 @@ def _end_checked(verdict: DivisionCheck | None) -> None:
 
 
 def _processor(text: str) -> CpuTarget:
-    """The processor that a target names, if code for it runs here."""
+    """The processor that a target names. Raises UserError if code for it cannot run here."""
     from vdla.compiler.codegen.cpu.machine import host_target, runs_here
     from vdla.compiler.codegen.cpu.options import parse_target
 

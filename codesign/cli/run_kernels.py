@@ -1,4 +1,4 @@
-"""`vdla run` of networks of kernels: on this processor, on a GPU, or on one that is emulated."""
+"""`vdla run` of networks of kernels: on this processor, on a GPU, or on an emulated one."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def run_kernels(
 ) -> None:
     """One inference, then timed ones, of a model or, without `model` options, of FILE.tar.
 
-    The device is opened first: without one, compiling would be for nothing. A model's outputs are held against ONNX
-    Runtime. Raises UserError.
+    The device is opened first, because compiling would be useless without it. A model's outputs are compared with ONNX
+    Runtime's. Raises UserError.
     """
     check_destination(options.outputs, inputs=(path, options.inputs))
     from vdla.compiler.codegen.cpu.errors import KernelArgumentError, MachineMemoryError
@@ -79,7 +79,7 @@ def run_kernels(
                 try:
                     results = network.run(arrays, threads=options.threads)
                 except KernelArgumentError as error:
-                    # The network's errors name arrays, not the file.
+                    # The network's errors name arrays, but not the file.
                     raise UserError(f"{options.inputs or path}: {error}") from None
                 wall = wall_milliseconds(
                     lambda: network.run(arrays, threads=options.threads), options.repeat, progress

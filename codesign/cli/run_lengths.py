@@ -1,4 +1,4 @@
-"""`vdla run` of a file for a range of lengths: one inference of inputs of any of them, then timed ones."""
+"""`vdla run` of a file for a range of lengths: one inference of inputs of any length in it, then timed ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .results import describe_times, print_outputs, shapes, times_text, wall_mil
 from .run_options import RunOptions
 
 TAKEN = ("model", "inputs", "outputs", "repeat", "threads", "json")
-"""Parameters of `vdla run` that such files have."""
+"""Parameters of `vdla run` that apply to such files."""
 
 
 def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None:

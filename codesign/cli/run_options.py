@@ -40,7 +40,7 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """Options of `vdla run` that only a model has, not a network that is compiled already."""
+    """Options of `vdla run` that apply only to models, not to networks that are already compiled."""
 
     network: NetworkOptions
     check: str
@@ -60,7 +60,9 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorOptions:
-    """Options of `vdla run` that only the accelerator has: its configuration, what runs the program, and files."""
+    """Options of `vdla run` that apply only to the accelerator: its configuration, the engine that runs the program,
+    and files.
+    """
 
     config: str
     virtual_threads: int
@@ -81,11 +83,14 @@ FOR_DIVIDED = ("config", "technology", "partition", "vthreads", "repeat", "threa
 """Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
 share; all but those for processors and the partition are the accelerator's."""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "constant", "no_cache")
-"""Parameters for models on processors and GPUs, which networks that are compiled already do not have."""
+"""Parameters for models on processors and GPUs; they do not apply to networks that are already compiled."""
 
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
-    """The kind of device, and the GPU, such as "cuda:0" or "cuda:emulated", None for other kinds. Raises UserError."""
+    """The kind of device, and the name of the GPU, such as "cuda:0" or "cuda:emulated" (None for other kinds).
+
+    Raises UserError.
+    """
     from vdla.compiler.backends.table import gpu_of
     from vdla.compiler.runtime.gpus import GPUS
 
@@ -115,7 +120,7 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
-    """UserError for a target that is not the device's."""
+    """Raises UserError for a target that does not belong to the device."""
     if kind is Device.vdla and not targets.vdla:
         if targets.gpu:
             raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")
@@ -135,14 +140,14 @@ def check_target(target: str, targets: Targets, kind: Device, device: str | None
 
 
 def refuse_interpreter(check: Check, device: Device) -> None:
-    """UserError for a comparison with the interpreter on a processor or a GPU."""
+    """Raises UserError for a comparison with the interpreter on a processor or a GPU."""
     if check is Check.interpreter:
         where = "GPUs" if device is Device.gpu else "processors"
         raise UserError(f"--check interpreter is for the accelerator; on {where} take --check onnxruntime")
 
 
 def refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
-    """UserError for options that were given and say nothing on this device."""
+    """Raises UserError for options that were given but have no effect on this device."""
     for name in context.params:
         if not was_given(context, name) or name in FOR_ALL:
             continue
@@ -166,7 +171,7 @@ def refuse_options_of_others(context: typer.Context, device: Device, *, divided:
 
 
 def refuse_options_of_models(context: typer.Context) -> None:
-    """UserError for options that were given and say nothing about a network that is compiled already."""
+    """Raises UserError for options that were given but have no effect for a network that is already compiled."""
     for name in FOR_MODELS:
         if was_given(context, name):
             option = "--" + name.replace("_", "-")

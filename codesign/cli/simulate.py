@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
-"""Kinds of findings that say a program would wait for ever."""
+"""Kinds of findings that mean that a program would wait for ever."""
 
 
 class Engine(StrEnum):
@@ -44,7 +44,7 @@ class Engine(StrEnum):
 
 @contextlib.contextmanager
 def exit_on_deadlock() -> Iterator[None]:
-    """Ends the process with 3 and one line when the program inside does not run to its end."""
+    """Ends the process with 3 and one line if the program in the block does not run to its end."""
     from vdla.sim.errors import SimulationError
 
     try:
@@ -138,9 +138,11 @@ def sim(
 
 
 def _launch(insns: Path, memory: Path | None, config: str | None) -> tuple[Config, np.ndarray, np.ndarray]:
-    """Machine, instructions and memory: of a binary program, which holds all three; of a text, which holds the last
-    two, for `config`; or of bare instructions with `memory`, for `config`. UserError, also for a `config` beside a
-    program that holds its own."""
+    """The machine, the instructions and the memory of a program.
+
+    A binary program contains all three; a text contains the last two; `.hex` files contain only instructions. The rest
+    is given by `config` and `memory`. Raises UserError, also if `config` is given for a program that has its own.
+    """
     if memory is not None:
         machine = load_config(config or "vta")
         instructions = read_hex(insns, machine)
@@ -179,7 +181,7 @@ def _simulate(
 def _run_rtl(
     config: Config, instructions: np.ndarray, image: np.ndarray, scratchpads: Contents
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """The document of a run on the RTL: the same counters, read from its registers."""
+    """The document of a run on the RTL: counters equal to the simulator's, read from the RTL's registers."""
     with rtl_extra():
         from vdla.hw.harness.engine import RtlError, simulate_rtl
     from vdla.sim import BUSY_CATEGORIES
@@ -220,10 +222,10 @@ def check_program(
     allow_races: bool,
     uop: np.ndarray | None = None,
 ) -> None:
-    """Refuses a program with errors, in one line that names `where` and the first of them.
+    """Raises ProgramError for a program with errors; the message names `where` and the first error, in one line.
 
-    `uop` (uop_depth,) uint32 is the micro-op memory at launch, zeros unless given.
-    Raises ProgramError. A program whose only fault is that it never ends exits with 3; races pass with `allow_races`.
+    `uop` (uop_depth,) uint32 is the micro-op memory at launch, zeros by default. If the only error is that the program
+    never ends, exits with 3; races are allowed with `allow_races`.
     """
     from vdla.isa.check import check
 

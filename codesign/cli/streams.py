@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full, or without a reader: lost results are an error, lost notes are not."""
+"""Standard streams that may be closed, full, or without a reader: lost results are errors, lost notes are ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOSED = "it is closed"
 
 
 class OutputLostError(Exception):
-    """Standard output did not take a result: for the `reason` of `errno`."""
+    """Standard output did not accept a result, for the `reason` of `errno`."""
 
     def __init__(self, error: OSError) -> None:
         self.errno = error.errno
@@ -22,7 +22,9 @@ class OutputLostError(Exception):
 
 
 class _Results(io.FileIO):
-    """Standard output. After the first refusal it takes everything, as Python tries again when it ends."""
+    """Standard output. After the first failure it ignores all output, because Python tries to write again
+    when it ends.
+    """
 
     lost = False
 
@@ -34,7 +36,7 @@ class _Results(io.FileIO):
                 written = super().write(data)  # type: ignore[arg-type]
                 if written is not None:
                     return written
-                # Another process made the pipe one that refuses instead of waiting.
+                # Another process made the pipe non-blocking.
                 select.select([], [self], [])
         except OSError as error:
             self.lost = True
@@ -42,8 +44,9 @@ class _Results(io.FileIO):
 
 
 class _Notes(io.FileIO):
-    """Standard error. Text that cannot be written is dropped, and the command goes on: its exit code and files
-    remain."""
+    """Standard error. Text that cannot be written is ignored, and the command continues: its exit code and files remain
+    valid.
+    """
 
     def write(self, data: object, /) -> int:
         try:
@@ -54,18 +57,20 @@ class _Notes(io.FileIO):
 
 
 def guard_streams() -> None:
-    """Puts streams in place of sys.stdout and sys.stderr that raise OutputLostError, and nothing, where the system
-    refuses. Streams that are closed count as such from here on, whatever files this process opens.
+    """Replaces sys.stdout by a stream that raises OutputLostError if it cannot be written, and sys.stderr by one that
+    never raises.
+
+    Streams that are closed now count as closed until the end, whatever files this process opens.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is this one. A descriptor opened only for reading cannot be written, so output
-            # counts as lost.
+            # The opened file gets the lowest free descriptor, which is that of a closed stream. It is opened only for
+            # reading, so that output counts as lost.
             os.open(os.devnull, os.O_RDONLY if descriptor < 2 else os.O_WRONLY)
             os.set_inheritable(descriptor, True)
-    # Names hold letters that the encoding of a terminal may lack.
+    # Names may contain letters that the terminal's encoding lacks.
     sys.stdout = _stream(sys.stdout, _Results(1, "w", closefd=False))
     sys.stderr = _stream(sys.stderr, _Notes(2, "w", closefd=False), lines=True)
 

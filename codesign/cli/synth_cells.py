@@ -89,7 +89,7 @@ def print_cells(document: dict[str, Any]) -> None:
 
 
 def show_cells(document: dict[str, Any], json: bool) -> None:
-    """Prints the document one way or the other."""
+    """Prints the document as JSON or as tables."""
     if json:
         print_json(document)
     else:

@@ -10,9 +10,8 @@ from vdla.util.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Whether `--target` names the accelerator, and the processor or GPU as their parsers take it ("" for none).
-
-    A GPU is any of `runtime.gpus.GPUS`.
+    """The targets in `--target`: whether it names the accelerator, and the texts of the processor and GPU ("" for
+    none).
     """
 
     vdla: bool = False
@@ -21,7 +20,7 @@ class Targets:
 
     @property
     def gpu_name(self) -> str:
-        """The backend of the GPU, "" for none."""
+        """The name of the GPU's backend, "" for none."""
         return self.gpu.split()[0] if self.gpu else ""
 
 
@@ -45,7 +44,7 @@ def parse_targets(text: str) -> Targets:
 
 
 def gpu_number(device: str, name: str) -> int:
-    """The number in "cuda:0" ("cuda" alone: 0), a device of the backend `name`. Raises UserError for others."""
+    """The number in "cuda:0" ("cuda" alone: 0), a device of the backend `name`. Raises UserError for other texts."""
     from vdla.compiler.runtime.gpus import GPUS
 
     number = "0" if device == name else device.removeprefix(f"{name}:")

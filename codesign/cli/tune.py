@@ -1,4 +1,4 @@
-"""`vdla tune`: better schedules by trials, kept as records."""
+"""`vdla tune`: finds better schedules by trials and stores them as records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = 10_000_000
 MOST_SECONDS = 86_400.0
-"""Most seconds of one candidate: a day. The system's timers have an upper limit."""
+"""Longest time limit of one candidate in seconds: a day. The system's timers have an upper limit."""
 MOST_SEED = (1 << 63) - 1
 
 
@@ -184,7 +184,7 @@ def tune(
         features=None if features is None else features.value,
     )
     if options.strategy in LEARNING:
-        load_xgboost()  # Before anything is measured: a missing extra should cost no trial.
+        load_xgboost()  # Checked before anything is measured: a missing extra should cost no trial.
     elif transfer or features:
         told = "--transfer" if transfer else "--features"
         raise UserError(f"--strategy {options.strategy} learns nothing; leave out {told}, or take evolution")

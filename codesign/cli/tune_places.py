@@ -1,4 +1,4 @@
-"""Places where `vdla tune` tunes: the accelerator, a processor, or a GPU."""
+"""Places where `vdla tune` measures: the accelerator, a processor, or a GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 def place_of(
     context: typer.Context, target: str, device: str | None, workers: int | None, scheduler: str | None
 ) -> CpuTarget | Gpu | None:
-    """The processor or GPU that --target names; None for the accelerator. Raises UserError, also for options of
-    others."""
+    """The processor or GPU that --target names; None for the accelerator.
+
+    Raises UserError, also for options that belong to other targets.
+    """
     targets = parse_targets(target)
     if device is not None and not targets.gpu:
         raise UserError(f"--device {device}: is for GPUs; leave it out, or add --target cuda")
@@ -52,7 +54,7 @@ def place_of(
 
 
 def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -> Gpu:
-    """The GPU of this machine that candidates are measured on. Raises UserError."""
+    """The GPU of this machine on which candidates are measured. Raises UserError."""
     name = target.split()[0]
     if scheduler is not None:
         raise UserError(
@@ -69,5 +71,5 @@ def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -
     from ..tune_run_cuda import card_target
 
     ordinal = gpu_number(device, name)
-    gpu_kind(name).parse(target)  # Raises errors of the target even without a device.
+    gpu_kind(name).parse(target)  # This raises errors in the target even without a device.
     return Gpu(target=card_target(target, ordinal), ordinal=ordinal)

@@ -1,4 +1,4 @@
-"""Progress of `vdla tune`: best so far, trials a second, time left."""
+"""Progress of `vdla tune`: best cost so far, trials a second, time left."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from vdla.compiler.tune.runs.session import Trial
 
 LINE_SECONDS = 10.0
-"""Seconds between two lines where there is no terminal for a bar."""
+"""Seconds between two lines if there is no terminal for a bar."""
 
 
 class TuneProgress:
-    """A bar on a terminal, elsewhere a line now and then, always on standard error."""
+    """Shows progress on standard error: a bar on a terminal, elsewhere a line now and then."""
 
     def __init__(self, total: int, bar: Progress | None) -> None:
         self._total = total
@@ -43,7 +43,7 @@ class TuneProgress:
             self._task = bar.add_task("tuning", total=total, best="", rate="", left="")
 
     def doing(self) -> str:
-        """Text of the current state, printed after a while of silence."""
+        """The current state as text, printed after a period of silence."""
         return f"tuning: {self._done} of {self._total} trials"
 
     def resumed(self, trials: int) -> None:

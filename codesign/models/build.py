@@ -33,21 +33,21 @@ FORMS: tuple[str, ...] = get_args(Form)
 
 FloatName = Literal["dcgan", "language_model"]
 FLOAT_NAMES: tuple[str, ...] = get_args(FloatName)
-"""Networks that exist in the form ``float`` only: they run on processors."""
+"""Networks that exist in the form ``float`` only; they run on processors."""
 
 ORIGINALS: tuple[str, ...] = tuple(name for name in originals.NAMES if name not in NAMES)
-"""Networks that others publish, in the form ``float`` as their exporters write them; any quantizer quantizes them."""
+"""Networks published by others, in the form ``float`` as their exporters write them; quantizers can quantize them."""
 
-# Calibration draws from a stream of its own, so that no user seed meets the images it saw.
+# Calibration uses random numbers of its own, so that no seed of a user gives the images seen in calibration.
 CALIBRATION_SEED = 2**32 - 1
 
 
 class UnknownModelError(UserError):
-    """A model name, form or size that does not exist."""
+    """A model's name, form or size that does not exist."""
 
 
 def _topology(name: str) -> tuple[Callable[[int], Network], int]:
-    """Return the builder of a network and how many calibration inputs it gets."""
+    """The function that builds a network, and the number of its calibration inputs."""
     match name:
         case "resnet18":
             return resnet18, 8
@@ -128,9 +128,9 @@ def build(
 
 
 def write(path: str | Path, name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> None:
-    """Write the model `name` to the ONNX file `path`; on failure no partial file is left behind.
+    """Writes the model `name` to the ONNX file `path`; a failure leaves no partial file.
 
-    Raises `UserError` as `build` does, or when the file cannot be written.
+    Raises `UserError` like `build`, or if the file cannot be written.
     """
     write_whole(path, build(name, form, batch, seed).SerializeToString(deterministic=True))
 

@@ -28,20 +28,20 @@ from .layers import (
 
 KEPT_BITS = 12
 
-# Few enough outliers that saturating them is far below one percent on inputs never seen, enough that the
+# So few values are outliers that saturating them affects far less than one percent on new inputs, but enough that the
 # integers in use are spread over the values that occur.
 OUTSIDE = 2.0**-11
 
-# Each class of the last layer has been seen only once an input, so its spread is known badly: it is estimated as
-# if this many more inputs had shown the mean spread of all classes. For the same reason the output's range gets
-# a margin, this over the number of inputs.
+# The last layer has only one value of each class for each input, so the spread of a class is known badly. It is
+# estimated as if this many more inputs had the mean spread of all classes. For the same reason the output's range gets
+# a margin: this number divided by the number of inputs.
 MEAN_SPREAD_INPUTS = 32
 LOGIT_MARGIN = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The values between which a tensor lies, but for a fraction `OUTSIDE` of them on either side."""
+    """The range in which a tensor's values lie, except for a fraction `OUTSIDE` at each end."""
 
     low: float
     high: float
@@ -49,7 +49,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """A normalized network with the range of every tensor, and of the input of each ReLU (`before_relu`)."""
+    """A normalized network, with the range of every tensor and of the input of each ReLU (`before_relu`)."""
 
     network: Network
     ranges: dict[str, Range]
@@ -94,7 +94,8 @@ def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -
             observed = Range(low=max(observed.low, 0.0), high=max(observed.high, 0.0))
             result = np.maximum(result, 0.0)
         if isinstance(layer, MaxPool):
-            # A pool shares its input's quantization and picks from its upper tail: both must fit.
+            # A pool's output has its input's quantization, and consists of its input's larger values: the range must
+            # fit both.
             _widen(ranges, layer.data, observed.high)
             _widen(before_relu, layer.data, observed.high)
         if index == len(network.layers) - 1:
@@ -145,7 +146,7 @@ def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[
 def _normalization(
     values: Float64Array, rng: np.random.Generator, centre: float, is_last: bool
 ) -> tuple[Float64Array, Float64Array]:
-    """Per-channel factor and addend that give `values` a batch-normalized distribution."""
+    """Factor and addend for each channel that give `values` a batch-normalized distribution."""
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     mean = values.mean(axis=axes)
     deviation = values.std(axis=axes)
@@ -156,7 +157,8 @@ def _normalization(
     else:
         gain = round_significand(rng.uniform(0.7, 1.4, mean.size) / deviation)
         shift = centre + rng.uniform(-0.6, 0.6, mean.size) - gain * mean
-    # A fixed-point grid, not significant bits: a shift near zero keeps as many places as a large one.
+    # Rounded to a fixed-point grid, not to significant bits: a shift near zero has as many binary places as a large
+    # one.
     grid = 2.0**-KEPT_BITS
     return gain, np.rint(shift / grid) * grid
 
@@ -194,7 +196,7 @@ def _pool(data: Float64Array, kernel: int, stride: int, combine: np.ufunc) -> Fl
 
 
 def _convolve(data: Float64Array, layer: Convolution) -> Float64Array:
-    """Convolution as one matrix product an image and group over gathered windows; bias added."""
+    """Convolution as one matrix product for each image and group, over gathered windows; the bias is added."""
     outputs, _, height, width = layer.weight.shape
     inputs, groups = data.shape[1], layer.groups
     stride, edge = layer.stride, (layer.padding, layer.padding)

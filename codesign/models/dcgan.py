@@ -24,8 +24,8 @@ DEVIATION = 0.02
 def dcgan(seed: int, batch: int) -> onnx.ModelProto:
     """Return the model: ``input`` float32 [batch, 100], ``output`` float32 [batch, 3, 64, 64] within (-1, 1).
 
-    Batch normalizations stay nodes of their own; their means and variances are about those that standard normal
-    inputs bring about, so that no layer dies or saturates.
+    Batch normalizations stay nodes of their own; their means and variances are approximately those for standard normal
+    inputs, so that no layer dies or saturates.
     """
     rng = np.random.default_rng(seed)
     graph = OnnxGraph()
@@ -50,7 +50,7 @@ def dcgan(seed: int, batch: int) -> onnx.ModelProto:
             pads=[1, 1, 1, 1],
         )
         if stage < len(WIDTHS):
-            # A quarter of the kernel meets each output, and ReLU leaves half of the squares of its inputs.
+            # A quarter of the kernel contributes to each output, and ReLU halves the mean square of its inputs.
             variance = channels * KERNEL**2 / 4 * DEVIATION**2 / 2
             data = _normalized(rng, graph, name, data, filters, variance)
     graph.node("Tanh", "tanh", [data], OUTPUT)
@@ -61,7 +61,7 @@ def dcgan(seed: int, batch: int) -> onnx.ModelProto:
 def _normalized(
     rng: np.random.Generator, graph: OnnxGraph, name: str, data: str, channels: int, variance: float
 ) -> str:
-    """Batch normalization of `data`, whose variance is about `variance`, then ReLU."""
+    """Adds batch normalization of `data`, whose variance is about `variance`, then ReLU."""
     values = {
         "scale": 1 + DEVIATION * rng.standard_normal(channels),
         "shift": 0.1 * rng.standard_normal(channels),

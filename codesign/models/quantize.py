@@ -25,7 +25,7 @@ from .layers import INPUT, Convolution, Dense, MaxPool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Integer weights of one layer: int8 `weight`, int32 `bias`, and the float32 scale a channel of each."""
+    """Integer weights of one layer: int8 `weight`, int32 `bias`, and their float32 scales for each channel."""
 
     weight: NDArray[np.int8]
     scale: NDArray[np.float32]

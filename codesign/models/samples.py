@@ -1,7 +1,7 @@
 """Seeded sample inputs: smooth random images with very different colours, contrasts and textures.
 
-White noise would not do: after a global average all noise images are nearly equal. Each sample adds random grids of
-several sizes, interpolated to full resolution, with its own weight an octave.
+White noise is unsuitable: after a global average all noise images are nearly equal. Each sample is a sum of random
+grids of several sizes, interpolated to full resolution, with a random weight for each size.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def sample_images(network: Network, count: int, seed: int) -> Float64Array:
     flat = len(network.input_shape) == 1
     shape = (1, 28, 28) if flat else network.input_shape
     samples = [_image(np.random.default_rng([seed, index]), *shape) for index in range(count)]
-    # Through float32, so that calibration uses exactly the values of the shipped samples.
+    # Rounded to float32, so that calibration uses exactly the values of the shipped samples.
     return np.stack(samples).reshape(count, *network.input_shape).astype(np.float32).astype(np.float64)
 
 
@@ -31,7 +31,8 @@ def sample_noise(shape: tuple[int, ...], count: int, seed: int) -> NDArray[np.fl
 def calibration_families(network: Network, count: int, seed: int) -> tuple[Float64Array, ...]:
     """Return the inputs of calibration: `count` sample images, and half as many of each common kind of noise.
 
-    People try a network on standard normal or uniform noise first; its layers should be healthy there, too.
+    Users often try a network on standard normal or uniform noise first; its layers should neither die nor saturate
+    then.
     """
     rng = np.random.default_rng([seed, count])
     shape = (max(count // 2, 2), *network.input_shape)

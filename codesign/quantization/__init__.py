@@ -1,1 +1,1 @@
-"""Quantization with hardware feedback: decisions layer by layer, from error against latency and energy."""
+"""Quantization with hardware feedback: decisions for each layer, from the error and from latency or energy."""

@@ -43,14 +43,17 @@ from ..technology.events import count_events
 from .processor import Processor, border_seconds, node_seconds
 
 REPEAT = 5
-"""Runs whose median is a measured time."""
+"""Number of runs whose median is a measured time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Figures of a set of decisions. `sqnr` is the least of all outputs, in dB. Seconds are of the accelerator (its
-    `cycles` at its clock), of conversions at its border, and of the processor; `regions` is the number of the
-    accelerator's regions. `failed` is the reason if there are no figures."""
+    """The error, latency and energy of a set of decisions.
+
+    `sqnr` is the least of all outputs, in dB. Seconds are those of the accelerator (its `cycles` at its clock), of
+    conversions at its borders, and of the processor; `regions` is the number of the accelerator's regions. If there are
+    no figures, `failed` is the reason.
+    """
 
     sqnr: float = 0.0
     top1: float | None = None
@@ -65,17 +68,17 @@ class Figures:
 
     @property
     def milliseconds(self) -> float:
-        """Latency: regions run one after another."""
+        """Latency in milliseconds; regions run one after the other."""
         return 1e3 * (self.accelerator_seconds + self.border_seconds + self.processor_seconds)
 
     @property
     def microjoules(self) -> float:
-        """Energy of both sides."""
+        """Energy of accelerator and processor together, in microjoules."""
         return self.accelerator_microjoules + self.processor_microjoules
 
     @property
     def noise(self) -> float:
-        """Noise over signal."""
+        """The power of the noise relative to that of the signal."""
         return 10.0 ** (-self.sqnr / 10.0)
 
 
@@ -89,8 +92,8 @@ class _RegionFigures:
 
 @dataclass(kw_only=True, eq=False)
 class Evaluator:
-    """Evaluates decisions about one network. `held_out` are samples; `real` computes the network's tensors in float,
-    `prepare` makes float models ready to run.
+    """Evaluates decisions about one network. `held_out` are samples that calibration has not used; `real` computes the
+    network's tensors in float; `prepare` makes float models ready to run.
 
     Equal regions are compiled and simulated once.
     """
@@ -126,7 +129,7 @@ class Evaluator:
                 )
 
     def evaluate(self, decisions: Decisions) -> Figures:
-        """The figures of decisions; those that make no network have none, but the reason."""
+        """The figures of decisions; decisions that give no valid network have a reason instead."""
         try:
             proto = self.calibrated.write(decisions).proto
             sqnr, top1 = self._error(proto)
@@ -137,7 +140,7 @@ class Evaluator:
             return Figures(failed=str(error))
 
     def exact_sqnr(self, proto: onnx.ModelProto) -> float:
-        """The SQNR of a quantized file on the held-out samples, its regions simulated with their integers."""
+        """The SQNR of a quantized file on the held-out samples; its regions are simulated with integers."""
         division = compile_heterogeneous(proto.SerializeToString(), self.config, kernels=self.kernels)
         with division.network as network:
             return _least([network.run(feeds).outputs for feeds in self.held_out], self._expected)[0]
@@ -173,7 +176,7 @@ class Evaluator:
         )
 
     def _region(self, region: Region) -> _RegionFigures:
-        """A region's figures. Raises what compiling it does."""
+        """The figures of a region. Raises the errors of compilation."""
         key = blake2b(region.model, digest_size=16).digest()
         if key not in self._regions:
             try:
@@ -248,7 +251,7 @@ def _fields(region: Region) -> dict[str, Any]:
 
 
 def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, float | None]:
-    """The least SQNR of all outputs in dB, inf where they are equal, and the least agreement of largest values."""
+    """The least SQNR of all outputs in dB (inf if they are equal), and the least agreement of largest values."""
     errors = {name: Error() for name in expected[0]}
     for values, real in zip(got, expected, strict=True):
         for name, error in errors.items():

@@ -1,4 +1,4 @@
-"""Costs of layers that stay float: a stated model of the processor beside the accelerator, or this machine's clock."""
+"""Costs of layers that stay float: by a model of the processor beside the accelerator, or measured on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Processor:
 
     @property
     def rung(self) -> Literal["measured on this machine", "assumed: stated processor"]:
-        """The source of its times."""
+        """The source of the processor's times."""
         return "measured on this machine" if self.measured else "assumed: stated processor"
 
     def seconds(self, operations: float, moved: float) -> float:
@@ -41,7 +41,7 @@ class Processor:
         return max(operations / self.gigaflops, moved / self.gigabytes) / 1e9
 
     def microjoules(self, seconds: float) -> float:
-        """Energy of so much work."""
+        """Energy of work that takes `seconds`, in microjoules."""
         return self.watts * seconds * 1e6
 
 
@@ -81,8 +81,10 @@ def parse_processor(text: str) -> Processor:
 
 
 def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> float:
-    """Seconds of the stated processor for a float node: the maximum for its operations and for moving operands and
-    results once."""
+    """Seconds that a float node takes on the modelled processor.
+
+    It is the larger of the time for its operations and the time to move its operands and results once.
+    """
     results = [prod(shape(name)) for name in node.output if name]
     read = [prod(shape(name)) for name in node.input if name]
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
@@ -91,7 +93,9 @@ def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> f
 
 
 def border_seconds(processor: Processor, elements: int) -> float:
-    """Seconds to convert `elements` elements between int8 and float32: an operation each, both forms moved once."""
+    """Seconds to convert `elements` elements between int8 and float32: one operation each, and both forms
+    moved once.
+    """
     return processor.seconds(elements, (FLOAT_BYTES + INT8_BYTES) * elements)
 
 

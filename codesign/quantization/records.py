@@ -1,6 +1,6 @@
-"""The records of a search for decisions: a line of JSON for each evaluation, appended, and read again.
+"""The records of a search for decisions: one line of JSON for each evaluation, appended to a file and read again.
 
-A line that a killed process left half written is cut off; any other damage is an error that names the line.
+An incomplete last line of a killed process is removed; any other damage is an error that names the line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .evaluate import Figures, from_json, to_json
 
 FORMAT = 1
 Known = dict[tuple[str, Decisions], Figures]
-"""Figures by key of the study and decisions."""
+"""Figures by (key of the study, decisions)."""
 
 
 def read_records(path: Path) -> Known:
-    """The records in a file, the first of each; none where there is no file. Raises RecordError."""
+    """The records in a file; of equal ones the first. Empty if there is no file. Raises RecordError."""
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a quantization"):
         known.setdefault(key, figures)
@@ -55,7 +55,7 @@ def decisions_from_json(value: Mapping[str, Any]) -> Decisions:
 
 
 class RecordsFile(LineFile):
-    """Appends records to a file, see `LineFile`; half a line at its end goes."""
+    """Appends records to a file, see `LineFile`; an incomplete last line is removed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, cut=True)

@@ -1,4 +1,4 @@
-"""Quantization within a budget: calibrate once, search for decisions, choose one, and run its file."""
+"""Quantization within a budget: calibrates once, searches for decisions, chooses a set of them, and tests its file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .study import CostName, Found, Member, Study, search, study_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Limits that choose a member of the front: see `Found.choose`."""
+    """Limits by which a member of the front is chosen, see `Found.choose`."""
 
     sqnr: float | None = None
     latency: float | None = None
@@ -36,8 +36,10 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """Result of a search, the chosen member with the reason, and its file; `exact_sqnr` is the file's SQNR on the
-    held-out samples, simulated with its integers."""
+    """The result of a search, the chosen member with the reason, and its file.
+
+    `exact_sqnr` is the file's SQNR on the held-out samples, simulated with integers.
+    """
 
     found: Found
     chosen: Member
@@ -49,7 +51,9 @@ class Outcome:
 
 
 def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
-    """Samples for calibration and the last quarter of them, which is held out. UserError for a single one."""
+    """Samples for calibration, and the last quarter of all samples, which is held out. Raises UserError for a single
+    sample.
+    """
     if len(samples) < 2:
         raise UserError(
             f"{where}: one sample cannot serve both calibration and error; give others with --held-out"
@@ -80,7 +84,10 @@ def open_study(
     seed: int = 0,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A study of `model`, calibrated on `samples`; it can evaluate only within the block. Raises UserError."""
+    """A study of `model`, calibrated on `samples`, which can evaluate decisions only within the `with` block.
+
+    Raises UserError.
+    """
     plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
     fixed = fix(model.source, layers_of(plan), choices)

@@ -1,8 +1,8 @@
-"""A search for decisions: uniform ones, then layers one at a time, then both ways along gain per cost.
+"""A search for decisions: uniform ones, then single layers, then combinations in the order of gain per cost.
 
 The search is a generator: it yields decisions and is sent their figures, so that it neither runs nor records anything.
-The same seed and figures give the same decisions. It works on two numbers, the noise over signal at the output and a
-cost, and expects each move to change both as much as it did alone; all reported figures were evaluated.
+Equal seeds and figures give equal decisions. It uses two numbers, the noise over signal at the output and a cost. It
+predicts that a move changes both as much as it did alone; but all reported figures were evaluated.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""Share of the remaining budget for layers one at a time."""
+"""Share of the remaining budget for moves of single layers."""
 CHAIN = 0.7
-"""Share of the budget remaining after them for the way along gain per cost."""
+"""Share of the budget remaining after those for combinations in the order of gain per cost."""
 DRAWN = 24
-"""Changes that are drawn around the front for each that is evaluated."""
+"""Number of random changes of members of the front for each one that is evaluated."""
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
-"""Decibels and a factor of cost that are no difference: with other held-out samples they would fall otherwise."""
+"""Differences in dB, and factors of cost, up to which points count as equal; other held-out samples might
+reverse them.
+"""
 MOST_TRIES = 20
-"""Draws without anything new before the search ends."""
+"""Number of sets of random changes without any new decisions after which the search ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A decision that is turned around: where a layer is placed, the type of a group, the scales of its weights.
+    """A change of one decision: where a layer is placed, the type of a group, or the scales of a layer's weights.
 
-    `cost` is what the move is expected to cost, before anything is known.
+    `cost` is an estimate of the change of cost, made before any evaluation.
     """
 
     kind: Kind
@@ -48,7 +50,7 @@ class Move:
     cost: float = 0.0
 
     def on(self, decisions: Decisions) -> Decisions:
-        """The decisions with this one turned around."""
+        """The decisions after this change."""
         match self.kind:
             case "place":
                 return replace(decisions, floats=decisions.floats ^ {self.name})
@@ -60,7 +62,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Effect:
-    """Changes of noise and cost by a move."""
+    """The changes of noise and cost due to a move."""
 
     noise: float
     cost: float
@@ -69,7 +71,8 @@ class _Effect:
 @dataclass(kw_only=True, eq=False)
 class Search:
     """`starts` are uniform decisions; `settled` drops decisions without effect, and returns None for decisions that
-    make no network; the search yields at most `budget` decisions."""
+    make no network; The search yields at most `budget` decisions.
+    """
 
     starts: Sequence[Decisions]
     moves: Sequence[Move]
@@ -81,7 +84,7 @@ class Search:
     effects: dict[Move, _Effect] = field(default_factory=dict[Move, _Effect])
 
     def ask(self) -> Asking:
-        """The generator of the search: yields decisions, is sent their figures."""
+        """The generator of the search: it yields decisions and is sent their figures."""
         for start in self.starts:
             yield from self._run(start)
         if not self._begun:
@@ -93,12 +96,14 @@ class Search:
 
     @property
     def left(self) -> int:
-        """Decisions that may still be asked."""
+        """Number of decisions that may still be evaluated."""
         return self.budget - len(self.known)
 
     def _run(self, decisions: Decisions) -> Generator[Decisions, Figures, Figures | None]:
-        """The figures of decisions, asked for where they are new; None where they make no network that runs, or the
-        budget is spent."""
+        """The figures of decisions, which are evaluated if they are new.
+
+        None if the decisions give no network that runs, or if the budget is spent.
+        """
         made = self.settled(decisions)
         if made is None:
             return None
@@ -115,7 +120,9 @@ class Search:
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
-        """Each move alone, the cheapest by expectation first; types and scales only where all of them together paid."""
+        """Each move alone, in the order of estimated cost; types and scales only if changing all of them
+        together paid.
+        """
         paying = {kind for kind in ("type", "weights") if self._pays(kind)}
         order = sorted(
             (move for move in self.moves if move.kind == "place" or move.kind in paying),
@@ -133,7 +140,7 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether a uniform start that differs in `kind` alone costs less, or loses less."""
+        """Whether a uniform start that differs only in `kind` has a lower cost or a lower error."""
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
             for other, others in found:
@@ -147,7 +154,9 @@ class Search:
         return False
 
     def _chain(self, base: Decisions) -> Asking:
-        """One move after the other on top of the base, that of most noise removed for its cost next."""
+        """One move after the other on top of the base: the next is always the one that removes most noise
+        for its cost.
+        """
         until, before = self.left - int(CHAIN * self.left), self.known[base]
         current, waiting = base, [move for move in self.moves if self.expected(move, base).noise < 0]
         while waiting and self.left > until:
@@ -158,7 +167,7 @@ class Search:
                 current, before = move.on(current), found
 
     def _around(self) -> Asking:
-        """Changes of members of the front, drawn by chance; of each handful that one which promises most."""
+        """Random changes of members of the front; of each set of `DRAWN` the most promising one is evaluated."""
         random, tries = Random(self.seed), 0
         while self.left > 0 and tries < MOST_TRIES:
             front = self.front()
@@ -181,7 +190,7 @@ class Search:
                 yield from self._run(max(drawn, key=drawn.__getitem__))
 
     def front(self) -> list[Decisions]:
-        """The decisions that no other ones beat in noise and cost, cheapest first."""
+        """The decisions that no others beat in both noise and cost, cheapest first."""
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
@@ -192,21 +201,26 @@ class Search:
             noise = median(effect.noise for effect in alike) if alike else 0.0
             known = _Effect(noise=noise, cost=move.cost)
         undone = {"place": decisions.floats, "type": decisions.symmetric, "weights": decisions.per_tensor}
-        # The base is a uniform start: a move that is made already is taken back.
+        # The base is a uniform start: a move that it already contains is reversed.
         made = move.name in undone[move.kind] and move.kind == "place"
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """Decibels by which a point would be above the front; a point cheaper than the whole front is compared with its
-        lowest."""
+        """Number of dB by which a point would be above the front.
+
+        A point that is cheaper than the whole front is compared with the front's lowest point.
+        """
         below = [self.known[member].noise for member in front if self.cost(self.known[member]) <= cost]
         reference = min(below) if below else max(self.known[member].noise for member in front)
         return 10.0 * log10(reference / max(noise, 0.1 * reference)) if reference > 0 else 0.0
 
 
 def front_of(known: Mapping[Decisions, Figures], cost: Cost) -> list[Decisions]:
-    """The decisions that no other ones beat in noise and cost, cheapest first; of equal ones those that differ least
-    from uint8 with a scale a channel. So much as `EQUAL_DB` and `EQUAL_COST` is no difference."""
+    """The decisions that no others beat in both noise and cost, cheapest first.
+
+    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count; of equal decisions those that differ least from uint8
+    with a scale for each channel are taken.
+    """
     kept: list[Decisions] = []
     running = [decisions for decisions, figures in known.items() if figures.failed is None]
     for decisions in sorted(running, key=_differences):
@@ -228,8 +242,10 @@ def _differences(decisions: Decisions) -> int:
 
 
 def knee(points: Iterable[tuple[float, float]]) -> int:
-    """The point farthest above the line between the ends of a front of (log of cost, dB), cheapest first; with fewer
-    than three points the first."""
+    """The index of the point that is farthest above the line between both ends of a front.
+
+    Points are (log of cost, dB), cheapest first; with fewer than three points it is the first.
+    """
     values = np.array(list(points), float)
     if len(values) < 3:
         return 0
@@ -239,7 +255,7 @@ def knee(points: Iterable[tuple[float, float]]) -> int:
 
 
 def _price(effect: _Effect) -> float:
-    """Cost for each unit of noise that goes; moves that cost nothing come first, those that take none away last."""
+    """Cost for each unit of noise that is removed; moves without cost come first, moves that remove no noise last."""
     if effect.noise >= 0:
         return inf
     return effect.cost / -effect.noise

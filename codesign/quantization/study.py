@@ -1,4 +1,4 @@
-"""A search for decisions: evaluated one after the other, recorded, the front of them, and the member that is taken."""
+"""A search for decisions: evaluates and records them one after the other; then a member of their front is chosen."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ COSTS: Mapping[str, tuple[str, Callable[[Figures], float]]] = {
     "latency": ("ms", lambda figures: figures.milliseconds),
     "energy": ("uJ", lambda figures: figures.microjoules),
 }
-"""Costs that the error is traded against, by name: the unit and the figure."""
+"""Costs that are traded off against the error, by name: the unit, and the function that computes it."""
 UNIFORM = {
     "per-channel u8": (True, "uint8"),
     "per-channel s8": (True, "int8"),
     "per-tensor u8": (False, "uint8"),
     "per-tensor s8": (False, "int8"),
 }
-"""Uniform decisions, the same for all layers, by name."""
+"""Uniform decisions, equal for all layers, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Evaluated decisions, by the number of their evaluation. `label` names uniform ones."""
+    """A set of evaluated decisions, with the number of its evaluation. `label` is the name of uniform decisions."""
 
     number: int
     decisions: Decisions
@@ -51,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """The settings of a search. `cost` is traded against the error; `fixed` are the user's decisions."""
+    """The settings of a search. `cost` is traded off against the error; `fixed` are decisions made by the user."""
 
     evaluator: Evaluator
     recipe: Recipe
@@ -67,12 +67,13 @@ class Study:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers that are decided."""
+        """The layers for which decisions are made."""
         return self.evaluator.calibrated.layers
 
     def settled(self, decisions: Decisions) -> Decisions | None:
-        """`decisions` overridden by the user's, without decisions that have no effect; None if no product stays
-        quantized."""
+        """`decisions` with the user's decisions in place of others, and without decisions that have no effect. None if
+        no product stays quantized.
+        """
         calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
         if all(layer.name in whole.floats for layer in self.layers if layer.weighted):
             return None
@@ -80,7 +81,7 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """Uniform decisions by name; decisions of equal effect occur once."""
+        """Uniform decisions by name; of decisions with equal effect only the first."""
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
             made = self.settled(
@@ -91,7 +92,7 @@ class Study:
         return found
 
     def value(self, figures: Figures) -> float:
-        """The cost of figures."""
+        """The cost in the figures."""
         return COSTS[self.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
@@ -121,7 +122,10 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """The members of a study in the order of their evaluation. `evaluated` were run, the others found in records."""
+    """The members of a study in the order of their evaluation.
+
+    `evaluated`: how many of them were run; the others were found in records.
+    """
 
     study: Study
     members: tuple[Member, ...] = ()
@@ -130,14 +134,17 @@ class Found:
 
     @cached_property
     def front(self) -> tuple[Member, ...]:
-        """The members that no other one beats in error and cost, cheapest first."""
+        """The members that no others beat in both error and cost, cheapest first."""
         by_decisions = {member.decisions: member for member in self.members}
         known = {member.decisions: member.figures for member in self.members}
         return tuple(by_decisions[decisions] for decisions in front_of(known, self.study.value))
 
     def choose(self, *, sqnr: float | None = None, latency: float | None = None) -> tuple[Member, str]:
-        """The member that is taken and why: the cheapest of at least `sqnr` dB, that of least error within `latency`
-        milliseconds, or the knee. Raises UserError where there is none, with the nearest."""
+        """The member that is chosen, and the reason.
+
+        It is the cheapest one with at least `sqnr` dB, the one with the least error within `latency` milliseconds, or
+        the knee of the front. Raises UserError, which names the nearest member, if there is none.
+        """
         source = self.study.evaluator.calibrated.model.source
         if not self.front:
             why = next(
@@ -177,9 +184,9 @@ def search(
 ) -> Found:
     """Evaluates decisions until the budget is spent.
 
-    Records go to `folder`, which is made if missing; decisions with a record there are not evaluated again. `told` is
-    called with the results after every evaluation. KeyboardInterrupt ends the search and returns the results so far,
-    marked `interrupted`.
+    Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
+    again. `told` is called with the results after every evaluation. KeyboardInterrupt ends the search and returns the
+    results so far, marked `interrupted`.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:
@@ -238,8 +245,10 @@ def study_key(
     recipe: Recipe,
     evaluation: Sequence[str],
 ) -> str:
-    """Hash of the inputs of figures beside the decisions: 16 hexadecimal digits. `evaluation` are the digests of
-    machine, table and processor."""
+    """A hash of everything besides the decisions that figures depend on: 16 hexadecimal digits.
+
+    `evaluation` are the digests of machine, table and processor.
+    """
     digest = blake2b(digest_size=8)
     digest.update(model)
     for group in (samples, held_out):

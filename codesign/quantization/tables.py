@@ -1,4 +1,4 @@
-"""A search for decisions as rows, one JSON object, a picture of the front, and files."""
+"""The results of a search for decisions: rows, one JSON object, a picture of the front, and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def rungs(found: Found) -> dict[str, str]:
 
 
 def rows(found: Found) -> list[dict[str, Any]]:
-    """A dictionary a member: number, label of uniform ones, figures, how many layers are float, s8 and per tensor."""
+    """A dictionary for each member: number, label of uniform ones, figures, and how many layers are float, s8 and per
+    tensor.
+    """
     front = {member.number for member in found.front}
     table: list[dict[str, Any]] = []
     for member in found.members:
@@ -59,7 +61,7 @@ def rows(found: Found) -> list[dict[str, Any]]:
 
 
 def figures(member: Member) -> dict[str, Any]:
-    """The figures of a member by names with units; None for one that failed."""
+    """The figures of a member, by names with units; None for a member that failed."""
     found, decisions = member.figures, member.decisions
     sizes = {
         "float_layers": len(decisions.floats),
@@ -213,7 +215,9 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> tuple[Path, ...]:
-    """Writes quantized.onnx, members.csv, quantization.json and front.png into `folder`; their paths. WriteError."""
+    """Writes quantized.onnx, members.csv, quantization.json and front.png into `folder`; returns their paths. Raises
+    WriteError.
+    """
     from ..report.canvas import png
 
     table = rows(outcome.found)

@@ -1,1 +1,1 @@
-"""Running compiled networks."""
+"""Executables: running compiled networks, and saving them in files."""

@@ -1,4 +1,4 @@
-"""Networks and kernels of the accelerator as executables: a run is a launch of the simulator."""
+"""Networks and kernels of the accelerator as executables: each run is one launch of the simulator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AcceleratorExecutable(Readable):
 
     @property
     def program(self) -> Program:
-        """Instructions and memory image."""
+        """The instructions and the memory image."""
         return self.compiled.program
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -49,17 +49,17 @@ class AcceleratorExecutable(Readable):
         return dict(execute(self.compiled, arrays_by_name(inputs)).outputs)
 
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
-        """One launch: its timing and, with `inputs`, its outputs; without, nothing is computed."""
+        """One launch: its timing and, with `inputs`, its outputs; without `inputs` no data are computed."""
         given = {} if inputs is None else arrays_by_name(inputs)
         result = execute(self.compiled, given, data=inputs is not None)
         return result.simulation, dict(result.outputs)
 
     def texts(self) -> Texts:
-        """Instructions, by layer where there are layers."""
+        """The instructions as text, by layer if there are layers."""
         return {"instructions": lambda: instructions_text(self.program)}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: this executable holds no resources."""
 
     def __enter__(self) -> AcceleratorExecutable:
         return self
@@ -70,7 +70,7 @@ class AcceleratorExecutable(Readable):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KernelExecutable(Readable):
-    """A tensor expression as a program: `inputs` and `outputs` are segments of its image, by name."""
+    """A tensor expression as a program: `inputs` and `outputs` are segments of its memory image, by name."""
 
     name: str
     program: Program
@@ -82,7 +82,7 @@ class KernelExecutable(Readable):
         return self.launch(inputs)[1]
 
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
-        """One launch: its timing and, with `inputs`, its outputs; without, nothing is computed."""
+        """One launch: its timing and, with `inputs`, its outputs; without `inputs` no data are computed."""
         memory = self.program.image.copy()
         if inputs is not None:
             check_inputs(self.name, self.inputs, inputs)
@@ -100,11 +100,11 @@ class KernelExecutable(Readable):
         return result, outputs
 
     def texts(self) -> Texts:
-        """Instructions, by layer where there are layers."""
+        """The instructions as text, by layer if there are layers."""
         return {"instructions": lambda: instructions_text(self.program)}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: this executable holds no resources."""
 
     def __enter__(self) -> KernelExecutable:
         return self

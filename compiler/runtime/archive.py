@@ -1,9 +1,9 @@
 """Compiled code as a file: an uncompressed tar of a JSON description, raw bytes, and a checksum of all of them.
 
-A checksum finds damage and careless changes. It is no signature: anyone who changes an archive can compute it anew, and
-the code in it runs with all rights of the user who loads it. Load only archives whose makers you trust. Loading checks
-the tar's headers before anything is read, every field of the description (`archive_fields`), and that the code survives
-a first run in a process of its own (`trial_run`).
+The checksum detects damage and careless changes. It is not a signature: anyone who changes an archive can compute it
+again, and the code in it runs with all rights of the user who loads it. Load only archives whose makers you trust.
+Loading checks the tar's headers before data are read, then every field of the description (`archive_fields`), and
+whether the code survives a first run in a process of its own (`trial_run`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
 NETWORK_FORMAT = 3
 """Version of network archives: goes up when their description or the calling convention of kernels changes."""
 MOST_DESCRIPTION_BYTES = 2**26
-"""Limit of a description's size; parsed JSON takes some twenty times its bytes. The largest networks have less than
-one million bytes."""
+"""Limit of a description's size, because parsed JSON takes about twenty times its bytes. The descriptions of the
+largest networks have less than one million bytes.
+"""
 _CHECKSUM_BYTES = 65
 _NAME = re.compile(r"[A-Za-z0-9_.+-]*")
 _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
@@ -47,7 +48,7 @@ Content = bytes | Sequence[Bytes]
 
 
 class UnreadableArchiveError(Exception):
-    """The reader refuses a description that the compiler itself wrote: a defect of the compiler."""
+    """The reader refuses a description that the compiler itself wrote, which is a defect of the compiler."""
 
 
 def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) -> None:
@@ -61,7 +62,9 @@ def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) ->
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
-    """Writes an archive whole or not at all; equal contents give equal files. ProgramError if it cannot be written."""
+    """Writes an archive, completely or not at all; equal contents give equal files. Raises ProgramError if
+    that fails.
+    """
     members: dict[str, Content] = {
         DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(),
         **files,
@@ -102,7 +105,7 @@ def _size(content: Content) -> int:
 
 
 def first_member(path: Path, names: Collection[str]) -> str | None:
-    """The first member of an archive, complete or not, whose name is among `names`; None if it cannot be read."""
+    """The first member of an archive, complete or not, whose name is in `names`; None if the archive cannot be read."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return next((entry.name for entry in _headers(file) if entry.name in names), None)
@@ -111,10 +114,11 @@ def first_member(path: Path, names: Collection[str]) -> str | None:
 
 
 def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool = False) -> dict[str, bytes]:
-    """The contents of the description and the members `names` of an unchanged archive; ArchiveError for other files.
+    """The contents of the description and of the members `names` of an archive. Raises ArchiveError for other files.
 
-    `what` names the expected kind of file in messages. All headers are checked before a member is read: plain files,
-    each once, inside of the file. A `trusted` archive (sealed, from this user's cache) is read without its checksum.
+    `what` names the expected kind of file in messages. All headers are checked before a member is read: members must be
+    plain files with different names and lie inside of the archive. A `trusted` archive (sealed, from this user's cache)
+    is read without its checksum.
     """
     names = (DESCRIPTION, *names)
     files: dict[str, bytes] = {}
@@ -152,8 +156,8 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
 def describe_saved(path: Path) -> dict[str, Any]:
     """The description of a network's archive that is known to be complete, for any processor.
 
-    Its other members are not read. ArchiveError, which names `path`, for an archive of another format, and for a
-    missing file: another process may discard entries of the cache.
+    Its other members are not read. Raises ArchiveError, which names `path`, for an archive of another format, and for a
+    missing file: another process may remove entries of the cache.
     """
     try:
         with tarfile.open(path, mode="r:") as archive:
@@ -166,7 +170,7 @@ def describe_saved(path: Path) -> dict[str, Any]:
 
 
 def read_description(path: Path, text: bytes, expected: int) -> Field:
-    """The description, whose fields are checked as they are read; ArchiveError where another version wrote it."""
+    """The description; its fields are checked when they are read. Raises ArchiveError if another version wrote it."""
     document = read_fields(path, text)
     if document.at("format").integer() != expected:
         raise ArchiveError(
@@ -176,7 +180,7 @@ def read_description(path: Path, text: bytes, expected: int) -> Field:
 
 
 def read_target(path: Path, fields: Field) -> CpuTarget:
-    """The target of a description; ArchiveError if this machine may not be able to run its code."""
+    """The target in a description. Raises ArchiveError if this machine may not be able to run its code."""
     sizes = fields.at("cache_bytes").shape()
     if len(sizes) != 2:
         raise fields.at("cache_bytes").fail("must be the sizes of two caches")
@@ -210,7 +214,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
 
 
 def check_memory(document: Field, parts: Mapping[str, int]) -> None:
-    """ArchiveError unless this machine has memory for the sum of `parts` (bytes by the name of their use)."""
+    """Raises ArchiveError unless this machine has memory for the sum of `parts` (bytes by the name of their use)."""
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
         raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
@@ -220,7 +224,7 @@ _UNREADABLE = (OSError, tarfile.TarError, ValueError, KeyError, EOFError, Recurs
 
 
 def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    """The headers of a tar file, one after the other; raises some of `_UNREADABLE`."""
+    """The headers of a tar file, one after the other. Raises some of the exceptions `_UNREADABLE`."""
     with tarfile.open(fileobj=file, mode="r:") as archive:
         yield from archive
 
@@ -228,7 +232,7 @@ def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
 def _check_sizes(
     path: Path, entries: Mapping[str, tarfile.TarInfo], what: str, names: tuple[str, ...]
 ) -> None:
-    """ArchiveError for members that are missing, or larger than they can be."""
+    """Raises ArchiveError for members that are missing, or larger than they can be."""
     for name in (*names, CHECKSUM):
         if name not in entries:
             raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {what}")

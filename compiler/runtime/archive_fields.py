@@ -27,7 +27,7 @@ _SYMBOL = re.compile(r"[A-Za-z_.][A-Za-z0-9_.$]*")
 
 
 class ArchiveError(UserError):
-    """A file that holds no code for this machine; the message names the file, and says why and what to do."""
+    """A file that holds no code for this machine; the message names the file, gives the reason and says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +100,13 @@ class Field:
         return text
 
     def matching(self, form: re.Pattern[str], what: str) -> str:
-        """Text that matches the pattern `form`; `what` is the form's name in messages."""
+        """A text that matches the pattern `form`; `what` is the form's name in messages."""
         if not form.fullmatch(text := self.text()):
             raise self.fail(f"is {self._shown()} and no {what}")
         return text
 
     def one_of(self, known: Sequence[str]) -> str:
-        """One of these texts."""
+        """A text that is one of `known`."""
         if (text := self.text()) not in known:
             raise self.fail(f"is {self._shown()}, not one of {', '.join(known)}")
         return text
@@ -127,7 +127,7 @@ class Field:
         return tuple(item.text() for item in self.items())
 
     def among(self, known: Sequence[str]) -> tuple[str, ...]:
-        """A list of different texts out of these."""
+        """A list of different texts, each of them in `known`."""
         allowed, seen = set(known), set[str]()
         for item in self.items():
             if (text := item.text()) not in allowed:
@@ -158,7 +158,7 @@ class Field:
 
 
 def read_fields(path: Path, text: bytes) -> Field:
-    """The description whose JSON is `text`. ArchiveError if it is no JSON object."""
+    """The description whose JSON is `text`. Raises ArchiveError if it is not a JSON object."""
     whole = Field(path=path, name="", value=None)
     try:
         value: object = json.loads(text)

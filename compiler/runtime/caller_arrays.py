@@ -23,7 +23,7 @@ class Access:
 
 
 def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The inputs that launches read by their own name alone: no view of them is read, and none is an output.
+    """The inputs that launches read only by the input's own name: launches read no view of them, and none is an output.
 
     A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
     """
@@ -40,7 +40,7 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 
 
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The tensors that are one output each, and that launches write, and read, by their own name alone.
+    """The tensors, each of them one output, that launches write and read only by the output's own name.
 
     A tensor that overlaps an output's memory and is accessed after the output was written is a view of it.
     """
@@ -61,7 +61,7 @@ def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) 
 
 
 def _overlapping(graph: Graph, plan: StoragePlan, name: str) -> frozenset[str]:
-    """The tensors, `name` among them, that share bytes of the arena with it."""
+    """The tensors that share bytes of the arena with tensor `name`, including itself."""
 
     def bounds(tensor: str) -> tuple[int, int]:
         start = plan.offsets[tensor]
@@ -77,9 +77,10 @@ def address_of(array: np.ndarray) -> int:
 
 
 class OutputArrays:
-    """Output arrays aligned to cache lines: the memory of the last call is used again once the caller has dropped it.
+    """Output arrays aligned to cache lines. The memory of an earlier call is reused when the caller has released its
+    arrays.
 
-    First access to fresh memory of the system costs more time than most kernels.
+    The first access to new memory from the system takes more time than most kernels.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None:
@@ -94,7 +95,9 @@ class OutputArrays:
         return tuple(self._shapes)
 
     def take(self) -> list[tuple[str, np.ndarray, int]]:
-        """Name, array and address of each, uninitialised; none shares memory with an array that is still held."""
+        """(name, array, address) of each output. The arrays are uninitialised and share no memory with arrays that
+        callers still hold.
+        """
         taken: list[tuple[str, np.ndarray, int]] = []
         for name, (shape, dtype, size) in self._shapes.items():
             held = self._memory.get(name)

@@ -31,7 +31,7 @@ from .readable import Texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTime:
-    """Median time of one kernel over the runs; `gflops` is 0 if it computes nothing."""
+    """Median time of one kernel over the runs; `gflops` is 0 if the kernel only moves data."""
 
     name: str
     operator: str
@@ -43,8 +43,9 @@ class LaunchTime:
 class CpuNetwork(GraphNetwork):
     """A compiled network. `graph` is the fused graph with layouts, `plan` has the offsets of its tensors in the arena.
 
-    `quantized`: the float32 inputs that are quantized; they must not contain NaN, which has no integer value.
-    Runs are serialized: a network has one arena. Its threads end with `close`, a `with` block, or garbage collection.
+    `quantized`: the float32 inputs that are quantized; they must not contain NaN, which has no integer value. Only one
+    run executes at a time, since a network has one arena. Its threads end with `close`, a `with` block, or garbage
+    collection.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class CpuNetwork(GraphNetwork):
         self._lock = threading.Lock()
         self._pools: dict[int, Pool] = {}
         self._bound: dict[int, list[BoundKernel]] = {}
-        # By tensor that may be in the caller's array: the kernels that access it, and the parameter's position.
+        # For each tensor that may be in the caller's array: the kernels that access it, and the parameter's position.
         self._places: dict[int, dict[str, list[tuple[BoundKernel, int]]]] = {}
         # A pool's threads must end before the memory that they access is freed.
         self._finalizer = weakref.finalize(self, _close, self._pools)
@@ -91,8 +92,8 @@ class CpuNetwork(GraphNetwork):
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference: fresh arrays of the outputs by name.
 
-        Inputs are arrays in the model's shapes and types, with any strides. KernelArgumentError for others,
-        TargetError for less than one thread.
+        Inputs are arrays in the model's shapes and types, with any strides. Raises KernelArgumentError for other
+        inputs, TargetError for less than one thread.
         """
         self._check(inputs)
         with self._lock:
@@ -121,7 +122,7 @@ class CpuNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[LaunchTime, ...]:
-        """Wall time of each kernel, in the order of their runs; arguments and errors as of `run`."""
+        """Wall-clock time of each kernel, in the order of execution; arguments and errors as in `run`."""
         check_inputs(self.name, self.inputs, inputs, self.quantized)
         if repeat < 1:
             raise KernelArgumentError(f"cannot profile {repeat} runs; ask for at least 1")
@@ -155,7 +156,7 @@ class CpuNetwork(GraphNetwork):
     ) -> float:
         """Seconds by `clock` of the `counted` kernels on one thread, without storing inputs and fetching outputs.
 
-        Arguments and errors as of `run`.
+        Arguments and errors as in `run`.
         """
         check_inputs(self.name, self.inputs, inputs, self.quantized)
         with self._lock:
@@ -185,7 +186,7 @@ class CpuNetwork(GraphNetwork):
                 self._places.pop(threads, None)
 
     def texts(self) -> Texts:
-        """LLVM IR, and the assembly that LLVM makes of it for the target; each different kernel once."""
+        """LLVM IR, and the assembly that LLVM makes of it for the target; each kernel only once."""
         return {
             **self.of_gpu,
             "llvm": lambda: self._text("llvm", lambda module: module.text),

@@ -52,8 +52,11 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveKind:
-    """Archives of one kind of GPU: the member with the modules' code, the member with their text (None: the code is
-    text), the reader of a target, and the name of such a file in messages."""
+    """A format of archives for one kind of GPU.
+
+    It has the name of the member with the modules' code, that of the member with their text (None: the code is text), a
+    function that reads a target, and the name of such a file in messages.
+    """
 
     code: str
     text: str | None
@@ -62,9 +65,9 @@ class ArchiveKind:
 
 
 def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
-    """Writes an archive whole or not at all; equal networks give equal files. ProgramError if it cannot be written.
+    """Writes an archive, completely or not at all; equal networks give equal files. Raises ProgramError if that fails.
 
-    `kind` defaults to `CUBINS`, here and below.
+    `kind` is `CUBINS` by default, here and in all functions below.
     """
     kind = kind or CUBINS
     constants = ConstantPool()
@@ -93,7 +96,7 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
 
 
 def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str, Any]:
-    """The description of a complete archive for any GPU; ArchiveError for other files."""
+    """The description of a complete archive for any GPU. Raises ArchiveError for other files."""
     files = _read(path, kind or CUBINS)
     read_description(path, files[DESCRIPTION], FORMAT)
     return json.loads(files[DESCRIPTION])
@@ -104,8 +107,8 @@ def load_cuda_network(
 ) -> CudaNetworkCode:
     """The network of an archive; its graph has tensors but no nodes, its modules no text.
 
-    ArchiveError for a file that is no such network, or was changed. `CudaNetwork` checks that a device can run it.
-    A `trusted` archive (sealed, from this user's cache) is read without its checksum.
+    Raises ArchiveError for a file that is no such network, or was changed. `CudaNetwork` checks that a device can run
+    it. A `trusted` archive (sealed, from this user's cache) is read without its checksum.
     """
     kind = kind or CUBINS
     files = _read(path, kind, trusted=trusted)
@@ -148,7 +151,7 @@ CudaTargetT = TypeVar("CudaTargetT", bound=GpuTarget)
 
 
 def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **others: Any) -> CudaTargetT:
-    """The target of a description, with an architecture among `names`; `others`: further fields of the class `kind`."""
+    """The target in a description, with an architecture from `names`; `others`: further fields of the class `kind`."""
     return kind(
         arch=fields.at("arch").one_of(names),
         multiprocessors=fields.at("multiprocessors").integer(1),

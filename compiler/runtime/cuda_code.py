@@ -13,7 +13,7 @@ from .launch import Launch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledModule:
-    """Kernels of one program as text, launches and a cubin."""
+    """The kernels of one program: their text, their launches and a cubin."""
 
     name: str
     module: CudaModule

@@ -1,4 +1,4 @@
-"""A GPU through cuda-core: the only module that calls it to allocate, to copy and to launch."""
+"""Access to a GPU by cuda-core: the only module that calls it to allocate, to copy and to launch."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .cuda_device import (
 from .cuda_libraries import checked, devices, libraries, properties_of
 
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-"""CUtensorMapSwizzle by the bytes of a row (CUDA Driver API)."""
+"""Values of CUtensorMapSwizzle (CUDA driver API), by the number of bytes of a row."""
 _TF32 = 11
-"""CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: float32 that copies round."""
+"""CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: copies round float32 elements to tf32."""
 _PROMOTED_256 = 3
 """CU_TENSOR_MAP_L2_PROMOTION_L2_256B: fetches into the level 2 cache are 256 bytes."""
 
 
 def open_device(ordinal: int = 0) -> CudaDevice:
-    """The GPU of number `ordinal` in the driver's order, with a stream and a memory pool of its own.
+    """Opens the GPU with the number `ordinal` in the driver's order, with a stream and a memory pool of its own.
 
-    MissingCudaError without the extra `cuda`, DeviceError without the driver or the device.
+    Raises MissingCudaError without the extra `cuda`, and DeviceError without the driver or the device.
     """
     return CudaDevice(ordinal)
 
@@ -92,7 +92,7 @@ class CudaDevice:
             return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Loads the code; its kernels are looked up, and so loaded, at once."""
+        """Loads the code; its kernels are looked up immediately, which loads them."""
         with self._calling("loading kernels"):
             code = self._core.ObjectCode.from_cubin(cubin)
             kernels = {name: code.get_kernel(name) for name in functions}
@@ -125,7 +125,7 @@ class CudaDevice:
         arguments: tuple[Argument, ...],
         overlaps: bool = False,
     ) -> None:
-        """Launches a kernel into the stream, or into the graph that is being captured."""
+        """Launches a kernel into the stream or, during a capture, into the graph."""
         assert isinstance(module, _Module)
         with self._calling(f"launching {function}"):
             config = self._core.LaunchConfig(
@@ -159,7 +159,7 @@ class CudaDevice:
             graph.graph.launch(self._stream)
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Time of a graph by a pair of events, whose resolution is about half a microsecond."""
+        """Time of a graph between two events, whose resolution is about half a microsecond."""
         assert isinstance(graph, _Graph)
         with self._calling("timing a graph"), contextlib.ExitStack() as events:
             timing = self._core.EventOptions(timing_enabled=True)
@@ -198,7 +198,7 @@ class CudaDevice:
         return self._device.memory_resource
 
     def _close_pool(self) -> None:
-        # The device's own resource, where there are no pools, is not ours to close.
+        # If the device has no pools, its own resource is used, which must not be closed here.
         if self._pool is not self._device.memory_resource:
             self._pool.close()
 
@@ -216,14 +216,14 @@ class CudaDevice:
             yield
         except UserError:
             raise
-        except Exception as error:  # the bindings' and the loader's errors have no base of their own
+        except Exception as error:  # errors of the bindings and of the loader have no base class of their own
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             if "OUT_OF_MEMORY" in reason or isinstance(error, MemoryError):
                 raise DeviceError(self._out_of_memory(size)) from None
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
 
     def _encoded(self, argument: TensorAt) -> Any:
-        """A tensor map for cuda-core; elements are copied as bits of their size, except where copies round to tf32."""
+        """A tensor map for cuda-core; elements are copied as integers of their size, unless copies round to tf32."""
         tensor = argument.tensor
         size = math.prod(tensor.shape) * tensor.element_bytes
         view = self._core.utils.StridedMemoryView.from_buffer(
@@ -252,7 +252,7 @@ class CudaDevice:
         return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
 
 
-# After a failure of the device its memory is gone, and freeing it fails too; that error adds no information.
+# After the device has failed, its memory is gone, and freeing it fails too; that error would add no information.
 _CLOSING = contextlib.suppress(Exception)
 
 
@@ -274,7 +274,7 @@ class _Pinned:
     def close(self) -> None:
         self.array = np.zeros(0, np.uint8)
         with _CLOSING:
-            # In any thread: the garbage collector's thread may never have used the device.
+            # This runs in any thread: the garbage collector's thread may never have used the device.
             self._make_current()
             self._buffer.close()
 
@@ -284,7 +284,7 @@ class _Module:
         self._code, self.kernels = code, kernels
 
     def close(self) -> None:
-        # cuda-core unloads code with the last reference to it.
+        # cuda-core unloads code when the last reference to it is dropped.
         self.kernels = {}
         self._code = None
 

@@ -1,6 +1,6 @@
-"""The interface of a GPU for networks: the protocol `Device`; `cuda_core.open_device` opens a real one.
+"""The interface of a GPU for networks: the protocol `Device`. `cuda_core.open_device` opens a real device.
 
-All work goes to one stream, in order.
+All work is done in one stream, in order.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ map, which the device encodes and passes by value (128 bytes)."""
 
 
 class DeviceError(UserError):
-    """A GPU that is not there, cannot do what is asked, or failed; the message names it and the way out."""
+    """A GPU that does not exist, cannot do what is asked, or has failed; the message names it and says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProperties:
-    """A GPU's properties by its driver: compute capability as (9, 0), sizes in bytes, clock in Hz.
+    """A GPU's properties as reported by its driver: compute capability as (9, 0), sizes in bytes, clock in Hz.
 
     `memory_bandwidth`: bytes a second, 0 if the driver does not report it. `threads_per_block`: most in a block.
     """
@@ -59,19 +59,19 @@ class DeviceProperties:
 
 
 class Closable(Protocol):
-    """A resource of the device that its user releases, once."""
+    """A resource of the device that its owner must release once."""
 
     def close(self) -> None:
-        """Releases it."""
+        """Releases the resource."""
         ...
 
 
 class DeviceMemory(Closable, Protocol):
-    """Device memory from `address` on."""
+    """A piece of device memory, from `address` on."""
 
     @property
     def address(self) -> int:
-        """Its first byte, on a boundary of 256 bytes at least."""
+        """The address of the first byte, a multiple of at least 256."""
         ...
 
 
@@ -80,12 +80,12 @@ class PinnedMemory(Closable, Protocol):
 
     @property
     def array(self) -> np.ndarray:
-        """Its bytes, uint8; not to be used after `close`."""
+        """The bytes as uint8; the array must not be used after `close`."""
         ...
 
 
 class DeviceModule(Closable, Protocol):
-    """Loaded code."""
+    """Code that is loaded on the device."""
 
 
 class DeviceGraph(Closable, Protocol):
@@ -93,7 +93,7 @@ class DeviceGraph(Closable, Protocol):
 
 
 class Device(Protocol):
-    """A GPU and one stream on it. Its memory, modules and graphs must be closed before the device."""
+    """A GPU and one stream on it. Memory, modules and graphs of the device must be closed before the device."""
 
     @property
     def label(self) -> str:
@@ -106,7 +106,7 @@ class Device(Protocol):
         ...
 
     def allocate(self, size: int) -> DeviceMemory:
-        """`size` bytes of device memory; DeviceError if there are not enough."""
+        """`size` bytes of device memory. Raises DeviceError if there is not enough."""
         ...
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
@@ -114,7 +114,9 @@ class Device(Protocol):
         ...
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Loads a cubin; `functions` maps each kernel to the most dynamic shared memory, in bytes, of its launches."""
+        """Loads a cubin; `functions` maps each kernel to the largest dynamic shared memory of its
+        launches, in bytes.
+        """
         ...
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
@@ -136,11 +138,13 @@ class Device(Protocol):
         arguments: tuple[Argument, ...],
         overlaps: bool = False,
     ) -> None:
-        """Launches a kernel in stream order; sizes are (x, y, z). `overlaps`: it waits itself for the one before it."""
+        """Launches a kernel in stream order; sizes are (x, y, z). `overlaps`: the kernel itself waits for the one
+        before.
+        """
         ...
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """The launches of `work` as a graph; nothing runs yet."""
+        """The launches made by `work` as a graph, without running them."""
         ...
 
     def run(self, graph: DeviceGraph) -> None:
@@ -148,11 +152,11 @@ class Device(Protocol):
         ...
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """Runs a graph and waits; the time between events of the device before and after it."""
+        """Runs a graph and waits; returns the time between device events before and after it."""
         ...
 
     def synchronize(self) -> None:
-        """Waits for all work in the stream; DeviceError if some of it failed."""
+        """Waits for all work in the stream. Raises DeviceError if some of it failed."""
         ...
 
     def close(self) -> None:

@@ -24,11 +24,12 @@ from .cuda_device import Argument as DeviceArgument
 from .cuda_device import TensorAt
 
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
-"""Most blocks and threads along one axis of a grid and of a block (CUDA C++ Programming Guide, "Compute
-Capabilities")."""
+"""Largest number of blocks along one axis of a grid, and of threads along one axis of a block (CUDA C++ Programming
+Guide, "Compute Capabilities").
+"""
 _MOST_SHARED_BYTES = 2**20
 _MOST_AXES = 5
-"""Most axes of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""Largest number of axes of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class DeviceCall:
 
 
 def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: int) -> Iterator[DeviceCall]:
-    """The launches of a module in order; `addresses` of its parameters by name."""
+    """The launches of a module in order; `addresses` maps the module's parameters to addresses."""
 
     def address(array: ParameterArgument | WorkspaceArgument) -> int:
         match array:
@@ -73,7 +74,7 @@ def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: in
 
 
 def shared_bytes_of(module: CudaModule) -> dict[str, int]:
-    """Most dynamic shared memory, in bytes, of the launches of each kernel, by its name."""
+    """For each kernel the largest dynamic shared memory of its launches, in bytes, by name."""
     most: dict[str, int] = {}
     for launch in module.launches:
         most[launch.function] = max(most.get(launch.function, 0), launch.shared_bytes)
@@ -81,14 +82,17 @@ def shared_bytes_of(module: CudaModule) -> dict[str, int]:
 
 
 def describe_kernel_launches(launches: Sequence[KernelLaunch]) -> list[dict[str, Any]]:
-    """Launches for JSON."""
+    """A JSON document of launches."""
     return [asdict(launch) for launch in launches]
 
 
 def described_kernel_launches(
     entry: Field, parameters: Sequence[Buffer], workspace_bytes: int
 ) -> tuple[KernelLaunch, ...]:
-    """The launches that `describe_kernel_launches` described, of a module with these parameters. ArchiveError."""
+    """The launches in a document of `describe_kernel_launches`, of a module with these parameters.
+
+    Raises ArchiveError for an invalid document.
+    """
     names = [parameter.name for parameter in parameters]
     return tuple(
         [

@@ -1,4 +1,4 @@
-"""Access to cuda-core and the driver's bindings: import, list of GPUs, properties of a GPU."""
+"""Access to cuda-core and to the driver's bindings: import, list of GPUs, properties of a GPU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from ..codegen.cuda.errors import MissingCudaError
 from .cuda_device import DeviceError, DeviceProperties
 
-# Emulation is for models only: neither tuning nor a file of machine code can be emulated.
+# Advice about emulation applies to models only: neither tuning nor a file of machine code can be emulated.
 _WITHOUT = "; `vdla run MODEL.onnx --device cuda:emulated` needs no GPU"
 
 
 def libraries() -> tuple[ModuleType, ModuleType]:
-    """The modules cuda.core and cuda.bindings.driver. MissingCudaError without the extra `cuda`."""
+    """The modules cuda.core and cuda.bindings.driver. Raises MissingCudaError without the extra `cuda`."""
     try:
         core = importlib.import_module("cuda.core")
         driver = importlib.import_module("cuda.bindings.driver")
@@ -26,10 +26,10 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
 
 def devices(core: ModuleType, label: str) -> tuple[Any, ...]:
-    """All GPUs of this machine; DeviceError without a driver or a GPU."""
+    """All GPUs of this machine. Raises DeviceError if there is no driver or no GPU."""
     try:
         devices = tuple(core.Device.get_all_devices())
-    except Exception as error:  # the loader's and the driver's errors have no base of their own
+    except Exception as error:  # errors of the loader and of the driver have no base class of their own
         text = str(error)
         if "NO_DEVICE" not in text:
             missing = "found" in text or "INSUFFICIENT_DRIVER" in text or "STUB_LIBRARY" in text
@@ -47,7 +47,7 @@ def properties_of(device: Any, driver: ModuleType) -> DeviceProperties:
     """The properties of a cuda-core device, as reported by the driver."""
     given = device.properties
     version = checked(driver.cuDriverGetVersion())[0]
-    # Two transfers a clock: the driver reports the clock of double data rate memory.
+    # Memory with double data rate transfers twice in each clock cycle; the driver reports the clock.
     bandwidth = 2 * given.memory_clock_rate * 1000 * given.global_memory_bus_width // 8
     return DeviceProperties(
         name=device.name,
@@ -65,7 +65,7 @@ def properties_of(device: Any, driver: ModuleType) -> DeviceProperties:
 
 
 def checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values that a call of the driver's bindings returned beside its status; RuntimeError for a failure."""
+    """The values that a call of the driver's bindings returned after its status. Raises RuntimeError for a failure."""
     status, *values = result
     if int(status):
         raise RuntimeError(f"{status.name}: the driver refused a call")

@@ -1,7 +1,7 @@
 """The layout of a network's memory on a device, and the upload of its constants.
 
-The memory is one allocation: the arena of the storage plan, the constants, and the working memory of the kernel that
-needs most, in this order.
+The memory is one allocation: first the arena of the storage plan, then the constants, then working memory for the
+kernel that needs most.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from .cuda_device import Device, PinnedMemory
 ALIGNMENT = 256
 """Alignment of device memory in bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 STAGING_BYTES = 16 * 2**20
-"""Most bytes of the page-locked buffer through which constants are copied to the device."""
+"""Size of the page-locked buffer through which constants are copied to the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Byte offsets in a network's device memory: constants by id of the array, working memory; the arena is at 0."""
+    """Byte offsets in a network's device memory: of each constant by the id of its array, and of the working memory.
+
+    The arena is at offset 0.
+    """
 
     constants: Mapping[int, int]
     workspace: int
@@ -57,7 +60,7 @@ def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int
 
 
 def upload_constants(device: Device, code: CudaNetworkCode, places: Places, base: int) -> None:
-    """Copies all constants to their places behind the address `base`, through a temporary page-locked buffer."""
+    """Copies all constants to their offsets from the address `base`, through a temporary page-locked buffer."""
     arrays = {id(a): a for launch in code.launches for a in launch.constants.values()}
     largest = max((array.nbytes for array in arrays.values()), default=0)
     if not largest:

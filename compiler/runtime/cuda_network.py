@@ -1,4 +1,4 @@
-"""Networks of kernels on a GPU: arrays by name in, arrays by name out, and a profile against the card's limits.
+"""Networks of kernels on a GPU: arrays by name in, arrays by name out, and a profile against the device's limits.
 
 All memory is one allocation (`cuda_memory`). All kernels are captured once, as one graph.
 """
@@ -28,15 +28,17 @@ from .network_inputs import GraphNetwork, check_inputs
 from .readable import Texts
 
 REPETITIONS = 10
-"""Runs of one kernel between the two events of a profile, so that the events' resolution does not matter."""
+"""Number of times that one kernel runs between the two events of a profile; this compensates for the events'
+resolution.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTime:
     """Median time of one node on the device over the runs.
 
-    `gflops` is 0 if it computes nothing; `gigabytes_per_second` counts every array that the node reads or writes once.
-    `kernels`: number of launches.
+    `gflops` is 0 if the node only moves data; `gigabytes_per_second` counts each array that the node reads or writes
+    once. `kernels`: number of launches.
     """
 
     name: str
@@ -59,8 +61,8 @@ def check_device(device: Device, target: GpuTarget) -> None:
 class CudaNetwork(GraphNetwork):
     """A compiled network on `device`, which the caller owns. `close` or garbage collection frees its memory and graph.
 
-    Runs are serialized: a network has one arena. DeviceError where the code is not for this device or does not fit on
-    it; then nothing stays allocated.
+    Only one run executes at a time, since a network has one arena. Raises DeviceError if the code is not for this
+    device, or if the network does not fit into its memory; then nothing stays allocated.
     """
 
     def __init__(self, code: CudaNetworkCode, device: Device) -> None:
@@ -68,7 +70,7 @@ class CudaNetwork(GraphNetwork):
         super().__init__(code.graph)
         self.code = code
         self.device = device
-        # Timers of a network, also those of a profile, are serialized with its runs.
+        # Timers of a network and its profile also run one at a time, like its runs.
         self._lock = threading.RLock()
         with ExitStack() as undo:
             places = Places.of(code)
@@ -89,14 +91,14 @@ class CudaNetwork(GraphNetwork):
 
     @property
     def target(self) -> GpuTarget:
-        """The GPU that it was compiled for."""
+        """The GPU target for which the network was compiled."""
         return self.code.target
 
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference: fresh arrays of the outputs by name.
 
-        Inputs are arrays in the model's shapes and types, with any strides. KernelArgumentError for others, DeviceError
-        where the device fails.
+        Inputs are arrays in the model's shapes and types, with any strides. Raises KernelArgumentError for other
+        inputs, DeviceError if the device fails.
         """
         check_inputs(self.name, self.inputs, inputs)
         with self._lock:
@@ -106,9 +108,10 @@ class CudaNetwork(GraphNetwork):
             return self._results()
 
     def poison(self) -> None:
-        """Fills activations and working memory with NaN (all bits 1), so that elements that no kernel writes are seen.
+        """Fills activations and working memory with NaN (all bits 1), so that elements that no kernel writes become
+        visible.
 
-        Otherwise the memory may hold right results of an earlier network. DeviceError where the device fails.
+        Otherwise the memory may contain right results of an earlier network. Raises DeviceError if the device fails.
         """
         places = Places.of(self.code)
         with self._lock:
@@ -118,13 +121,16 @@ class CudaNetwork(GraphNetwork):
 
     def time(self, inputs: Mapping[str, np.ndarray], *, repeat: int = 20) -> list[float]:
         """Milliseconds of each of `repeat` runs of all kernels by the device's own clock, without copies from and to
-        the host; arguments and errors as of `run`."""
+        the host.
+
+        Arguments and errors as in `run`.
+        """
         self._check_repeat(repeat)
         with closing(self.timer(inputs)) as timer:
             return [timer.milliseconds() for _ in range(repeat)]
 
     def timer(self, inputs: Mapping[str, np.ndarray], *, repetitions: int = 1) -> NetworkTimer:
-        """A timer of runs, of `repetitions` runs in one graph; arguments and errors as of `run`.
+        """A timer of a graph of `repetitions` runs; arguments and errors as in `run`.
 
         Only the first run has these inputs: kernels reuse the inputs' memory, so later runs read its last contents at
         the same addresses. The timer must be closed before the network.
@@ -152,7 +158,7 @@ class CudaNetwork(GraphNetwork):
             return tuple([self._profiled(number, repeat) for number in range(len(self._calls))])
 
     def close(self) -> None:
-        """Frees its memory; it cannot run any more. A second call does nothing."""
+        """Frees the network's memory, after which it cannot run. A second call does nothing."""
         with self._lock:
             self._finalizer()
 
@@ -258,7 +264,7 @@ class NetworkTimer:
         self._warm = False
 
     def milliseconds(self) -> float:
-        """One run's time by the device's clock, without copies from and to the host."""
+        """The time of one run by the device's clock, without copies from and to the host."""
         if self._graph is None:
             return 0.0
         with self._lock:

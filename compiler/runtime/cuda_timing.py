@@ -1,4 +1,4 @@
-"""Timing of networks of kernels: short work is repeated within one graph."""
+"""Timing of networks of kernels on GPUs; short work is repeated within one graph."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from .cuda_network import CudaNetwork, NetworkTimer
 
 LEAST_MILLISECONDS = 1.0
-"""Least time of a timed graph: shorter work is repeated within it, so that the events' resolution does not matter."""
+"""Least time of a timed graph; shorter work is repeated within it to compensate for the events' resolution."""
 MOST_REPETITIONS = 200
 TRIED = 5
-"""Trial runs that determine the number of repetitions."""
+"""Number of trial runs from which the number of repetitions is computed."""
 
 
 def repetitions_for(milliseconds: float) -> int:

@@ -1,4 +1,4 @@
-"""The GpuTarget of a GPU, from the properties that the device reports."""
+"""The GpuTarget of a GPU, made from the properties that the device reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .cuda_device import DeviceProperties
 
 
 def device_target(text: str, properties: DeviceProperties) -> GpuTarget:
-    """The target `text` ("cuda ...") with a device's properties; without -arch, the newest that runs on the device.
+    """The target `text` ("cuda ...") with a device's properties; without -arch, its architecture is the newest that
+    runs on the device.
 
     Raises CudaTargetError.
     """

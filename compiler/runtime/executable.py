@@ -52,7 +52,7 @@ class Executable(Protocol):
         ...
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One inference: fresh arrays by the outputs' names. UserError for arrays that are not the inputs."""
+        """One inference: new arrays by the outputs' names. Raises UserError for arrays that do not fit the inputs."""
         ...
 
     def source(self, kind: str) -> str:
@@ -65,9 +65,9 @@ class Executable(Protocol):
         ...
 
     def __enter__(self) -> Self:
-        """The executable, for a `with` block that closes it."""
+        """The executable itself, for a `with` block that closes it."""
         ...
 
     def __exit__(self, *_: object) -> None:
-        """Closes it."""
+        """Closes the executable."""
         ...

@@ -1,4 +1,4 @@
-"""Run a compiled network on the simulator: store the inputs, launch, read the outputs."""
+"""Runs a compiled network on the simulator: stores the inputs in memory, launches, and reads the outputs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class RunResult:
 
 
 def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = True) -> RunResult:
-    """One launch. `inputs` by the model's names; with `data` False they may be empty and nothing is computed.
+    """One launch. `inputs` are by the model's names; with `data` False they may be empty, and no data are computed.
 
-    Raises UserError for inputs that are not the model's.
+    Raises UserError for inputs that do not fit the model.
     """
     program = compiled.program
     memory = input_image(compiled, inputs) if data else program.image
@@ -44,7 +44,7 @@ def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = Tr
 def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """The memory at launch, uint8: the program's image with `inputs` in place.
 
-    Raises UserError for other inputs, ValueError where the network was compiled without data.
+    Raises UserError for inputs that do not fit the model, ValueError if the network was compiled without data.
     """
     if not compiled.data:
         raise ValueError("the network was compiled for its timing alone: its image has no constants")

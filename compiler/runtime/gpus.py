@@ -59,10 +59,10 @@ class GpuKind:
 
 
 def gpu_kind(name: str) -> GpuKind:
-    """The kind of this name, one of `GPUS`."""
+    """The kind with this name, one of `GPUS`."""
     return import_module(GPUS[name].module).KIND
 
 
 def kind_of(target: GpuTarget) -> GpuKind:
-    """The kind of a target."""
+    """The kind of GPU for which a target is."""
     return gpu_kind(target.described["kind"])

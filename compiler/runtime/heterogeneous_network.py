@@ -1,4 +1,4 @@
-"""Networks divided between the simulated accelerator and this machine's processor, run as one."""
+"""Networks divided between the simulated accelerator and this machine's processor, which run as one network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CompiledRegion(Region):
 
     @property
     def accelerated(self) -> bool:
-        """Whether the accelerator runs it."""
+        """Whether the region runs on the accelerator."""
         return isinstance(self.code, Compiled)
 
 
@@ -53,7 +53,9 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeterogeneousResult:
-    """Outputs by the model's names, the cycles of the accelerator's regions by name, and all tensors at borders."""
+    """Outputs by the model's names, the cycles of the accelerator's regions by name, and all tensors at regions'
+    borders.
+    """
 
     outputs: Arrays
     cycles: Mapping[str, int]
@@ -116,7 +118,7 @@ class HeterogeneousNetwork:
     ) -> tuple[RegionTime, ...]:
         """The time of each region, in the order of their runs, on the tensors that `result` has at their borders.
 
-        Work of the host is timed by `timed`; `clock_hertz` as of `time_region`. Raises UserError for less than one
+        Work of the host is timed by `timed`; `clock_hertz` as in `time_region`. Raises UserError for less than one
         repetition.
         """
         return tuple(
@@ -144,7 +146,7 @@ class HeterogeneousNetwork:
         self.close()
 
     def _check_inside(self, region: CompiledRegion, tensors: Arrays, feeds: Arrays) -> None:
-        """UserError where a region got NaN that the network computed, from inputs without any."""
+        """Raises UserError if the inputs contain no NaN, but a region gets NaN that the network computed."""
         if any(_holds_nan(array) for array in feeds.values()):
             return
         for name in region.inputs:
@@ -182,7 +184,7 @@ def run_region(
 ) -> tuple[dict[str, np.ndarray], int | None]:
     """The region's outputs, computed from its inputs among `tensors`, and its cycles on the accelerator.
 
-    With `data` False the accelerator's timing alone: no outputs. Raises UserError.
+    With `data` False only the accelerator's timing, without outputs. Raises UserError.
     """
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
@@ -229,7 +231,8 @@ def time_region(
 def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result, float]:
     """The result of `work`, and the median of its seconds in `repeat` runs after a warm-up run.
 
-    CPU time of this thread if `threads` is 1, else wall time. Raises UserError for less than one repetition.
+    Seconds are CPU time of this thread if `threads` is 1, else wall-clock time. Raises UserError for less than one
+    repetition.
     """
     if repeat < 1:
         raise UserError(f"cannot time {repeat} runs; ask for at least 1")
@@ -244,12 +247,16 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
 
 
 def _as_taken(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
-    """`feeds` in the types of the network's inputs: integers of the accelerator become float32, ids stay integers."""
+    """`feeds` in the types of the network's inputs: integers of the accelerator become float32, token ids stay
+    integers.
+    """
     return {port.name: np.asarray(feeds[port.name], port.dtype) for port in network.inputs}
 
 
 def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
-    """Seconds of the host to convert inputs and outputs, measured on outputs of zeros, which take as long as others."""
+    """Seconds in which the host converts inputs and outputs, measured with zeros, which take as long as
+    other values.
+    """
     graph = compiled.graph
     stored = {item.name: np.zeros(graph.tensors[item.tensor].shape, np.int8) for item in graph.outputs}
     _, entering = timed(lambda: store_inputs(graph, dict(feeds)), 1, repeat)

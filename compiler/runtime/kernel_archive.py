@@ -38,7 +38,9 @@ FORMAT = 2
 
 
 def save_kernels(path: Path, code: ObjectCode) -> None:
-    """Writes an archive whole or not at all; equal objects give equal files. ProgramError if it cannot be written."""
+    """Writes an archive, completely or not at all; equal objects give equal files. Raises ProgramError if
+    that fails.
+    """
     description = {
         "format": FORMAT,
         "name": code.name,
@@ -51,8 +53,8 @@ def save_kernels(path: Path, code: ObjectCode) -> None:
 def load_kernels(path: Path) -> dict[str, Kernel]:
     """The kernels of an archive by function name, ready to be called.
 
-    Their programs have parameters but no bodies. ArchiveError for a file that is no archive, was changed, holds code
-    that this machine may not be able to run, or code that does not survive being loaded.
+    Their programs have parameters but no bodies. Raises ArchiveError for a file that is no archive, was changed, or
+    holds code that this machine may not be able to run or that crashes when it is loaded.
     """
     files = read_archive(path, (CODE, HEADER), what="archive of kernels")
     document = read_description(path, files[DESCRIPTION], FORMAT)
@@ -80,7 +82,7 @@ def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
 
 
 def read_modules(document: Field) -> tuple[Module, ...]:
-    """The kernels that `describe_kernels` described, without their code. ArchiveError."""
+    """The kernels in a document of `describe_kernels`, without their code. Raises ArchiveError."""
     modules: dict[str, Module] = {}
     for kernel in document.at("kernels").items():
         function, parameters = kernel.at("function").symbol(), read_parameters(kernel)
@@ -102,7 +104,7 @@ def read_modules(document: Field) -> tuple[Module, ...]:
 
 
 def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: CpuTarget) -> dict[str, Kernel]:
-    """The functions of objects for this machine as kernels by name. TargetError."""
+    """The functions of objects for this machine as kernels, by name. Raises TargetError."""
     codes = load_objects(objects, target, [module.function for module in modules])
     return {
         module.function: kernel_of(

@@ -13,7 +13,8 @@ KernelT = TypeVar("KernelT", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch(Generic[KernelT]):
-    """One launch. `kernel`: a loaded kernel or, in networks that are not loaded, the name of its function or module.
+    """One launch of a kernel. `kernel`: a loaded kernel or, in networks that are not loaded, the name of its function
+    or module.
 
     `tensors`: names of the network's tensors by parameter; `constants`: arrays by parameter, packed for the kernel.
     `members`: names of the ONNX nodes that it computes; `operations`: its floating-point operations.

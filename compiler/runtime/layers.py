@@ -1,4 +1,4 @@
-"""The layers of a compiled network for reports: work and roofline of each."""
+"""The layers of a compiled network for reports, with the work and the roofline cycles of each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .artifact import Compiled
 class Layer:
     """One fused group of the network.
 
-    `roofline_cycles` is max(multiplies / peak, compulsory bytes / bus bytes) of the ONNX convolution or matrix
-    product in it (0 for other operators), before fusion; `bound` names the greater of the two.
+    `roofline_cycles` is max(multiplies / peak, compulsory bytes / bus bytes) of the ONNX convolution or matrix product
+    in it (0 for other operators), before fusion; `bound` says which of the two is greater.
     """
 
     name: str

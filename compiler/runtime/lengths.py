@@ -1,8 +1,8 @@
-"""One executable for inputs of any length in a range, made of executables for a few lengths, the rungs.
+"""One executable for inputs of any length in a range; it consists of executables for a few lengths, called rungs.
 
-The least rung that holds the length runs. Elements behind an input's real tokens are pads, zero by default; elements
-behind an output's real tokens are cut off. `backends.lengths` checks, when it compiles the rungs, that pads do not
-change real outputs.
+For an input of some length, the rung with the least length that is at least as long runs. Inputs are padded behind
+their real tokens, by default with zeros; outputs are cropped to the real tokens. `backends.lengths` checks, when it
+compiles the rungs, that pads do not change real outputs.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rung:
-    """The executable of one length, and its cost in cycles, where it is known exactly.
+    """The executable of one length, and its cost in cycles if that is known exactly.
 
-    `describe` saves it: arrays go into the pool, the rest is returned for JSON; None for targets without files.
+    `describe` saves it: arrays go into the pool, and the rest is returned for JSON. It is None for targets without
+    files.
     """
 
     length: int
@@ -56,7 +57,9 @@ _Place = tuple[slice, ...]
 class _Fit:
     """Precomputed padding and cropping for one length, made at its first use.
 
-    A run of a short length takes a tenth of a millisecond, and Python around it a tenth of that, with cold caches.
+    It keeps the Python code around a run short: a run of a short length takes a tenth of a millisecond, and this code a
+    tenth of that, with cold caches.
+
     `expected`: (name, shape, type) of each input. `padded`: (input, padded shape, value of pads, slices of real
     tokens). `cropped`: (output, slices of real tokens).
     """
@@ -111,13 +114,15 @@ class LengthsExecutable(Readable):
         )
 
     def rung(self, length: int) -> Rung:
-        """The least rung that holds inputs of this length. UserError outside of the range."""
+        """The rung with the least length that is at least `length`. Raises UserError for a length outside
+        of the range.
+        """
         if not self.lengths.least <= length <= self.lengths.most:
             raise UserError(f"{self.name}: length {length} is not in the range: {self.lengths}")
         return self.rungs[bisect_left(self._sizes, length)]
 
     def length(self, inputs: Arrays) -> int:
-        """The length of these inputs. UserError, which names input, axis and range, where they have none."""
+        """The length of these inputs. Raises UserError, which names input, axis and range, if there is none."""
         fit = self._fit(inputs)
         return self._checked_length(inputs) if fit is None else fit.length
 
@@ -186,7 +191,7 @@ class LengthsExecutable(Readable):
         return next(iter(found.values()), self.lengths.most)
 
     def _check_shape(self, port: Port, array: np.ndarray, found: dict[str, int]) -> None:
-        """UserError for a shape that does not fit `port`; adds to `found` the length of each ranged axis."""
+        """Raises UserError for a shape that does not fit `port`; adds the length of each ranged axis to `found`."""
         if array.ndim != len(port.shape):
             raise UserError(
                 f"input '{port.name}' has {array.ndim} dimensions; it needs {len(port.shape)}: "
@@ -255,7 +260,7 @@ def _place(shape: tuple[int, ...]) -> _Place:
 
 
 def shape_text(port: Port, lengths: Lengths) -> str:
-    """A port's shape as people read it: [1, sequence]."""
+    """A port's shape as text with the symbol's name, for example [1, sequence]."""
     ranged = {item.axis: item.most for item in port.ranges}
     sizes = [
         str(size) if axis not in ranged else _sum(lengths.symbol, ranged[axis] - lengths.most)

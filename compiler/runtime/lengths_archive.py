@@ -35,9 +35,9 @@ def is_lengths_archive(path: Path) -> bool:
 
 
 def save_lengths(path: Path, executable: LengthsExecutable) -> None:
-    """Writes an archive whole or not at all; equal executables give equal files.
+    """Writes an archive, completely or not at all; equal executables give equal files.
 
-    UserError for a target without files, ProgramError if it cannot be written.
+    Raises UserError for a target without files, ProgramError if the file cannot be written.
     """
     pool = ConstantPool()
     rungs: list[dict[str, object]] = []
@@ -66,7 +66,10 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
 
 
 def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable:
-    """The executable that `save_lengths` wrote; `reader` maps a target to the reader of its rungs. ArchiveError."""
+    """The executable in an archive of `save_lengths`; `reader` maps a target to the reader of its rungs.
+
+    Raises ArchiveError.
+    """
     files = read_archive(path, (MEMBER,), what="network for a range of lengths")
     document = read_description(path, files[DESCRIPTION], FORMAT)
     arrays = read_constants(document, files[MEMBER], member=MEMBER)
@@ -109,7 +112,7 @@ def _check_ports(
     executables: Sequence[Executable],
     axes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """ArchiveError unless all rungs have the inputs and outputs of the last one, except for the length."""
+    """Raises ArchiveError unless all rungs have the inputs and outputs of the last one, except for the length."""
     last = executables[-1]
     for entry, length, executable in zip(document.at("rungs").items(), sizes, executables, strict=True):
         for ports, wanted in ((executable.inputs, last.inputs), (executable.outputs, last.outputs)):

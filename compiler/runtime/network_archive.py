@@ -56,7 +56,7 @@ from .trial_run import run_in_trial
 
 WHAT = "compiled network"
 NAME = "network"
-"""Name of the library and its header."""
+"""Name of the library and of its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,9 +76,9 @@ class NetworkCode:
 
 
 def save_network(path: Path, network: NetworkCode) -> None:
-    """Writes an archive whole or not at all; equal networks give equal files.
+    """Writes an archive, completely or not at all; equal networks give equal files.
 
-    ProgramError if it cannot be written, TargetError where the processor lacks instructions for a kernel.
+    Raises ProgramError if the file cannot be written, TargetError if the processor lacks instructions for a kernel.
     """
     constants, code = ConstantPool(), _library(network)
     description = {
@@ -95,7 +95,7 @@ def save_network(path: Path, network: NetworkCode) -> None:
 
 
 def _library(network: NetworkCode) -> ObjectCode | None:
-    """The kernels as a library; None where there are none."""
+    """The kernels as a library; None if there are no kernels."""
     if network.library is None and network.modules:
         return emit_library(network.modules, network.target, name=NAME)
     return network.library
@@ -118,7 +118,9 @@ def _describe(network: NetworkCode, code: ObjectCode | None, constants: Constant
 
 
 def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
-    """The description of one network of several in a file; its library is added to the constants, as "library"."""
+    """The description of one of several networks in a file; its library is added to the constants, with the name
+    "library".
+    """
     code = _library(network)
     library = np.frombuffer(b"" if code is None else code.data, np.uint8)
     return {**_describe(network, code, constants), "library": constants.add("library", library)}
@@ -156,9 +158,9 @@ def network_of(network: NetworkCode) -> CpuNetwork:
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and it took no time to compile.
 
-    ArchiveError for a file that is no compiled network, was changed, holds code that this machine may not be able to
-    run, or code that does not survive a first run. A `trusted` archive (sealed, from this user's cache) is loaded
-    without checksum and trial run.
+    Raises ArchiveError for a file that is no compiled network, was changed, or holds code that this machine may not be
+    able to run or that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
+    checksum and trial run.
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT, trusted=trusted)
     document = read_description(path, files[DESCRIPTION], NETWORK_FORMAT)
@@ -173,7 +175,9 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
 def read_network(
     path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
 ) -> tuple[Callable[[], CpuNetwork], int]:
-    """A function that loads the network of a description, and the number of operations of a run. ArchiveError."""
+    """A function that loads the network of a description, and the number of operations of a run. Raises
+    ArchiveError.
+    """
     target = read_target(path, document.at("target"))
     modules, graph, plan, quantized, launches = _read_parts(document, constants)
     check_memory(
@@ -236,6 +240,6 @@ def _read_launches(
 
 
 def run_once(network: CpuNetwork) -> None:
-    """One run on zeros."""
+    """Runs a network once on zeros."""
     shapes, types = network.input_shapes, network.input_types
     network.run({name: np.zeros(shape, types[name]) for name, shape in shapes.items()})

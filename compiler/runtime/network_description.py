@@ -102,7 +102,7 @@ def describe_launch(number: int, launch: Launched, constants: ConstantPool) -> d
 
 
 def launch_fields(entry: Field, constants: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The fields of `Launched` that `describe_launch` described. ArchiveError."""
+    """The fields of `Launched` in a document of `describe_launch`. Raises ArchiveError."""
     held: dict[str, np.ndarray] = {}
     for parameter, name in entry.at("constants").entries().items():
         if name.text() not in constants:
@@ -229,14 +229,14 @@ def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> 
 
 
 def named_array(entry: Field, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The array whose name a field has. ArchiveError."""
+    """The array whose name is in the field. Raises ArchiveError."""
     if (name := entry.text()) not in arrays:
         raise entry.fail(f"is {name!r}, and there is no such array")
     return arrays[name]
 
 
 def read_parameters(entry: Field) -> tuple[Buffer, ...]:
-    """The parameters of a kernel. ArchiveError."""
+    """The parameters of a kernel in a description. Raises ArchiveError."""
     parameters: dict[str, Buffer] = {}
     for parameter in entry.at("parameters").items():
         name = parameter.at("name").text()
@@ -256,7 +256,9 @@ def check_launch(
     graph: Graph,
     plan: StoragePlan,
 ) -> None:
-    """ArchiveError unless each parameter gets one array of its size and type, and written ones overlap no others."""
+    """Raises ArchiveError unless each parameter has one array of its size and type, and written arrays overlap no
+    others.
+    """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
     if given != names or launch.tensors.keys() & launch.constants.keys():

@@ -15,12 +15,12 @@ from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """The inputs, each once: an input that is quantized in two ways is two tensors of the graph."""
+    """The inputs as ports, each once: an input that is quantized in two ways is two tensors of the graph."""
     return tuple({entry.name: _port(entry) for entry in graph.inputs}.values())
 
 
 def output_ports(graph: Graph) -> tuple[Port, ...]:
-    """The outputs."""
+    """The outputs as ports."""
     return tuple([_port(output) for output in graph.outputs])
 
 
@@ -60,9 +60,10 @@ class GraphNetwork(CompiledKernels):
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """KernelArgumentError unless each input has an array of its shape and type, without NaN for `quantized` inputs.
+    """Raises KernelArgumentError unless each input has an array of its shape and type, without NaN for `quantized`
+    inputs.
 
-    `name`: the network or kernel in messages. InputError if `arrays` is no mapping of arrays.
+    `name` is the network or kernel in messages. Raises InputError if `arrays` is no mapping of arrays.
     """
     arrays = arrays_by_name(arrays)
     known = [port.name for port in inputs]

@@ -21,8 +21,8 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
     """The network as one freestanding object whose function `name` takes the inputs and outputs in their order.
 
     The constants are part of the object, the arena is the function's workspace. Outputs that share memory, or that are
-    inputs or constants, are copied. Equal networks give equal bytes. ValueError if `name` is no name in C; TargetError
-    where the processor lacks instructions for a kernel.
+    inputs or constants, are copied. Equal networks give equal bytes. Raises ValueError if `name` is not a valid name in
+    C, TargetError if the processor lacks instructions for a kernel.
     """
     graph = network.graph
     ends = _Ends(graph)
@@ -57,7 +57,9 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
 
 
 class _Ends:
-    """The caller's arrays, and the tensors stored in them; `copies`: outputs that a copy kernel must fill."""
+    """The arrays that the caller passes, and the tensors stored in them; `copies`: outputs that a copy kernel must
+    fill.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._views = find_views(graph)
@@ -81,12 +83,12 @@ class _Ends:
                 self.copies[name] = output.tensor
 
     def _root(self, tensor: str) -> tuple[str, int]:
-        """The tensor that holds the memory of `tensor`, and the byte offset in it."""
+        """The tensor in whose memory `tensor` is stored, and the byte offset in it."""
         view = self._views.get(tensor)
         return (tensor, 0) if view is None else (view.root, view.start)
 
     def place(self, tensor: str, offsets: Mapping[str, int]) -> Place:
-        """The place of a tensor that is no constant: a caller's array or the arena."""
+        """The place of a tensor that is not a constant: in a caller's array or in the arena."""
         root, start = self._root(tensor)
         argument = self._arguments.get(root)
         return Arena(offsets[tensor]) if argument is None else Argument(argument, start)

@@ -1,4 +1,5 @@
-"""An OpenCL device through pyopencl: the only module that calls it. It implements the protocol `cuda_device.Device`.
+"""Access to an OpenCL device by pyopencl: the only module that calls it. It implements the protocol
+`cuda_device.Device`.
 
 Memory is shared virtual memory (OpenCL 2.0): kernels' arguments are addresses anywhere within an allocation.
 """
@@ -34,13 +35,13 @@ ORDINAL = "opencl:"
 OPTIONS = ("-cl-std=CL1.2",)
 CORRECTLY_ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 UNKNOWN_PROCESSOR = "unknown target CPU"
-"""Error of POCL's compiler for a processor that is newer than the release of POCL; it then compiles nothing."""
+"""Error of POCL's compiler on a processor that is newer than the release of POCL, for which it cannot compile."""
 _LOG_LINES = 3
-"""Most lines of a failed compilation's log that a message quotes."""
+"""Largest number of lines of a failed compilation's log that a message quotes."""
 
 
 def pyopencl() -> ModuleType:
-    """The bindings. UserError where the extra is not installed."""
+    """The module pyopencl. Raises UserError if the extra is not installed."""
     try:
         return importlib.import_module("pyopencl")
     except ImportError:
@@ -50,7 +51,7 @@ def pyopencl() -> ModuleType:
 
 
 def devices() -> list[Any]:
-    """The devices of all platforms, in the loader's order; DeviceError where there is none."""
+    """The devices of all platforms, in the loader's order. Raises DeviceError if there is none."""
     cl = pyopencl()
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
@@ -67,7 +68,7 @@ def devices() -> list[Any]:
 
 
 def open_device(ordinal: int = 0) -> OpenClDevice:
-    """The device of this number, with a queue of its own. DeviceError where there is no such device."""
+    """Opens the device with this number, with a queue of its own. Raises DeviceError if it does not exist."""
     found = devices()
     if ordinal >= len(found):
         known = ", ".join(f"{ORDINAL}{i} ({device.name})" for i, device in enumerate(found))
@@ -143,7 +144,7 @@ class OpenClDevice:
         cl = self._cl
         with self._calling("compiling kernels"):
             try:
-                # The platform has a cache of its own.
+                # The platform has its own cache.
                 program = cl.Program(self._context, cubin.decode()).build(self._options, cache_dir=False)
             except cl.RuntimeError as error:
                 raise DeviceError(f"{self._label}: kernels do not compile: {_log(error)}") from None
@@ -172,7 +173,7 @@ class OpenClDevice:
         arguments: tuple[Argument, ...],
         overlaps: bool = False,
     ) -> None:
-        """Launches into the queue, or into the graph that is being captured; kernels declare their shared memory."""
+        """Adds a launch to the queue or, during a capture, to the graph; kernels declare their shared memory."""
         assert isinstance(module, _Module)
         call = _Call(
             function=function,
@@ -187,7 +188,7 @@ class OpenClDevice:
             self._enqueue(call)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """The launches of `work`, recorded to be repeated."""
+        """The launches of `work`, recorded so that they can be repeated."""
         with self._lock:
             self._captured = []
             try:

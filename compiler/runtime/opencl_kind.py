@@ -19,7 +19,7 @@ TEXTS = ArchiveKind(
 
 
 def device_target(text: str, properties: DeviceProperties) -> OpenClTarget:
-    """The target `text` ("opencl ...") with the device's own limits where `text` sets none."""
+    """The target `text` ("opencl ..."), with the device's own limits if `text` gives none."""
     return of_device(
         parse_target(text),
         text=text,

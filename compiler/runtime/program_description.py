@@ -29,7 +29,9 @@ _LAYOUTS = ("blocked", "interleaved")
 
 
 def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
-    """The description of a compiled network with constants `apart` from its image; its arrays go into the pool."""
+    """The JSON description of a compiled network with constants `apart` from its image; its arrays are added to the
+    pool.
+    """
     graph, program = compiled.graph, compiled.program
     ends = dict.fromkeys(item.tensor for item in (*graph.inputs, *graph.outputs))
     written = [
@@ -81,7 +83,7 @@ def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
 
 
 def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
-    """The compiled network that `describe_program` described. ArchiveError."""
+    """The compiled network in a document of `describe_program`. Raises ArchiveError."""
     try:
         config = config_from_dict(cast(dict[str, Any], entry.at("config").value))
     except ConfigError as error:
@@ -131,7 +133,7 @@ def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
 
 
 def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The instructions, uint64 [instructions, words]. ArchiveError."""
+    """The instructions, uint64 [instructions, words]. Raises ArchiveError."""
     count = entry.at("instructions").integer()
     if problem := memory_problem(8 * count * words):
         raise entry.at("instructions").fail(problem)
@@ -147,8 +149,11 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
 
 
 def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
-    """A view's places in a tensor, for JSON: first place and step of each axis if these give all and none is negative,
-    else an array."""
+    """A view's positions in a tensor, for JSON.
+
+    They are given by the first position and the step of each axis, if that is possible and no position is negative;
+    else by an array.
+    """
     start = int(view.flat[0]) if view.size else 0
     steps = [
         int(view[tuple(int(axis == other) for other in range(view.ndim))]) - start

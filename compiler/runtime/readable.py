@@ -1,4 +1,4 @@
-"""Text forms of all executables: a line, a table for notebooks, and their code."""
+"""Text forms of all executables: one line, a table for notebooks, and their code."""
 
 from __future__ import annotations
 
@@ -66,8 +66,11 @@ def _shape(port: Port) -> str:
 
 
 class CompiledKernels(Readable):
-    """Kernels of a processor or a GPU. `again` compiles a network from the cache once more, whose files hold machine
-    code alone; `of_gpu`: text of the emulated kernels, by the kind of their GPU."""
+    """Kernels of a processor or a GPU.
+
+    `again` compiles a network from the cache once more, because the cache's files contain machine code only; `of_gpu`:
+    text of the emulated kernels, by the kind of their GPU.
+    """
 
     again: Callable[[], Executable] | None = None
     of_gpu: Texts = MappingProxyType({})
@@ -80,7 +83,7 @@ class CompiledKernels(Readable):
             return made.source(kind)
 
     def text_of(self, kind: str, parts: Iterable[tuple[str, str]]) -> str:
-        """The texts of `parts` (name and text), each behind a line that names it. UserError where there is none."""
+        """The texts of `parts` (name and text), each after a line with its name. Raises UserError if there are none."""
         listed = list(parts)
         if all(text for _, text in listed):
             return joined(kind, listed)
@@ -94,12 +97,12 @@ _COMMENTS = {"llvm": ";", "asm": "#", "instructions": "#", "cuda": "//", "opencl
 
 
 def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:
-    """Texts of a kind, each behind a comment with its name."""
+    """The texts of one kind, each after a comment with its name."""
     return "\n".join(f"{_COMMENTS[kind]} {name}\n{text}" for name, text in parts)
 
 
 def texts_of_parts(parts: Iterable[tuple[str, Readable]]) -> Texts:
-    """The sources of an executable made of several: every kind that one of its parts has."""
+    """The sources of an executable that consists of several: all kinds that any of its parts has."""
     listed = list(parts)
 
     def text(kind: str) -> str:

@@ -24,7 +24,7 @@ class ReshapedExecutable(Readable):
         return self.inner.name
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One run; errors as of `inner`, with the shapes of `inner`."""
+        """One run; its errors are those of `inner`, with the shapes of `inner`."""
         shapes = {port.name: port.shape for port in self.inner.inputs}
         given = {
             name: np.reshape(array, shapes[name]) if self._fits(name, array) else array

@@ -31,8 +31,10 @@ class SharedArrays:
     _known: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
 
     def held(self, array: np.ndarray) -> np.ndarray:
-        """The shared array equal to `array` in type, shape and bytes: a view of the beginning of an earlier, longer one
-        if that has the same bytes, else a copy."""
+        """The shared array with the type, shape and bytes of `array`.
+
+        It is a view of the beginning of an earlier, longer array if that has the same bytes, else a copy.
+        """
         flat = np.ascontiguousarray(array)
         raw = flat.reshape(-1).view(np.uint8)
         digest = hashlib.sha256(raw.data).digest()

@@ -1,4 +1,4 @@
-"""Networks with inputs whose values decide shapes: compiled at run time, once for each set of values."""
+"""Networks with inputs whose values determine shapes: compiled at run time, once for each set of values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vdla.util.errors import UserError
 from .executable import Arrays, Executable, Port
 
 MOST_PROGRAMS = 16
-"""Most programs in a network's cache; the least recently used one is dropped."""
+"""Largest number of programs in a network's cache; the least recently used one is dropped."""
 Specialize = Callable[[Mapping[str, np.ndarray]], Executable]
 """Compiles the network for values of its parameters by name; the result has no inputs for them. Raises UserError."""
 

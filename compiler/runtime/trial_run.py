@@ -1,4 +1,4 @@
-"""A trial run of code from a file in a process of its own: a crash becomes a message.
+"""Runs code from a file once in a process of its own, so that a crash becomes a message.
 
 A damaged or foreign object may crash LLVM's loader, access other memory, or never end.
 """
@@ -17,9 +17,11 @@ from collections.abc import Callable
 from typing import NoReturn
 
 LEAST_SECONDS = 10.0
-"""Time limit of a trial run without operations: its memory pages are accessed for the first time."""
+"""Time limit of a trial run without operations, in seconds. It is long because memory pages are accessed for the first
+time.
+"""
 LEAST_OPERATIONS_PER_SECOND = 2e8
-"""Lower bound of a machine's speed, for the time limit."""
+"""Lower bound of a machine's speed, from which the time limit is computed."""
 _MOST_BYTES = 4096
 """Longest message from the trial, in bytes."""
 
@@ -34,7 +36,7 @@ def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | 
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
-        # Newer versions of Python warn that the copy lacks this process's threads. The copy needs none.
+        # Newer versions of Python warn that the copy lacks this process's threads, but it does not need any.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

@@ -1,6 +1,6 @@
-"""Networks that others publish, as PyTorch exports them to ONNX, made with onnx alone and seeded weights.
+"""Networks published by others, as PyTorch exports them to ONNX, built only with the package onnx and seeded weights.
 
-`table.TABLE` names them all. Each family has a file, written in the order of its original's own definition.
+`table.TABLE` has them all by name. Each family has a file, whose order follows the original's definition.
 """
 
 from .table import NAMES, Original, build_original, describe, original

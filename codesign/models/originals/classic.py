@@ -78,7 +78,7 @@ def densenet121(g: Graph, x: Value) -> Value:
         features = [x]
         for layer in range(1, g.repeats(count) + 1):
             with g.scope(f"features.denseblock{block}.denselayer{layer}"):
-                # The first has one tensor to concatenate, and the exporter writes a Concat all the same.
+                # The first layer has one tensor to concatenate; the exporter writes a Concat nevertheless.
                 y = op.relu(g, op.batch_norm(g, op.concat(g, features, 1), "norm1"))
                 y = op.relu(g, op.conv(g, y, "conv1", 4 * growth, 1, norm=True))
                 features.append(op.conv(g, y, "conv2", growth, 3, 1, 1, bias=False))

@@ -7,11 +7,11 @@ from .values import Value
 
 EPSILON = 1e-6
 LAYER_SCALE = 0.3
-"""About that of trained networks, whose scales start at 1e-6 and grow."""
+"""Value of layer scales, about that of trained networks, whose scales begin at 1e-6 and grow."""
 
 
 def _norm(g: Graph, x: Value, name: str) -> Value:
-    """LayerNorm over the channels of an image: transposed there and back."""
+    """LayerNorm over the channels of an image, between two transpositions."""
     y = op.layer_norm(g, op.transpose(g, x, 0, 2, 3, 1), name, EPSILON)
     return op.transpose(g, y, 0, 3, 1, 2)
 

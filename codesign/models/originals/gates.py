@@ -1,4 +1,4 @@
-"""Squeeze-and-excitation, which several families share."""
+"""Squeeze-and-excitation, used by several families."""
 
 from collections.abc import Callable
 
@@ -21,6 +21,8 @@ def squeeze_and_excite(
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
-    """The multiple of `divisor` that is nearest, not below 0.9 of `value`, as mobile networks round channels."""
+    """The multiple of `divisor` that is nearest to `value`, but at least 0.9 of it; mobile networks round
+    channels so.
+    """
     rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * value else rounded

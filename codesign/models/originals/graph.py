@@ -1,4 +1,4 @@
-"""A graph under construction: nodes in order, shapes of all tensors, weights as shapes until they are drawn."""
+"""A graph under construction: nodes in order, shapes of all tensors, and weights that are not drawn yet."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..onnx_graph import IR_VERSION, OPSET
 from .values import Value, Weight
 
 BIAS_DEVIATION = 0.1
-"""Standard deviation of biases, whose layers give outputs of deviation 1."""
+"""Standard deviation of biases in layers whose outputs have a standard deviation of 1."""
 
 
 class Graph:
-    """Nodes are named as PyTorch's exporter names them: "/layer1/conv1/Conv", by the open scopes.
+    """A graph whose nodes have the names that PyTorch's exporter gives them, by the open scopes: "/layer1/conv1/Conv".
 
     `width` scales the results of `channels`, `depth` those of `repeats`: reduced copies for tests have both below 1.
     `parameters` counts the original's parameters in training: a normalization that the exporter folds into a
@@ -47,20 +47,20 @@ class Graph:
     # Sizes.
 
     def channels(self, count: int, multiple: int = 8) -> int:
-        """`count` at full width, else its share, a multiple of `multiple` and at least that."""
+        """The number of channels for `count` at full width: reduced to a multiple of `multiple`, at least one."""
         if self.width == 1:
             return count
         return max(multiple, round(count * self.width / multiple) * multiple)
 
     def repeats(self, count: int) -> int:
-        """`count` at full depth, else its share, at least 1."""
+        """The number of repetitions for `count` at full depth: reduced, but at least 1."""
         return count if self.depth == 1 else max(1, math.ceil(count * self.depth))
 
     # Names.
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Names the nodes built in the block below `name`."""
+        """Adds `name` to the names of the nodes built in the block."""
         self._scopes.append(name)
         try:
             yield
@@ -68,7 +68,7 @@ class Graph:
             self._scopes.pop()
 
     def path(self, name: str = "") -> str:
-        """The name of a parameter in the open scopes, as state dictionaries have it: "layer1.0.conv1.weight"."""
+        """The name of a parameter in the open scopes, as in state dictionaries: "layer1.0.conv1.weight"."""
         return ".".join([*self._scopes, name] if name else self._scopes)
 
     # Tensors.
@@ -81,7 +81,9 @@ class Graph:
         return value
 
     def output(self, value: Value, name: str) -> None:
-        """Make `value`, which a node of this graph writes and none reads yet but through `name`, an output `name`."""
+        """Makes `value` an output of the model, called `name`; a node of this graph must write it, and no node may read
+        it yet.
+        """
         for node in self.nodes:
             for names in (node.input, node.output):
                 for place, tensor in enumerate(names):
@@ -102,7 +104,9 @@ class Graph:
         least: float = -np.inf,
         counted: bool = True,
     ) -> Value:
-        """An initializer of this scope, drawn when the model is made; `counted` among the parameters."""
+        """A weight of this scope, an initializer drawn when the model is made; `counted`: whether it counts as a
+        parameter.
+        """
         path = self.path(name)
         assert path not in self.weights, path
         weight = Weight(tuple(shape), deviation, mean, least)
@@ -111,7 +115,7 @@ class Graph:
         return Value(path, weight.shape, deviation**2 + mean**2)
 
     def constant(self, values: ArrayLike, dtype: Any = np.int64, name: str = "Constant") -> Value:
-        """A constant of the graph, which all runs share: a shape, an axis, a number."""
+        """A constant of the graph, such as a shape, an axis or a number."""
         array = np.asarray(values, dtype)
         path = self._unique(name)
         self.constants[path] = array
@@ -155,7 +159,9 @@ class Graph:
         return outputs
 
     def _unique(self, operator: str) -> str:
-        """A node's name as the exporter's: scopes by "/", each with those around it where it is a number."""
+        """A node's name in the exporter's form: scopes joined by "/"; a scope that is a number includes the names
+        around it.
+        """
         name = "/".join(["", *self._scopes, operator])
         count = self._names[name]
         self._names[name] += 1
@@ -164,7 +170,7 @@ class Graph:
     # Models.
 
     def model(self, seed: int) -> onnx.ModelProto:
-        """The model with its weights drawn, each from a stream of its own: float32, opset 17."""
+        """The model (float32, opset 17) with random weights, each from a random sequence of its own."""
         drawn = [
             numpy_helper.from_array(weight.draw(np.random.default_rng([seed, place])), name)
             for place, (name, weight) in enumerate(self.weights.items())
@@ -172,7 +178,7 @@ class Graph:
         return self._model([], drawn)
 
     def outline(self) -> onnx.ModelProto:
-        """The model with inputs for weights, for whoever wants shapes alone."""
+        """The model with inputs in place of weights, for uses that need only shapes."""
         inputs = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, weight.shape)
             for name, weight in self.weights.items()

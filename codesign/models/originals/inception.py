@@ -1,6 +1,6 @@
 """GoogLeNet and Inception-v3 without their auxiliary classifiers, after torchvision's googlenet.py and inception.py.
 
-All normalizations are folded; images are not transformed, as for networks without downloaded weights.
+All normalizations are folded; images are not transformed, as in torchvision without downloaded weights.
 """
 
 from . import operators as op
@@ -115,7 +115,7 @@ def _inception_d(g: Graph, x: Value) -> Value:
 
 
 def _inception_e(g: Graph, x: Value) -> Value:
-    # The exporter joins the concatenation of these pairs with that of the branches.
+    # The exporter merges the concatenation of these pairs into that of the branches.
     def both(x: Value, name: str, start: str) -> list[Value]:
         row = _basic(g, x, f"{name}_{start}a", 384, (1, 3), 1, (0, 1))
         column = _basic(g, x, f"{name}_{start}b", 384, (3, 1), 1, (1, 0))

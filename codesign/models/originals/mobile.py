@@ -66,7 +66,7 @@ def mnasnet(g: Graph, x: Value) -> Value:
                     g, op.conv(g, y, "3", inside, kernel, stride, kernel // 2, groups=inside, norm=True)
                 )
                 y = op.conv(g, y, "6", out, 1, norm=True)
-                # A copy that is narrow may have equal channels where the original has not.
+                # A narrower copy may have equal channels where the original has different ones.
                 x = op.add(g, y, x) if block else y
     x = op.relu(g, op.conv(g, x, "layers.14", g.channels(1280), 1, norm=True))
     return op.linear(g, op.mean(g, x, (2, 3)), "classifier.1", CLASSES)
@@ -74,7 +74,7 @@ def mnasnet(g: Graph, x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A block of MobileNet-v3; `swish` says which of its two functions it has."""
+    """A block of MobileNet-v3; `swish`: whether its activation is hard swish instead of ReLU."""
 
     kernel: int
     expanded: int
@@ -140,7 +140,7 @@ def _head_v3(g: Graph, x: Value, width: int) -> Value:
 def mobilenet_v3_features(
     g: Graph, x: Value, rows: tuple[Bottleneck, ...], name: str = "features"
 ) -> list[Value]:
-    """The output of the stem, of each block and of the last convolution."""
+    """The outputs of the stem, of each block and of the last convolution."""
     with g.scope(name):
         x = op.hard_swish(g, op.conv(g, x, "0.0", g.channels(16), 3, 2, 1, norm=True))
         kept = [x]
@@ -240,7 +240,7 @@ def shufflenet_v2(g: Graph, x: Value) -> Value:
 
 
 def shuffle(g: Graph, x: Value, groups: int) -> Value:
-    """Channels of the groups taken in turn."""
+    """Interleaves the channels of the groups."""
     batch, channels, rows, columns = x.shape
     y = op.reshape(g, x, (batch, groups, channels // groups, rows, columns))
     y = op.transpose(g, y, 0, 2, 1, 3, 4)

@@ -14,7 +14,7 @@ from .graph import BIAS_DEVIATION, Graph
 from .values import Value
 
 FOREVER = np.iinfo(np.int64).max
-"""The end of a slice that goes on to the end."""
+"""The end of a slice that extends to the end of the axis."""
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def conv_transpose(g: Graph, x: Value, name: str, out: int, kernel: int, stride:
     """ConvTranspose2d without padding."""
     batch, depth, rows, columns = x.shape
     with g.scope(name):
-        # Each output meets (kernel / stride)^2 taps of every channel.
+        # (kernel / stride)^2 taps of every channel contribute to each output.
         deviation = stride / math.sqrt(depth * kernel * kernel * x.power)
         weight = g.weight("weight", (depth, out, kernel, kernel), deviation)
         g.macs += math.prod(x.shape) * out * kernel * kernel
@@ -95,7 +95,7 @@ def conv_transpose(g: Graph, x: Value, name: str, out: int, kernel: int, stride:
 
 
 def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Value:
-    """Linear: Gemm of a matrix; of more axes MatMul and Add, whose weight the exporter has transposed."""
+    """Linear: Gemm for a matrix; for more dimensions MatMul and Add, with a weight that the exporter has transposed."""
     depth = x.shape[-1]
     deviation = 1 / math.sqrt(depth * x.power)
     g.macs += math.prod(x.shape) * out
@@ -179,7 +179,7 @@ def silu(g: Graph, x: Value) -> Value:
 
 
 def gelu(g: Graph, x: Value) -> Value:
-    """GELU by the error function: five nodes."""
+    """GELU with the error function: five nodes."""
     root, one, half = (g.constant(value, np.float32) for value in (math.sqrt(2), 1.0, 0.5))
     y = g.node("Erf", [g.node("Div", [x, root], x.shape)], x.shape)
     y = g.node("Mul", [x, g.node("Add", [y, one], x.shape)], x.shape)
@@ -253,7 +253,7 @@ def global_pool(g: Graph, x: Value) -> Value:
 
 
 def adaptive_pool(g: Graph, x: Value, size: int) -> Value:
-    """AdaptiveAvgPool2d(size), an AveragePool where `size` divides the image's; a smaller image stays unchanged."""
+    """AdaptiveAvgPool2d(size): an AveragePool if `size` divides the image's size; smaller images stay unchanged."""
     rows, columns = x.size
     kernel = [max(rows // size, 1), max(columns // size, 1)]
     shape = (*x.shape[:2], rows // kernel[0], columns // kernel[1])
@@ -302,7 +302,7 @@ def split(g: Graph, x: Value, sizes: Sequence[int], axis: int) -> list[Value]:
 
 
 def unbind(g: Graph, x: Value) -> list[Value]:
-    """x.unbind(0): Split and a Squeeze of each."""
+    """x.unbind(0): a Split, and a Squeeze for each part."""
     parts = split(g, x, [1] * x.shape[0], 0)
     axis = g.constant([0])
     return [g.node("Squeeze", [part, axis], x.shape[1:], power=x.power) for part in parts]
@@ -324,7 +324,7 @@ def slice_axis(g: Graph, x: Value, axis: int, start: int, end: int, step: int = 
 
 
 def pad(g: Graph, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
-    """F.pad with zeros, also where there is nothing to pad."""
+    """F.pad with zeros; adds a node even if there is nothing to pad."""
     shape = [extent + a + b for extent, a, b in zip(x.shape, before, after, strict=True)]
     amounts = [g.constant([*before, *after]), g.constant(0.0, np.float32)]
     return g.node("Pad", [x, *amounts], shape, power=x.power, mode="constant")

@@ -1,6 +1,6 @@
 """ResNet-50, Wide ResNet-50-2, ResNeXt-50 and RegNet-Y-400MF, after torchvision's resnet.py and regnet.py.
 
-Strides sit in a block's 3x3 convolution. All normalizations are folded.
+The 3x3 convolution of a block has its stride. All normalizations are folded.
 """
 
 from . import operators as op
@@ -30,7 +30,7 @@ def _resnet(g: Graph, x: Value, groups: int = 1, base_width: int = 64) -> Value:
     x = op.relu(g, op.conv(g, x, "conv1", stem, 7, 2, 3, norm=True))
     x = op.max_pool(g, x, 3, 2, 1)
     for stage, blocks in enumerate((3, 4, 6, 3)):
-        # Groups keep their channels in narrow copies.
+        # In narrower copies, groups keep their number of channels.
         group_width = base_width << stage
         count = max(1, groups * stem // 64)
         width = group_width * count if groups > 1 else (stem * base_width // 64) << stage

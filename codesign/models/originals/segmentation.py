@@ -11,10 +11,10 @@ from .mobile import LARGE, mobilenet_v3_features
 from .values import Value
 
 CLASSES = 21
-"""Classes of Pascal VOC, with its background."""
+"""Number of classes of Pascal VOC, including the background."""
 DILATED = (*LARGE[:12], *(replace(row, dilation=2) for row in LARGE[12:]))
 EIGHTH = 4
-"""The block whose output is an eighth of the image."""
+"""Index of the block whose output is an eighth of the image."""
 
 
 def lraspp(g: Graph, x: Value) -> Value:

@@ -11,7 +11,7 @@ from .vision_transformers import EMBEDDING_DEVIATION
 EPSILON = 1e-5
 WINDOW = 7
 FORBIDDEN = -100.0
-"""Addend to the score of two places that only a roll has brought together."""
+"""Number added to the score of two positions that are neighbours only because of a roll."""
 
 
 def swin_t(g: Graph, x: Value) -> Value:
@@ -38,7 +38,7 @@ def swin_t(g: Graph, x: Value) -> Value:
 
 
 def _merged(g: Graph, x: Value) -> Value:
-    """Merges four neighbours into one place of twice the channels."""
+    """Merges four neighbouring positions into one with twice the channels."""
     _, rows, columns, width = x.shape
     x = op.pad(g, x, (0, 0, 0, 0), (0, rows % 2, columns % 2, 0))
     parts = [
@@ -51,13 +51,13 @@ def _merged(g: Graph, x: Value) -> Value:
 
 
 def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
-    """Attention inside windows of 7x7, moved by `shift` rows and columns."""
+    """Attention inside windows of 7x7, shifted by `shift` rows and columns."""
     batch, height, width, channels = x.shape
     down, right = -height % WINDOW, -width % WINDOW
     with g.scope(name):
         y = op.pad(g, x, (0, 0, 0, 0), (0, down, right, 0))
         _, rows, columns, _ = y.shape
-        # An axis of one window is not moved.
+        # An axis with a single window is not shifted.
         shifts = tuple(shift if extent > WINDOW else 0 for extent in (rows, columns))
         moved = any(shifts)
         if moved:
@@ -76,14 +76,14 @@ def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
 
 
 def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None) -> Value:
-    """Attention of all windows [windows, places, channels]."""
+    """Attention in all windows [windows, positions, channels]."""
     windows, places, channels = x.shape
     depth = channels // heads
     y = op.reshape(g, op.linear(g, x, "qkv", 3 * channels), (windows, places, 3, heads, depth))
     y = op.transpose(g, y, 2, 0, 3, 1, 4)
     q, k, v = (op.select(g, y, 0, place) for place in range(3))
     scores = op.matmul(g, op.scaled(g, q, depth**-0.5), op.transpose(g, k, 0, 1, 3, 2))
-    # The exporter looks the biases of (2 * 7 - 1)^2 distances up once.
+    # The exporter gathers the biases of the (2 * 7 - 1)^2 distances at export time.
     bias = g.weight("relative_position_bias", (1, heads, places, places), EMBEDDING_DEVIATION, counted=False)
     g.parameters += (2 * WINDOW - 1) ** 2 * heads
     scores = op.add(g, scores, bias)
@@ -98,7 +98,7 @@ def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None)
 
 
 def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
-    """torch.roll of rows and columns: two slices and a concatenation an axis."""
+    """torch.roll of rows and columns: two slices and a concatenation for each axis."""
     for axis, shift in enumerate(shifts, start=1):
         parts = [op.slice_axis(g, x, axis, -shift, op.FOREVER), op.slice_axis(g, x, axis, 0, -shift)]
         x = op.concat(g, [part for part in parts if part.shape[axis]], axis)
@@ -106,11 +106,14 @@ def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
 
 
 def _mask(rows: int, columns: int, shifts: tuple[int, ...]) -> np.ndarray:
-    """Addends to the scores of each window: [windows, 49, 49], 0 between places of one region, else FORBIDDEN."""
+    """Numbers added to the scores of each window: [windows, 49, 49], 0 between positions of one region,
+    else FORBIDDEN.
+    """
     regions = np.zeros((rows, columns), np.int64)
     for axis, (extent, shift) in enumerate(zip((rows, columns), shifts, strict=True)):
         place = np.arange(extent)
-        # The original cuts an axis into all but the last window, the part that stays, and the part that came round.
+        # The original divides an axis into all windows but the last, the part of the last that stays, and the part that
+        # the roll moved to the end.
         part = (place >= extent - WINDOW).astype(np.int64) + (place >= extent - shift if shift else 0)
         regions += np.expand_dims(part * 3**axis, 1 - axis)
     windows = regions.reshape(rows // WINDOW, WINDOW, columns // WINDOW, WINDOW).transpose(0, 2, 1, 3)

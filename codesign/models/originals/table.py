@@ -32,9 +32,11 @@ INPUT, OUTPUT = "x", "y"
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A network: the function that builds it, rows and columns of its images, and the least that it takes.
+    """A network: the function that builds it, the size of its images (rows and columns), and the least size that it
+    accepts.
 
-    `multiple` is of image sizes. `exported` names the original for `benchmarks/outside_networks.py`, which exports it.
+    Image sizes must be multiples of `multiple`. `exported` is the name under which `benchmarks/outside_networks.py`
+    exports the original.
     """
 
     build: Callable[[Graph, Value], Value]
@@ -84,10 +86,10 @@ def original(name: str) -> Original:
 def describe(
     name: str, *, batch: int = 1, size: int | None = None, width: float = 1.0, depth: float = 1.0
 ) -> Graph:
-    """The network's graph, no weight drawn yet: float32 ``x`` [batch, 3, size, size] to float32 ``y``.
+    """The network's graph without random weights yet: float32 ``x`` [batch, 3, size, size] to float32 ``y``.
 
-    `size` is that of the original unless given; `width` and `depth` below 1 make copies of fewer channels and blocks.
-    Raises UserError for an unknown name and for sizes that the network does not take.
+    `size` is that of the original by default; `width` and `depth` below 1 make copies with fewer channels and blocks.
+    Raises UserError for an unknown name and for sizes that the network does not accept.
     """
     network = original(name)
     size = network.size if size is None else size

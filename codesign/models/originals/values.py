@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of the graph. `power` is an estimate of its mean square, which the weights that read it are drawn by.
+    """A tensor of the graph. `power` is an estimate of its mean square, from which the deviation of weights follows.
 
-    Batch normalizations would keep every layer's outputs about normal; where they are folded, or were never there,
-    weights of the right deviation do: one over the square root of the products' number and their inputs' power, which
-    is He's rule behind a ReLU.
+    Batch normalizations would keep every layer's outputs approximately normal. Where they are folded or missing, a
+    suitable standard deviation of weights has this effect: one over the square root of (number of products of a sum
+    times power of their inputs), which is He's rule after a ReLU.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Value:
 
     @property
     def channels(self) -> int:
-        """Channels of an image [batch, channels, rows, columns]."""
+        """Number of channels of an image [batch, channels, rows, columns]."""
         return self.shape[1]
 
     @property
@@ -43,7 +43,7 @@ class Weight:
     least: float = -np.inf
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        """The values."""
+        """Random values of the weight."""
         drawn = rng.standard_normal(self.shape, np.float32) * np.float32(self.deviation) + np.float32(
             self.mean
         )

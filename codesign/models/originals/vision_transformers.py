@@ -60,13 +60,13 @@ def _attention(g: Graph, x: Value, name: str, heads: int) -> Value:
 
 
 def scaled_dot_product(g: Graph, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
-    """torch.nn.functional.scaled_dot_product_attention of [batch, heads, length, depth]; `mask` is added."""
+    """torch.nn.functional.scaled_dot_product_attention of [batch, heads, length, depth]; `mask` is added to scores."""
     factor = q.shape[-1] ** -0.25
     keys = op.scaled(g, op.transpose(g, k, 0, 1, 3, 2), factor)
     y = op.matmul(g, op.scaled(g, q, factor), keys)
     if mask is not None:
         y = op.add(g, y, mask)
-    # A row of the softmax is the mean of many values, some of which count more.
+    # A row of the softmax computes a weighted mean of many values, some of which have larger weights.
     return op.matmul(g, op.softmax(g, y), v, power=0.1 * v.power)
 
 

@@ -1,4 +1,4 @@
-"""Transformers from token ids, with seeded weights, as exporters write them: BERT, MobileBERT, GPT-2, Llama."""
+"""Transformers with token ids as inputs and seeded weights, as exporters write them: BERT, MobileBERT, GPT-2, Llama."""
 
 from .bert import BertSizes, MobileBertSizes, bert, mobilebert
 from .gpt2 import Gpt2Sizes, gpt2, gpt2_decode

@@ -1,4 +1,4 @@
-"""Encoders from token ids: BERT and MobileBERT.
+"""Encoders with token ids as inputs: BERT and MobileBERT.
 
 BERT follows Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (2018), the base model, and the
 nodes that torch's exporter writes for it. MobileBERT follows Sun et al., "MobileBERT: a Compact Task-Agnostic BERT for
@@ -19,7 +19,7 @@ from .writer import LEAST, Rows, Size, Writer, floats
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 EPSILON = 1e-12
 LAST = 2**31 - 1
-"""The end of a slice to the end."""
+"""The end of a slice that extends to the end of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,9 @@ class BertSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MobileBertSizes:
-    """The shape of a MobileBERT; attention and feed-forward networks work on `bottleneck` numbers a token."""
+    """The sizes of a MobileBERT; attention and feed-forward networks use vectors of `bottleneck` numbers for each
+    token.
+    """
 
     layers: int = 2
     width: int = 512
@@ -48,7 +50,9 @@ class MobileBertSizes:
 
 def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
     """``input_ids``, ``attention_mask``, ``token_type_ids``, int64 [batch, sequence], to ``last_hidden_state``, float32
-    [batch, sequence, width], and ``pooler_output`` [batch, width]. `sequence` None: a symbol, for any number."""
+    [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None the number of tokens is a
+    symbol, for any number.
+    """
     w = Writer(rng=np.random.default_rng(seed))
     rows, width = (batch, sequence), sizes.width
     mask = _mask(w)
@@ -64,8 +68,9 @@ def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) 
 
 
 def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
-    """The layers of `bert` alone, where all tokens count: ``embeddings``, float32 [batch, sequence, width], to
-    ``last_hidden_state``, like it."""
+    """Only the layers of `bert`, for sequences without masked tokens: ``embeddings``, float32 [batch, sequence, width],
+    to ``last_hidden_state``, like it.
+    """
     w, rows = Writer(rng=np.random.default_rng(seed)), (batch, sequence)
     data = "embeddings"
     for layer in range(sizes.layers):
@@ -76,7 +81,7 @@ def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertS
 
 
 def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, sizes: BertSizes) -> str:
-    """One layer of `bert`, of the names that begin with `name`: rows [batch, sequence, width] to the like."""
+    """One layer of `bert`; the names of its parts begin with `name`. Input and output are [batch, sequence, width]."""
     width = sizes.width
     query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
     context = _attention(w, name, (query, key, value), mask, rows, sizes.heads, width // sizes.heads)
@@ -97,9 +102,9 @@ def mobilebert(
     words = w.node(
         "Gather", "words", [w.weight("words.weight", sizes.vocabulary, sizes.embedding), "input_ids"]
     )
-    # Each token's embedding between those of its neighbours.
+    # Each token's embedding is between those of its neighbours.
     padded = w.node("Pad", "padded", [words, w.numbers((0, 1, 0, 0, 1, 0))])
-    # Without a number of tokens, the ends are counted from behind.
+    # If the number of tokens is not known, ends are counted from the end of the axis.
     ends = (-2, LAST) if sequence is None else (sequence, sequence + 2)
     before, after = (
         w.node("Slice", part, [padded, *map(w.numbers, ([start], [end], [1]))])
@@ -135,7 +140,7 @@ def _inputs(rows: Rows) -> dict[str, tuple[int, Rows]]:
 
 
 def _mask(w: Writer) -> str:
-    """0 where a token counts, the least number elsewhere: [batch, 1, 1, sequence]."""
+    """The mask [batch, 1, 1, sequence]: 0 for tokens that are attended to, the least number for others."""
     wide = w.node("Unsqueeze", "mask.wide", ["attention_mask", w.numbers([1, 2])])
     real = w.node("Cast", "mask.real", [wide], to=TensorProto.FLOAT)
     rest = w.node("Sub", "mask.rest", [w.number(1.0), real])
@@ -153,7 +158,7 @@ def _types(w: Writer, width: int) -> str:
 
 
 def _positions(w: Writer, sequence: Size, width: int) -> str:
-    """The embeddings of the first positions: exporters gather them by a constant, or by part of one."""
+    """The embeddings of the first positions: exporters gather them with a constant, or with a part of one."""
     table = w.weight("positions.weight", POSITIONS, width)
     places = np.arange(POSITIONS if sequence is None else sequence)[None]
     first = w.graph.constant("position_ids", places, np.int64)
@@ -171,7 +176,7 @@ def _attention(
     heads: int,
     size: int,
 ) -> str:
-    """Scaled products of queries and keys, masked, as weights of values; heads joined again."""
+    """Attention: softmax of scaled and masked products of queries and keys, times values; then heads are joined."""
     query = w.heads(f"{name}.query", parts[0], rows, heads, size)
     key = w.heads(f"{name}.key", parts[1], rows, heads, size, last=True)
     value = w.heads(f"{name}.value", parts[2], rows, heads, size)
@@ -191,7 +196,7 @@ def _gelu(w: Writer, name: str, data: str) -> str:
 
 
 def _no_norm(w: Writer, name: str, data: str, size: int) -> str:
-    """MobileBERT's stand-in for normalization: a scale and a bias a channel."""
+    """MobileBERT's replacement of normalization: a scale and a bias for each channel."""
     scaled = w.node("Mul", f"{name}.scaled", [data, w.weight(f"{name}.weight", size, mean=1.0)])
     return w.node("Add", name, [scaled, w.weight(f"{name}.bias", size)])
 

@@ -1,7 +1,8 @@
-"""GPT-2: logits of the next token and the keys and values of a sequence, at once or token by token.
+"""GPT-2: logits of the next token, for a whole prompt or token by token.
 
 After Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), the small model, and the nodes that
-torch's exporter writes for it. Keys and values are inputs and outputs, as a caller keeps them from step to step.
+torch's exporter writes for it. Keys and values of earlier tokens are inputs and outputs, which a caller keeps from step
+to step.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Gpt2Sizes:
 
 def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
     """A prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, of each layer
-    i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. `sequence` None: a symbol."""
+    i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. With `sequence` None the
+    number of tokens is a symbol.
+    """
     return _gpt2(seed, batch, sequence, 0, sizes)
 
 
@@ -62,7 +65,7 @@ def _gpt2(seed: int, batch: int, sequence: Size, past: int, sizes: Gpt2Sizes) ->
     for layer in range(sizes.layers):
         name = f"layer{layer}"
         normal = w.layer_norm(f"{name}.norm1", data, width, EPSILON)
-        # Conv1D of the original: one Gemm for queries, keys and values.
+        # Conv1D in the original: one Gemm for queries, keys and values.
         three = _gemm(w, f"{name}.three", normal, rows, width, 3 * width)
         parts = [f"{name}.{part}" for part in ("query", "key", "value")]
         w.graph.nodes.append(
@@ -113,7 +116,7 @@ def with_logits(
     inputs: Ends,
     outputs: Ends,
 ) -> onnx.ModelProto:
-    """The model, with logits by the embeddings of all words."""
+    """The model with logits: products with the embeddings of all words."""
     flat = w.reshape("logits.rows", data, (-1, sizes[0]))
     logits = w.node("Gemm", "logits.product", [flat, words], transB=1)
     w.reshape("logits", logits, (*rows, sizes[1]))

@@ -19,7 +19,7 @@ EPSILON = 1e-5
 THETA = 100_000.0
 """The base of the rotary angles."""
 SYMBOLIC_MASK = 1024
-"""The most tokens of a prompt whose number is a symbol: the mask of as many is part of the model."""
+"""Largest number of tokens of a prompt if that number is a symbol: the model contains a mask of this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,16 @@ class LlamaSizes:
 
 def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
     """A prompt: ``input_ids`` and ``position_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence,
-    vocabulary] and, of each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups, sequence,
-    width / heads]. `sequence` None: a symbol."""
+    vocabulary] and, of each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups, sequence, width /
+    heads]. With `sequence` None the number of tokens is a symbol.
+    """
     return _llama(seed, batch, sequence, 0, sizes)
 
 
 def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """One token behind `past` others, with keys and values ``past.i.key`` and ``past.i.value``; else as `llama`."""
+    """One token behind `past` others, with keys and values ``past.i.key`` and ``past.i.value``; otherwise
+    like `llama`.
+    """
     return _llama(seed, batch, 1, past, sizes)
 
 
@@ -111,7 +114,7 @@ def _named(name: str, query: str, key: str) -> tuple[tuple[str, str], tuple[str,
 
 
 def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
-    """Cosines and sines of each position's angles, [batch, 1, sequence, size]: both halves of a head have the same."""
+    """Cosines and sines of each position's angles, [batch, 1, sequence, size]; equal for both halves of a head."""
     batch, sequence = rows
     steps = THETA ** -(np.arange(0, size, 2) / size)
     places = w.node("Cast", "turns.places", ["position_ids"], to=TensorProto.FLOAT)
@@ -124,7 +127,7 @@ def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
 
 
 def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) -> str:
-    """data * cosine + (data with its halves exchanged, the new first one negative) * sine."""
+    """data * cosine + r * sine, where r is data with its halves exchanged and the first half of the result negated."""
     halves = (
         w.node("Slice", f"{name}.{part}", [data, *map(w.numbers, ([start], [end], [3]))])
         for part, start, end in (("low", 0, size // 2), ("high", size // 2, size))
@@ -138,10 +141,10 @@ def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) 
 
 
 def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int], heads: int) -> str:
-    """Each group's keys or values for all of its heads, as exporters do it: Unsqueeze, Expand, Reshape."""
+    """Repeats each group's keys or values for all of its heads like exporters: Unsqueeze, Expand, Reshape."""
     batch, groups, length, size = shape
     wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])
-    # For a size of 1, Expand leaves the input's size unchanged.
+    # With a size of 1, Expand leaves the input's size unchanged.
     full = (batch, groups, heads // groups, 1 if length is None else length, size)
     copied = w.node("Expand", f"{name}.copied", [wide, w.numbers(full)])
     return w.reshape(name, copied, (batch, heads, length, size))

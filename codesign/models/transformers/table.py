@@ -20,17 +20,19 @@ from .writer import Size
 TOKENS = 128
 """Default number of tokens of a sequence, or of its cached keys and values."""
 LAYERS = 2
-"""Default number of layers; the originals have more of the same."""
+"""Default number of layers; the originals have more of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A transformer's builder from seed, batch, tokens and layers; the most tokens it has positions for."""
+    """A transformer: the function that builds it from seed, batch, tokens and layers, and its largest
+    number of tokens.
+    """
 
     build: Callable[[int, int, Size, int], onnx.ModelProto]
     most: int
     layers: int
-    """Layers of the original."""
+    """Number of layers of the original."""
 
 
 TABLE: dict[str, Transformer] = {
@@ -51,7 +53,9 @@ NAMES = tuple(TABLE)
 
 
 def _known(tokens: Size) -> int:
-    """UserError for a decode step whose number of tokens kept is a symbol: what lies behind them would count."""
+    """The number of tokens. Raises UserError if it is a symbol, as a decode step would attend to padding after cached
+    tokens.
+    """
     if tokens is None:
         raise UserError("a decode step keeps a fixed number of tokens; leave --symbolic out")
     return tokens
@@ -66,9 +70,9 @@ def build_transformer(
     layers: int | None = None,
     symbolic: bool = False,
 ) -> onnx.ModelProto:
-    """The model, which takes `tokens` at once, or for one behind as many others (``_decode``).
+    """The model for `tokens` tokens at once, or (``_decode``) for one token after `tokens` others.
 
-    `symbolic`: any number at once, which is the symbol ``sequence`` in the model.
+    `symbolic`: for any number of tokens at once; this number is the symbol ``sequence`` in the model.
 
     Raises UserError for an unknown name, and for more tokens or layers than the original has.
     """

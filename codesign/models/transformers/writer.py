@@ -17,42 +17,42 @@ IR_VERSION = 8
 DEVIATION = 0.02
 """Standard deviation of weights, as in BERT, GPT-2 and Llama at initialization."""
 LEAST = float(np.finfo(np.float32).min)
-"""Addend of masks: exporters use the least float32."""
+"""Number added to the scores of masked tokens: exporters use the least float32."""
 
 SEQUENCE = "sequence"
-"""The symbol of a number of tokens that is None: models for any number."""
+"""Symbol in the model for a number of tokens that is None."""
 Size = int | None
 Rows = tuple[int, Size]
-"""Batch and tokens."""
+"""(batch, tokens)."""
 End = tuple[int, tuple[Size, ...]]
 Ends = Mapping[str, End]
-"""ONNX's number of an element type and a shape for each name."""
+"""For each name ONNX's number of an element type, and a shape."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """A graph under construction; nodes and tensors are called after the part of the network that they belong to."""
+    """A graph under construction; nodes and tensors have the name of the part of the network to which they belong."""
 
     rng: np.random.Generator
     graph: OnnxGraph = field(default_factory=OnnxGraph)
 
     def weight(self, name: str, *shape: int, mean: float = 0.0) -> str:
-        """Normal numbers of `DEVIATION` around `mean`."""
+        """A weight of random numbers around `mean`, with the standard deviation `DEVIATION`."""
         if name not in self.graph.initializers:
             values = self.rng.standard_normal(shape, np.float32) * np.float32(DEVIATION) + np.float32(mean)
             self.graph.constant(name, values, np.float32)
         return name
 
     def numbers(self, values: Sequence[int]) -> str:
-        """A list of int64, shared by all who ask for the same."""
+        """A constant list of int64; equal lists are one constant."""
         return self.graph.constant(f"int64_{'_'.join(map(str, values))}", values, np.int64)
 
     def number(self, value: float) -> str:
-        """A float32 without dimensions, shared likewise."""
+        """A constant float32 without dimensions; equal numbers are one constant."""
         return self.graph.constant(f"float_{value!r}", value, np.float32)
 
     def node(self, operator: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """A node and its output, both called `name`."""
+        """Adds a node whose name and output are `name`."""
         return self.graph.node(operator, name, inputs, name, **attributes)
 
     def linear(self, name: str, data: str, depth: int, columns: int, *, bias: bool = True) -> str:
@@ -68,7 +68,7 @@ class Writer:
         return self.node("LayerNormalization", name, [data, scale, shift], axis=-1, epsilon=epsilon)
 
     def reshape(self, name: str, data: str, shape: Sequence[Size]) -> str:
-        """Reshape to a shape whose only size that may be None follows from the others."""
+        """Reshapes to a shape of which one size may be None, which follows from the others."""
         return self.node(
             "Reshape", name, [data, self.numbers([-1 if size is None else size for size in shape])]
         )
@@ -81,24 +81,28 @@ class Writer:
         return "tokens"
 
     def first(self, name: str, data: str, count: str, axes: Sequence[int]) -> str:
-        """The first `count`, int64 [1], along `axes` of a constant that is long enough for all."""
+        """The first `count` (a tensor, int64 [1]) elements along `axes` of a constant that is long enough for all
+        counts.
+        """
         for axis in axes:
             begin, where = self.numbers([0]), self.numbers([axis])
             data = self.node("Slice", f"{name}.first{axis}", [data, begin, count, where])
         return data
 
     def heads(self, name: str, data: str, rows: Rows, heads: int, size: int, *, last: bool = False) -> str:
-        """[batch, sequence, heads * size] to [batch, heads, sequence, size], or the `last` two exchanged."""
+        """[batch, sequence, heads * size] to [batch, heads, sequence, size]; with `last`, the last two are
+        exchanged.
+        """
         cut = self.reshape(f"{name}.cut", data, (*rows, heads, size))
         return self.node("Transpose", f"{name}.heads", [cut], perm=[0, 2, 3, 1] if last else [0, 2, 1, 3])
 
     def joined(self, name: str, data: str, rows: Rows, width: int) -> str:
-        """Heads back to [batch, sequence, width]."""
+        """Heads joined to [batch, sequence, width]."""
         moved = self.node("Transpose", f"{name}.moved", [data], perm=[0, 2, 1, 3])
         return self.reshape(f"{name}.joined", moved, (*rows, width))
 
     def finish(self, name: str, inputs: Ends, outputs: Ends) -> onnx.ModelProto:
-        """A checked model."""
+        """The checked model."""
         proto = helper.make_graph(
             self.graph.nodes,
             name,
@@ -116,10 +120,10 @@ def _value_info(name: str, end: End) -> onnx.ValueInfoProto:
 
 
 def ids(shape: tuple[Size, ...]) -> End:
-    """An end of int64."""
+    """The type and shape of an int64 input or output."""
     return TensorProto.INT64, shape
 
 
 def floats(shape: tuple[Size, ...]) -> End:
-    """An end of float32."""
+    """The type and shape of a float32 input or output."""
     return TensorProto.FLOAT, shape
