@@ -163,7 +163,7 @@ def _external_data(file: Content) -> str:
 
     from vdla.compiler.graph.errors import ModelError
     from vdla.compiler.graph.external_data import external_data_digest
-    from vdla.compiler.graph.model_texts import check_texts
+    from vdla.compiler.graph.onnx_read import check_texts
 
     try:
         proto = onnx.load_model_from_string(file.content)

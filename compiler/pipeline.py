@@ -295,7 +295,7 @@ def import_graph(
 def _integer_graph(imported: Graph, lanes: int, fusion: bool, dump: Dump | None) -> Graph:
     from .graph.fuse import fuse
     from .graph.int8_for_processors import for_processors
-    from .graph.remove_dead import remove_dead
+    from .graph.rewrites import remove_dead
 
     name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
     rewritten = rewrite(imported)

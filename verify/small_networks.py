@@ -16,9 +16,9 @@ from vdla.compiler.graph.int8_operators import (
     Int8MaxPool,
     Int8Operator,
     Products,
+    Quantization,
     Rows,
 )
-from vdla.compiler.graph.quantization import Quantization
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Combination, Post

@@ -31,8 +31,7 @@ from .int8_operators import (
     Turned,
 )
 from .interpret import evaluate
-from .remove_dead import remove_dead
-from .rewrites import Rewrite, run_rewrites
+from .rewrites import Rewrite, remove_dead, run_rewrites
 
 
 def fuse(graph: Graph) -> Graph:

@@ -6,7 +6,7 @@ Formulas are those of the ONNX operator specifications (Conv, MaxPool, AveragePo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -99,31 +99,6 @@ def average_divisors(
         first, end = (np.clip(-((starts - bound) // dilation), 0, kernel) for bound in bounds)
         counts = counts[..., None] * np.maximum(end - first, 0)
     return counts.astype(np.int32)
-
-
-def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
-    """The rows and columns of a window that stay, and the window of these, without outer taps that read only padding at
-    every position of an (H, W) plane. Windows with large dilations have some."""
-    kept: list[slice] = []
-    ends, outputs = list(window.pads), window.outputs(*plane)
-    for axis, size in enumerate(plane):
-        taps, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
-        begin, end = ends[axis], ends[axis + 2]
-        starts = np.arange(outputs[axis])[:, None] * stride + np.arange(taps) * dilation - begin
-        live = np.flatnonzero(((starts >= 0) & (starts < size)).any(axis=0))
-        first, last = 0, taps - 1
-        if live.size:
-            # Pads are never negative.
-            first, last = min(int(live[0]), begin // dilation), max(int(live[-1]), taps - 1 - end // dilation)
-        ends[axis], ends[axis + 2] = begin - first * dilation, end - (taps - 1 - last) * dilation
-        kept.append(slice(first, last + 1))
-    rows, columns = kept
-    kernel = (rows.stop - rows.start, columns.stop - columns.start)
-    if kernel == window.kernel:
-        return (rows, columns), window
-    dy, dx = (1 if taps == 1 else d for taps, d in zip(kernel, window.dilations, strict=True))
-    pads = (ends[0], ends[1], ends[2], ends[3])
-    return (rows, columns), replace(window, kernel=kernel, pads=pads, dilations=(dy, dx))
 
 
 def positions_read(

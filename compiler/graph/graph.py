@@ -20,9 +20,8 @@ from ..ir.types import DType
 from ..ir.visit import free_vars
 from ..te.merge import broadcast
 from ..te.scalars import argument
-from .int8_operators import Int8Operator
+from .int8_operators import Int8Operator, Quantization
 from .operators import Operator
-from .quantization import Quantization
 
 Shape = tuple[int, ...]
 

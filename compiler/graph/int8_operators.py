@@ -10,12 +10,33 @@ tensor expressions alike. The dataclasses here carry an operator's constants and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..te.blocks import Pair, Window
 from ..te.post import Combination, Post
-from .quantization import Quantization
+
+ActivationType = Literal["int8", "uint8"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """real = scale * (integer - zero_point), with both integers in the model's own type `dtype`."""
+
+    scale: np.float32
+    zero_point: int
+    dtype: ActivationType
+
+    @property
+    def offset(self) -> int:
+        """The difference between the model's integer and the stored int8 value: 128 for uint8, 0 for int8."""
+        return 128 if self.dtype == "uint8" else 0
+
+    @property
+    def stored_zero_point(self) -> int:
+        """The zero point of the stored int8 values."""
+        return self.zero_point - self.offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,6 +13,7 @@ import onnx
 from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeErrors
 from .graph import GraphInput, Node, Tensor, quantized_tensor
+from .int8_operators import Quantization
 from .names import unused
 from .onnx_values import (
     Constant,
@@ -25,7 +26,6 @@ from .onnx_values import (
     Statistic,
     Value,
 )
-from .quantization import ActivationType, Quantization
 
 QUANTIZE = (
     "quantize the model with `vdla quantize --whole` (or onnxruntime.quantization.quantize_static), "
@@ -258,48 +258,6 @@ class ImportContext(NodeErrors):
                 return self.fail(
                     node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
                 )
-
-    def quantization(
-        self, node: OnnxNode, scale_index: int, zero_point_index: int, dtype: np.dtype | None = None
-    ) -> Quantization:
-        """The per-tensor scale and zero point of an activation, checked; `dtype` (None: the zero point's, or uint8) is
-        the type of its integers."""
-        scale = self.array(node, scale_index, "scale")
-        zero_point = self.array(node, zero_point_index, "zero point")
-        if scale is None:
-            self.fail(node, "has no scale", "give scale and zero point as initializers")
-        if scale.size != 1:
-            self.fail(
-                node,
-                f"activation '{node.inputs[0]}' has {scale.size} scales, one per channel",
-                "quantize activations per tensor; only weights may have a scale per channel",
-            )
-        if zero_point is not None and zero_point.size != 1:
-            self.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
-        if dtype is None:
-            dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
-        return Quantization(
-            scale=np.float32(self.checked_scale(node, scale).reshape(-1)[0]),
-            zero_point=0 if zero_point is None else int(zero_point.reshape(())),
-            dtype=self.activation_type(node, dtype.name),
-        )
-
-    def checked_scale(self, node: OnnxNode, scale: np.ndarray) -> np.ndarray:
-        """The scale as float32; fails unless finite and positive."""
-        if scale.dtype not in (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.float64)):
-            self.fail(node, f"its scale has type {scale.dtype}", "give float32 scales")
-        narrow = scale.astype(np.float32)
-        if not (np.isfinite(narrow).all() and (narrow > 0).all()):
-            self.fail(node, "its scale is not a positive finite number", "calibrate the model again")
-        return narrow
-
-    def activation_type(self, node: OnnxNode, dtype: str) -> ActivationType:
-        """The name `dtype` if it is int8 or uint8; fails on any other."""
-        if dtype == "int8":
-            return "int8"
-        if dtype == "uint8":
-            return "uint8"
-        return self.fail(node, f"quantizes to {dtype}", "quantize activations to int8 or uint8")
 
     def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
         """Adds a tensor; returns its name, with a suffix where the name is taken."""

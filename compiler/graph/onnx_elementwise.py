@@ -12,13 +12,14 @@ from vdla.isa.arithmetic import add_constants, multiply_ratio
 from ..te.post import Combination
 from .abilities import needs
 from .graph import Tensor
+from .int8_operators import Quantization
 from .onnx_append import Rounding, rescale
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import with_bias
+from .onnx_rounding import activation_type
 from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
-from .quantization import Quantization
 
 BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"
 
@@ -136,7 +137,7 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
         )
     if value.axis is not None:
         context.fail(node, "its constant operand has one scale per channel", "quantize it per tensor")
-    dtype = context.activation_type(node, value.integers.dtype.name)
+    dtype = activation_type(context, node, value.integers.dtype)
     quantization = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
     try:
         wide = np.broadcast_to(value.integers, other.shape)

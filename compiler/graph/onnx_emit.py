@@ -10,6 +10,7 @@ import numpy as np
 from vdla.isa.arithmetic import ScaleError, quantize
 
 from .accumulators import AccumulatorError
+from .int8_operators import Quantization
 from .onnx_append import Rounding, RoundingError
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_strided_views import settled
@@ -34,7 +35,6 @@ from .onnx_values import (
     Transposed,
 )
 from .operator_rows import Located
-from .quantization import Quantization
 
 ROUNDED: Mapping[type[Operation], Located] = MappingProxyType(
     {

@@ -20,6 +20,7 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
+from .int8_operators import Quantization
 from .onnx_attributes import CONTRIBUTED, STANDARD
 from .onnx_constants import evaluate_node
 from .onnx_context import MERGE_PATTERN, QUANTIZE, ImportContext, OnnxNode, read_node
@@ -31,7 +32,6 @@ from .onnx_strided_views import readable
 from .onnx_table import Rows, operators, rows_of
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic
 from .operator_rows import Row, refuse_unread
-from .quantization import Quantization
 
 SUPPORTED = ", ".join(sorted(operators("quantized", "either", "integers")))
 """Names of all supported operators, for messages."""

@@ -14,10 +14,10 @@ import numpy as np
 from ..ir.types import DType
 from .errors import ModelError
 from .graph import GraphInput
+from .int8_operators import Quantization
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_strided_views import natural_of
 from .onnx_values import FloatInput, Integer
-from .quantization import Quantization
 
 WINDOWS = frozenset(
     (

@@ -6,14 +6,14 @@ from math import prod
 
 import numpy as np
 
-from .int8_operators import Channels, Positions
+from .int8_operators import Channels, Positions, Quantization
 from .onnx_append import Rounding, rescale_all
 from .onnx_axes import joined_shape
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import real_operand
+from .onnx_rounding import activation_type
 from .onnx_strided_views import arranged, elements_of, natural_of, seen_as
 from .onnx_values import Joined, Moved, Operation, QuantizedConstant, Real
-from .quantization import Quantization
 
 
 def import_concat(context: ImportContext, node: OnnxNode) -> bool:
@@ -131,7 +131,7 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
         return real_operand(context, node, index, viewed=True)
     if value.axis is not None or len(value.shape) not in (2, 3, 4):
         context.fail(node, "joins a constant with one scale per channel", "quantize it per tensor")
-    dtype = context.activation_type(node, value.integers.dtype.name)
+    dtype = activation_type(context, node, value.integers.dtype)
     grid = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
     stored = (value.integers.astype(np.int16) - grid.offset).astype(np.int8)
     natural, view = natural_of(value.shape), None

@@ -22,7 +22,7 @@ import numpy as np
 
 from vdla.isa.rows import ENTRY_BITS
 
-from .int8_operators import Channels
+from .int8_operators import Channels, Quantization
 from .onnx_append import Rounding, RoundingError, append
 from .onnx_axes import softmax_axis
 from .onnx_context import ImportContext, OnnxNode, pending_result
@@ -32,7 +32,6 @@ from .onnx_inputs import quantized_input
 from .onnx_rows import data_of, shared_rows, step_of
 from .onnx_strided_views import rows_of, seen_as
 from .onnx_values import Constant, FloatInput, Masked, Pending, QuantizedConstant, Real, Shared
-from .quantization import Quantization
 
 HIDDEN = 1e4
 """Least amount that a mask subtracts from hidden scores."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from .int8_operators import Quantization
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
-from .onnx_rounding import check_real_type, check_scale_axis, rounded_type
+from .onnx_rounding import (
+    check_real_type,
+    check_scale_axis,
+    checked_scale,
+    read_grid,
+    refuse_blocks,
+    rounded_type,
+)
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
-from .quantization import Quantization
 
 NARROW = ("int4", "uint4", "int2", "uint2")
 """Types of constants of fewer than 8 bits; such weights become int8."""
@@ -18,21 +25,13 @@ NARROW = ("int4", "uint4", "int2", "uint2")
 
 def import_quantize(context: ImportContext, node: OnnxNode) -> None:
     """Imports a QuantizeLinear of a pending result, a model input, a tensor on another grid, or a constant."""
-    value = context.value(node, 0)
-    if node.integer("block_size", 0):
-        context.fail(node, "quantizes in blocks", "quantize per tensor or per channel")
-    match value:
-        case Constant() | QuantizedConstant():
-            _quantize_constant(context, node, value)
-            return
-        case FloatInput() | Real() | Pending():
-            zero_point = context.array(node, 2, "zero point")
-            dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
-            quantization = context.quantization(node, 1, 2, dtype)
-        case _:
-            context.refuse_float(node, 0, value)
-    output = node.outputs[0]
-    check_scale_axis(context, node, value.shape)
+    value, output = context.value(node, 0), node.outputs[0]
+    if isinstance(value, Constant | QuantizedConstant):
+        _quantize_constant(context, node, value)
+        return
+    if not isinstance(value, FloatInput | Real | Pending):
+        context.refuse_float(node, 0, value)
+    quantization = _grid(context, node, value.shape, rounds=True)
     match value:
         case FloatInput():
             context.bind(node, quantized_input(context, node, value, output, quantization))
@@ -55,7 +54,24 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
     context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view))
 
 
+def _grid(
+    context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
+) -> Quantization:
+    """The grid of an activation of `shape`; fails for several scales."""
+    dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
+    if scale.size != 1:
+        context.fail(
+            node,
+            f"activation '{node.inputs[0]}' has {scale.size} scales, one per channel",
+            "quantize activations per tensor; only weights may have a scale per channel",
+        )
+    return Quantization(
+        scale=np.float32(scale.reshape(-1)[0]), zero_point=int(zero_point.reshape(())), dtype=dtype
+    )
+
+
 def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:
+    refuse_blocks(context, node)
     real = value.real() if isinstance(value, QuantizedConstant) else value.array
     scale = context.array(node, 1, "scale")
     zero_point = context.array(node, 2, "zero point")
@@ -80,13 +96,11 @@ def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant |
 def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
     """Imports a DequantizeLinear: gives an integer tensor or constant its scale."""
     value = context.value(node, 0)
-    if node.integer("block_size", 0):
-        context.fail(node, "dequantizes in blocks", "quantize per tensor or per channel")
+    refuse_blocks(context, node)
     check_real_type(context, node)
     match value:
         case Integer():
-            check_scale_axis(context, node, value.shape)
-            quantization = context.quantization(node, 1, 2)
+            quantization = _grid(context, node, value.shape)
             if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
                 context.refuse(
                     node, f"reads {value.dtype} with a {quantization.dtype} zero point", "export it again"
@@ -126,7 +140,7 @@ def quantized_constant(
     A negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, becomes positive: the integers are
     mirrored at their zero point, so the real values are unchanged.
     """
-    negative, narrow = np.asarray(scale) < 0, context.checked_scale(node, np.abs(scale))
+    negative, narrow = np.asarray(scale) < 0, checked_scale(context, node, np.abs(scale))
     zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
     if narrow.size == 1:
         return QuantizedConstant(

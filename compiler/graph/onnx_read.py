@@ -1,13 +1,15 @@
-"""Reading an ONNX file: from bytes to an unchecked model with all its data."""
+"""Reading an ONNX file: from bytes to an unchecked model with all its data, whose texts are UTF-8."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from vdla.util.files import read_file
 from vdla.util.git_lfs import is_pointer, pointer_problem
@@ -16,7 +18,6 @@ from .errors import ModelError
 from .external_data import load_external_data
 from .model_file import ModelFile
 from .model_rewrites import inline_functions
-from .model_texts import check_texts
 from .serialized_weights import cut_weights
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
@@ -128,3 +129,46 @@ def _content(source: str | Path | bytes | ModelFile) -> bytes:
     if isinstance(source, ModelFile):
         return source.content
     return source if isinstance(source, bytes) else read_file(source)
+
+
+def check_texts(label: str, model: Message) -> None:
+    """Raises ModelError for the first text in `model` that is not UTF-8; `label` names the model."""
+    for place, text in _broken(model, ""):
+        raise ModelError(
+            f"{label}: {place} is {text[:40]!r}, which is not UTF-8 text; export or copy the model again"
+        )
+
+
+def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
+    """(place, bytes) of each text that is not UTF-8, which protobuf returns as bytes. Place: `graph.node[3].op_type`,
+    say."""
+    texts, parts = _fields(message.DESCRIPTOR)
+    for name, repeated in texts:
+        value = getattr(message, name)
+        if not repeated:
+            if isinstance(value, bytes):
+                yield f"{where}{name}", value
+        else:
+            for index, item in enumerate(value):
+                if isinstance(item, bytes):
+                    yield f"{where}{name}[{index}]", item
+    for name, repeated in parts:
+        if repeated:
+            for index, item in enumerate(getattr(message, name)):
+                yield from _broken(item, f"{where}{name}[{index}].")
+        elif message.HasField(name):
+            yield from _broken(getattr(message, name), f"{where}{name}.")
+
+
+@functools.cache
+def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
+    """(fields that are texts, fields that are messages) of a message type; each field as (name, whether it is
+    repeated)."""
+    found: dict[int, list[tuple[str, bool]]] = {
+        FieldDescriptor.TYPE_STRING: [],
+        FieldDescriptor.TYPE_MESSAGE: [],
+    }
+    for field in kind.fields:
+        if field.type in found:
+            found[field.type].append((field.name, not field.has_presence))
+    return tuple(found[FieldDescriptor.TYPE_STRING]), tuple(found[FieldDescriptor.TYPE_MESSAGE])

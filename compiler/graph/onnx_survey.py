@@ -16,12 +16,12 @@ import onnx
 
 from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
+from .int8_operators import Quantization
 from .onnx_context import ImportContext, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_import import bind_input, import_node
 from .onnx_load import initializer_array, opset_of, static_shapes
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
-from .quantization import Quantization
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
 

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ..te.blocks import Pads, Pair, Window
-from .int8_operators import Group
-from .quantization import ActivationType, Quantization
+from .int8_operators import ActivationType, Group, Quantization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

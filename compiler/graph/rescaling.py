@@ -9,7 +9,7 @@ import numpy as np
 
 from vdla.isa.arithmetic import dequantize, quantize, rescale, rescale_ratio
 
-from .quantization import Quantization
+from .int8_operators import Quantization
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 # The ratio that equals a multiplication by one scale and a division by the other is within two steps of their

@@ -6,10 +6,10 @@ For a graph without these operators the rewrite's code is neither imported nor r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from .graph import Graph
+from .graph import Graph, Node
 from .printer import format_graph
 
 Target = TypeVar("Target")
@@ -52,3 +52,22 @@ def run_rewrites(
             dump(row.name, "(unchanged)\n" if result is graph else format_graph(result))
         graph = result
     return graph
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """The graph without nodes, tensors and constants that no output depends on. Inputs stay."""
+    live = {output.tensor for output in graph.outputs}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if not live.isdisjoint(node.outputs):
+            kept.append(node)
+            live.update(node.inputs, node.outputs)
+    live.update(entry.tensor for entry in graph.inputs)
+    if len(kept) == len(graph.nodes) and live >= graph.tensors.keys():
+        return graph
+    return replace(
+        graph,
+        nodes=tuple(reversed(kept)),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in live},
+        constants={name: array for name, array in graph.constants.items() if name in live},
+    )

@@ -13,12 +13,12 @@ from onnx import helper, numpy_helper
 
 from .errors import ModelError
 from .fold_sizes import with_sizes_folded
+from .int8_operators import Quantization
 from .names import unused
 from .onnx_load import load_model
 from .onnx_read import Source, model_label
 from .onnx_survey import Survey
 from .qlinear import write_steps
-from .quantization import Quantization
 
 INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 """Types of tensors at a border, besides float32."""

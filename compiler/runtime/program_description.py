@@ -18,8 +18,8 @@ from vdla.isa.program import Program, config_from_dict
 from vdla.util.machine_memory import memory_problem
 
 from ..graph.graph import Graph, GraphInput, GraphOutput, Tensor, quantized_tensor
+from ..graph.int8_operators import ActivationType, Quantization
 from ..graph.layout import Layout, activation_bytes
-from ..graph.quantization import ActivationType, Quantization
 from ..ir.types import DType
 from .archive_fields import Field
 from .artifact import Compiled

@@ -25,9 +25,9 @@ from vdla.compiler.graph.int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
+    Quantization,
 )
 from vdla.compiler.graph.interpret import convolution_sums, evaluate
-from vdla.compiler.graph.quantization import Quantization
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Pads, Pair, Window
 from vdla.compiler.te.post import Combination, Post

@@ -10,7 +10,7 @@ from ...te.merge import spread
 from ..graph import Graph, Node, Shape, Tensor, with_tensors
 from ..names import unused
 from ..operators import Elementwise, Remap, Reshape
-from ..remove_dead import remove_dead
+from ..rewrites import remove_dead
 from ..storage_plan import ALIGNMENT
 
 

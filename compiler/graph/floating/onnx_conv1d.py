@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..onnx_context import OnnxNode
+from ..onnx_context import NodeContext, OnnxNode
 from .onnx_context import FloatContext
 
-_FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-"""Values of attributes with one number per dimension, for the dimension of size 1 (the row)."""
+PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
+"""Attributes with a number for each dimension of a window, and their number for an added dimension of size 1."""
 
 
 def on_planes(
@@ -30,44 +30,48 @@ def on_planes(
             context.refuse(node, f"has weights {shape} for data {data.shape}", "export the model again")
         inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
     if node.op_type == "Resize":
-        inputs[2:] = [_sizes(context, node, index) for index in range(2, len(inputs))]
+        for index in range(2, len(inputs)):
+            if (wide := plane_sizes(context, node, index, 0)) is not None:
+                inputs[index] = context.store(node.inputs[index], wide)
     result = context.temporary(node, "planes")
-    wide = replace(
-        node,
-        inputs=tuple(inputs),
-        outputs=(result, *node.outputs[1:]),
-        attributes=_attributes(context, node),
-    )
-    import_node(context, wide)
+    attributes, outputs = plane_attributes(context, node, 0), (result, *node.outputs[1:])
+    import_node(context, replace(node, inputs=tuple(inputs), outputs=outputs, attributes=attributes))
     rows = context.tensors[result].shape
     context.view(node, context.tensors[result], (*rows[:2], *rows[3:]))
 
 
-def _sizes(context: FloatContext, node: OnnxNode, index: int) -> str:
-    """Name of the scales or sizes of a Resize, with a 1 inserted for the row if they are given for all dimensions."""
+def plane_sizes(context: NodeContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
+    """Scales or sizes of a Resize of a line with a 1 for the dimension that `plane_attributes` adds; None where they
+    are left out or are for `axes`."""
     given = context.array(node, index, "scales and sizes")
     if given is None or given.size == 0 or "axes" in node.attributes:
-        return node.inputs[index]
+        return None
     if given.size != 3:
         context.refuse(
             node, f"has {given.size} scales or sizes for three dimensions", "export the model again"
         )
-    return context.store(node.inputs[index], np.insert(given, 2, 1))
+    return np.insert(given, 2 + at, 1)
 
 
-def _attributes(context: FloatContext, node: OnnxNode) -> dict[str, Any]:
+def plane_attributes(context: NodeContext, node: OnnxNode, at: int) -> dict[str, Any]:
+    """The attributes of a window over a line as those of a window over a plane, of which dimension `at` (0: rows, 1:
+    columns) has size 1."""
+
+    def beside(values: tuple[int, ...], added: int) -> tuple[int, ...]:
+        return (*values[:at], added, *values[at:])
+
     changed: dict[str, Any] = {}
-    for name, first in _FIRST.items():
+    for name, added in PER_AXIS.items():
         if name in node.attributes:
             values = node.integers(name, ())
             if len(values) != 1:
                 context.fail(node, f"has {name} {values} for one dimension", "give one number")
-            changed[name] = (first, *values)
+            changed[name] = beside(values, added)
     if "pads" in node.attributes:
         pads = node.integers("pads", ())
         if len(pads) != 2:
             context.fail(node, f"has pads {pads} for one dimension", "give one for each end")
-        changed["pads"] = (0, pads[0], 0, pads[1])
+        changed["pads"] = (*beside(pads[:1], 0), *beside(pads[1:], 0))
     if "axes" in node.attributes:
-        changed["axes"] = tuple([(0, 1, 3)[axis % 3] for axis in node.integers("axes", ())])
+        changed["axes"] = tuple([(0, 1, 3 - at)[axis % 3] for axis in node.integers("axes", ())])
     return node.attributes | changed

@@ -62,10 +62,7 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
         _import_plain_product(context, node)
         return
     data, weight = context.operand(node, 0), context.operand(node, 1)
-    if len(data.shape) == 1 or len(weight.shape) == 1:
-        _import_vector_product(context, node, data, weight)
-        return
-    if not context.is_constant(node, 1) or len(weight.shape) != 2:
+    if len(data.shape) == 1 or not context.is_constant(node, 1) or len(weight.shape) != 2:
         _import_matrix_product(context, node, data, weight)
         return
     if not data.shape or data.shape[-1] != weight.shape[0]:
@@ -82,44 +79,38 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
     context.view(node, context.tensors[product], (*outer, columns))
 
 
-def _import_vector_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
-    """Imports MatMul of a vector: a row on the left or a column on the right; the result lacks that dimension."""
-    if not a.shape or not b.shape or a.shape[-1] != b.shape[0 if len(b.shape) == 1 else -2]:
-        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give both dimensions that fit")
-    left = (1, *a.shape) if len(a.shape) == 1 else a.shape
-    right = (*b.shape, 1) if len(b.shape) == 1 else b.shape
-    factors = (_viewed(context, node, a, left, "row"), _viewed(context, node, b, right, "column"))
-    batch = broadcast([left[:-2], right[:-2]])
-    product = context.temporary(node, "product")
-    context.add(node, MatrixProduct(), factors, (*batch, left[-2], right[-1]), output=product)
-    kept = (
-        *batch,
-        *(() if left is not a.shape else left[-2:-1]),
-        *(() if right is not b.shape else right[-1:]),
-    )
-    context.view(node, context.tensors[product], kept)
-
-
 def _import_plain_product(context: FloatContext, node: OnnxNode) -> None:
     """Imports MatMul of integers or float64, which no template has."""
     a, b = context.tensor(node, 0), context.tensor(node, 1)
     if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
         context.refuse(node, f"multiplies {a.dtype} by {b.dtype}", "export the model again")
-    if not a.shape or not b.shape or a.shape[-1] != b.shape[0 if len(b.shape) == 1 else -2]:
-        context.refuse(node, f"multiplies {a.shape} by {b.shape}", "export the model again")
-    left = (1, *a.shape) if len(a.shape) == 1 else a.shape
-    right = (*b.shape, 1) if len(b.shape) == 1 else b.shape
+    left, right, _, shape = _factors(context, node, a.shape, b.shape)
+    program = plain_product(left[:-2], right[:-2], left[-2], left[-1], right[-1], a.dtype)
+    context.add(node, Computed(program=program), (a.name, b.name), shape, dtype=a.dtype)
+
+
+def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
+    left, right, whole, shape = _factors(context, node, a.shape, b.shape)
+    factors = (_viewed(context, node, a, left, "row"), _viewed(context, node, b, right, "column"))
+    if whole == shape:
+        context.add(node, MatrixProduct(), factors, shape)
+        return
+    product = context.add(node, MatrixProduct(), factors, whole, output=context.temporary(node, "product"))
+    context.view(node, context.tensors[product], shape)
+
+
+def _factors(context: FloatContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
+    """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product,
+    and of the result, which lacks the dimensions of vectors."""
+    if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
+        context.refuse(node, f"multiplies {a} by {b}", "export the model again")
+    left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     try:
         batch = broadcast([left[:-2], right[:-2]])
     except ValueError as error:
         context.refuse(node, str(error), "export the model again")
-    program = plain_product(left[:-2], right[:-2], left[-2], left[-1], right[-1], a.dtype)
-    shape = (
-        *batch,
-        *(left[-2:-1] if len(a.shape) > 1 else ()),
-        *(right[-1:] if len(b.shape) > 1 else ()),
-    )
-    context.add(node, Computed(program=program), (a.name, b.name), shape, dtype=a.dtype)
+    kept = (*(left[-2:-1] if left is a else ()), *(right[-1:] if right is b else ()))
+    return left, right, (*batch, left[-2], right[-1]), (*batch, *kept)
 
 
 def _viewed(context: FloatContext, node: OnnxNode, tensor: Tensor, shape: Shape, what: str) -> str:
@@ -128,17 +119,6 @@ def _viewed(context: FloatContext, node: OnnxNode, tensor: Tensor, shape: Shape,
     if context.resolve(tensor.name) in context.constants:
         return context.store(tensor.name, context.constants[context.resolve(tensor.name)].reshape(shape))
     return context.view(node, tensor, shape, output=context.temporary(node, what))
-
-
-def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
-    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give both at least two dimensions that fit")
-    try:
-        batch = broadcast([a.shape[:-2], b.shape[:-2]])
-    except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
-    shape = (*batch, a.shape[-2], b.shape[-1])
-    context.add(node, MatrixProduct(), (a.name, b.name), shape)
 
 
 def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:

@@ -15,7 +15,7 @@ from ...te import scalars
 from ...te.scalars import Scalar, argument
 from ..graph import Tensor
 from ..onnx_context import OnnxNode
-from ..onnx_rounding import check_real_type, check_scale_axis, rounded_type
+from ..onnx_rounding import check_real_type, read_grid
 from ..operators import Elementwise
 from .onnx_context import FloatContext
 from .onnx_pointwise import as_type
@@ -117,39 +117,18 @@ def _grid(
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """The integer dtype, scale and zero point, which are scalars or broadcast along an axis; fails for other shapes.
     `rounds`: the node is a QuantizeLinear, which may name the dtype in an attribute."""
-    scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
-    if scale is None:
-        context.fail(node, "has no scale", "give scale and zero point as initializers")
-    if node.integer("block_size", 0):
-        context.fail(node, "works in blocks", "quantize per tensor or per channel")
-    if rounds:
-        dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
-    else:
-        dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
-    zero_point = np.zeros(scale.shape, dtype) if zero_point is None else zero_point
-    if zero_point.dtype.name not in QUANTIZED:
-        context.fail(node, f"has a zero point of {zero_point.dtype}", "quantize activations to int8 or uint8")
-    narrow = scale.astype(np.float32)
-    if scale.dtype.kind != "f" or not (np.isfinite(narrow).all() and (narrow > 0).all()):
-        context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
+    dtype, scale, zero_point = read_grid(context, node, data.shape, rounds=rounds)
     if scale.size == 1:
-        check_scale_axis(context, node, data.shape)
-        if zero_point.size != 1:
-            context.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
-        return zero_point.dtype.name, narrow.reshape(()), zero_point.reshape(())
+        return dtype, scale.reshape(()), zero_point.reshape(())
     rank, axis = len(data.shape), node.integer("axis", 1)
-    if (
-        scale.ndim != 1
-        or not -rank <= axis < rank
-        or data.shape[axis] != scale.size
-        or zero_point.shape != scale.shape
-    ):
+    fits = scale.ndim == 1 and -rank <= axis < rank and data.shape[axis] == scale.size
+    if not fits or zero_point.shape != scale.shape:
         context.refuse(
             node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize it again"
         )
     along = [1] * rank
     along[axis] = scale.size
-    return zero_point.dtype.name, narrow.reshape(along), zero_point.reshape(along)
+    return dtype, scale.reshape(along), zero_point.reshape(along)
 
 
 def _operands(

@@ -16,7 +16,7 @@ from ..onnx_axes import reduced_axes, softmax_axis
 from ..onnx_context import OnnxNode
 from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
 from .onnx_context import FloatContext
-from .onnx_topk_scatter import import_fold, import_running
+from .onnx_topk_scatter import axis_input, import_fold, import_running
 
 REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -128,13 +128,8 @@ def import_cumulative_sum(context: FloatContext, node: OnnxNode) -> None:
         import_running(context, node)
         return
     data = context.operand(node, 0)
-    rank = len(data.shape)
-    found = context.array(node, 1, "axis")
-    if found is None or found.size != 1 or not -rank <= int(found.flat[0]) < rank:
-        shown = "no constant axis" if found is None else f"axis {found.tolist()}"
-        context.refuse(node, f"has {shown} for a tensor of shape {data.shape}", "export the model again")
     operator = CumulativeSum(
-        axis=int(found.flat[0]) % rank,
+        axis=axis_input(context, node, data.shape),
         exclusive=bool(node.integer("exclusive", 0)),
         reverse=bool(node.integer("reverse", 0)),
     )

@@ -184,18 +184,23 @@ def import_fold(context: FloatContext, node: OnnxNode, kind: FoldKind) -> None:
     context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
 
 
+def axis_input(context: FloatContext, node: OnnxNode, shape: Shape) -> int:
+    """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
+    found = context.array(node, 1, "axis")
+    if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
+        shown = "no constant axis" if found is None else f"axis {found.tolist()}"
+        context.refuse(node, f"has {shown} for a tensor of shape {shape}", "export the model again")
+    return int(found.flat[0]) % len(shape)
+
+
 def import_running(context: FloatContext, node: OnnxNode) -> None:
     """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
     data = context.tensor(node, 0)
-    rank = len(data.shape)
-    axis = int(context.number(node, 1, "axis", 0))
-    if not -rank <= axis < rank or data.dtype is DType.BOOL:
-        context.refuse(
-            node, f"has axis {axis} for {data.dtype} of shape {data.shape}", "export the model again"
-        )
+    if data.dtype is DType.BOOL:
+        context.refuse(node, "adds or multiplies bool", "export the model again")
     program = running_product(
         data.shape,
-        axis % rank,
+        axis_input(context, node, data.shape),
         exclusive=bool(node.integer("exclusive", 0)),
         reverse=bool(node.integer("reverse", 0)),
         product=node.op_type == "CumProd",

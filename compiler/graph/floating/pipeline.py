@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from ..graph import Graph
 from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise
 from ..printer import format_graph
-from ..remove_dead import remove_dead
-from ..rewrites import Dump, Rewrite, run_rewrites
+from ..rewrites import Dump, Rewrite, remove_dead, run_rewrites
 from .assign_layouts import assign_layouts
 from .fuse import fuse
 
@@ -64,7 +63,7 @@ def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None
 
 
 def _crop_windows(graph: Graph, _: Vectors) -> Graph:
-    from .crop_windows import crop_windows
+    from ..crop_windows import crop_windows
 
     return crop_windows(graph)
 

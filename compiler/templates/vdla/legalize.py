@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vdla.isa.config import Config
 
 from ...graph.abilities import Abilities, is_broadcast, needs
-from ...graph.crop_taps import crop_taps
+from ...graph.crop_windows import crop_taps
 from ...graph.errors import node_error
 from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...graph.graph import Graph, Node
@@ -31,8 +31,7 @@ from ...graph.int8_operators import (
     Table,
 )
 from ...graph.layout import Layout
-from ...graph.remove_dead import remove_dead
-from ...graph.rewrites import Rewrite, run_rewrites
+from ...graph.rewrites import Rewrite, remove_dead, run_rewrites
 from ...te.blocks import Blocks, Window
 from .convolution_kernels import patch_workload
 from .patch_conv2d import PATCH_CONV2D

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.graph.crop_windows import cropped
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
-from vdla.compiler.graph.geometry import cropped
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
 

@@ -17,10 +17,10 @@ from vdla.compiler.graph.int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
+    Quantization,
 )
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.quantization import Quantization
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Combination, Post

@@ -1,0 +1,94 @@
+"""Convolutions without the outer taps of their windows that read only padding, at every position (dilated windows)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from vdla.isa.arithmetic import wrap_int32
+
+from ..te.blocks import Pair, Window
+from .graph import Graph, Node, with_tensors
+from .int8_operators import Int8Convolution
+from .names import unused
+from .operators import Convolution
+
+
+def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
+    """The rows and columns of a window that stay, and the window of these, without outer taps that read only padding at
+    every position of an (H, W) plane. Windows with large dilations have some."""
+    kept: list[slice] = []
+    ends, outputs = list(window.pads), window.outputs(*plane)
+    for axis, size in enumerate(plane):
+        taps, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
+        begin, end = ends[axis], ends[axis + 2]
+        starts = np.arange(outputs[axis])[:, None] * stride + np.arange(taps) * dilation - begin
+        live = np.flatnonzero(((starts >= 0) & (starts < size)).any(axis=0))
+        first, last = 0, taps - 1
+        if live.size:
+            # Pads are never negative.
+            first, last = min(int(live[0]), begin // dilation), max(int(live[-1]), taps - 1 - end // dilation)
+        ends[axis], ends[axis + 2] = begin - first * dilation, end - (taps - 1 - last) * dilation
+        kept.append(slice(first, last + 1))
+    rows, columns = kept
+    kernel = (rows.stop - rows.start, columns.stop - columns.start)
+    if kernel == window.kernel:
+        return (rows, columns), window
+    dy, dx = (1 if taps == 1 else d for taps, d in zip(kernel, window.dilations, strict=True))
+    pads = (ends[0], ends[1], ends[2], ends[3])
+    return (rows, columns), replace(window, kernel=kernel, pads=pads, dilations=(dy, dx))
+
+
+def crop_windows(graph: Graph) -> Graph:
+    """The graph with each convolution's window cut to the taps that meet the input.
+
+    A 3x3 window with a dilation of 24 on 14 x 14 positions becomes a 1x1 window.
+    """
+    nodes: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        if isinstance(node.operator, Convolution) and not node.operator.transposed:
+            height, width = graph.data_shape(node)[2:]
+            kept, window = cropped(node.operator.window, (height, width))
+            if window != node.operator.window:
+                graph, node = _with_window(graph, node, kept, window)
+                changed = True
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)) if changed else graph
+
+
+def _with_window(graph: Graph, node: Node, kept: tuple[slice, slice], window: Window) -> tuple[Graph, Node]:
+    assert isinstance(node.operator, Convolution)
+    old, (rows, columns) = node.inputs[1], kept
+    weight = graph.constants[old][:, :, rows, columns]
+    name = unused(f"{old}.cropped", graph.tensors)
+    graph = with_tensors(graph, replace(graph.tensors[old], name=name, shape=weight.shape))
+    graph = replace(graph, constants={**graph.constants, name: weight})
+    inputs = (node.inputs[0], name, *node.inputs[2:])
+    return graph, replace(node, operator=replace(node.operator, window=window), inputs=inputs)
+
+
+def crop_taps(graph: Graph) -> Graph:
+    """The graph without outer taps of convolutions that lie in the padding for every output.
+
+    Windows with large dilations have them. Such a tap adds the same to every output: its weights times the pad value.
+    """
+    nodes = [
+        replace(node, operator=_cropped(operator, graph.tensors[node.inputs[0]].nchw))
+        if isinstance(operator := node.operator, Int8Convolution) and operator.phases is None
+        else node
+        for node in graph.nodes
+    ]
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _cropped(operator: Int8Convolution, shape: tuple[int, int, int, int]) -> Int8Convolution:
+    (rows, columns), window = cropped(operator.window, shape[2:])
+    if window == operator.window:
+        return operator
+    weight = operator.weight[:, :, rows, columns]
+    total = operator.weight.sum(axis=(1, 2, 3), dtype=np.int64) - weight.sum(axis=(1, 2, 3), dtype=np.int64)
+    bias = wrap_int32(operator.bias.astype(np.int64) + operator.pad_value * total)
+    window = replace(window, dilations=operator.window.dilations)
+    return replace(operator, weight=weight, bias=bias, window=window)
