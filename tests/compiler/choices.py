@@ -39,7 +39,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.pipeline import compile_program
+from vdla.compiler.pipeline import compile_program, import_graph
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.registry import Registry
 from vdla.compiler.templates.space import Space, Values
@@ -364,7 +364,7 @@ def processor_text(target: CpuTarget) -> Iterator[str]:
 
 def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = True) -> Iterator[str]:
     """The graph of a network for a processor or GPU, and each node's kernels."""
-    graph = lowering.graph(model, batch=1, fusion=True, dump=None).graph
+    graph = import_graph(lowering.rules, model)
     yield f"operators: {pairs(Counter(node.kind for node in graph.nodes))}"
     known: set[Any] = set()
     for node in graph.nodes:

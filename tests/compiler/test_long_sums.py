@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from vdla.compiler.templates.gpu.named import schedule
 
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cuda.emulate import emulate
@@ -17,6 +16,7 @@ from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.templates.gpu.bind_by_name import schedule
 from vdla.compiler.templates.gpu.row_operator import RowOperator
 from vdla.compiler.templates.gpu.rows import Knobs
 

@@ -22,7 +22,7 @@ from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction,
 from vdla.compiler.te.ops.tiled_permute import tiled_permute
 from vdla.compiler.te.scalars import argument, exp
 from vdla.compiler.te.threads import Sharing
-from vdla.compiler.templates.gpu import elementwise, gemv, generic, lstm, movement, named
+from vdla.compiler.templates.gpu import bind_by_name, elementwise, gemv, generic, lstm, movement
 from vdla.compiler.templates.gpu.flat import flattened
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
@@ -89,7 +89,7 @@ def rows() -> Iterator[Case]:
     found.append(thread_reduction((6, 5, 40), (0, 2), "max", Sharing(group=2, lanes=32)))
     found.append(thread_reduction((2, 3000), (1,), "mean", Sharing(group=8, lanes=16, chunks=9)))
     for number, program in enumerate(found):
-        yield Case(name=f"rows {number}", program=program, schedule=named.schedule(TARGET, program))
+        yield Case(name=f"rows {number}", program=program, schedule=bind_by_name.schedule(TARGET, program))
 
 
 def others() -> Iterator[Case]:
