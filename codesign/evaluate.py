@@ -212,7 +212,7 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
     """The reference that checks a run of a model: (name, reason why it is not the wanted one, or None).
 
-    `wanted` is auto, onnxruntime or interpreter. Raises CheckError when ONNX Runtime is demanded and not installed.
+    `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
     """
     if wanted == INTERPRETER:
         return INTERPRETER, None
@@ -366,7 +366,7 @@ def _stored(
 def onnxruntime_outputs(
     model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
 ) -> list[Arrays]:
-    """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
+    """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError if it refuses the model.
 
     uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False;
     symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair

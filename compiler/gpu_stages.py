@@ -101,8 +101,8 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
     """Code for a GPU, which this machine need not have: `runtime.cuda_network.CudaNetwork` runs it,
     `runtime.cuda_archive` saves it.
 
-    Dumps have each kernel with its barriers too, and in the target's language. Raises UserError where the extra `cuda`
-    is not installed and NVRTC is needed.
+    Dumps have each kernel with its barriers too, and in the target's language. Raises UserError if the extra `cuda` is
+    not installed and NVRTC is needed.
     """
     assemble = _assembler(target)
     language = target.described["kind"]

@@ -59,7 +59,7 @@ class GraphRules:
     """A target's demands on graphs.
 
     `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
-    throughout are computed in floats too. `join` and `tiling` as of `graph_passes`, `recurrent` as of
+    throughout are computed in floats too. `join` and `tiling` as in `graph_passes`, `recurrent` as in
     `import_float_model`. `refused` maps an error of the import to the error to raise. `check` gets the model's label
     and its graph, and raises ModelError if the target has no code for it.
     """

@@ -23,7 +23,7 @@ def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
 
 
 def instruction_layout(config: Config, name: str) -> data.FlexibleLayout:
-    """The bits of an instruction of format `name`, such as LOAD.INP or GEMM. KeyError for an unknown name."""
+    """The bits of an instruction of format `name`, such as LOAD.INP or GEMM. Raises KeyError for an unknown name."""
     return layout_of(formats(config)[name].fields, 8 * config.instruction_bytes)
 
 
@@ -33,7 +33,7 @@ def uop_layout(config: Config) -> data.FlexibleLayout:
 
 
 def register_layout(name: str) -> data.FlexibleLayout:
-    """The 64 bits of configuration register `name`. Raises EncodingError when there is none."""
+    """The 64 bits of configuration register `name`. Raises EncodingError if there is none."""
     return layout_of(register(name).fields, REGISTER_BITS)
 
 

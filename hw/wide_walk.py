@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A walk over pads and data in steps of several elements. Members: as of `Walk`; `first_room` and `room`: most
+    """A walk over pads and data in steps of several elements. Members: as in `Walk`; `first_room` and `room`: most
     elements, if they are data, of the step that follows `start` and `next`; `taken`: elements of the present step, 1 of
     pads.
 

@@ -259,7 +259,7 @@ DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if ite
 
 class ByShape(tuple[str, ...]):
     """Extensions that `suited` derived from a machine's shape, because the configuration names none;
-    `dataclasses.replace` derives them anew.
+    `dataclasses.replace` derives them again.
     """
 
     __slots__ = ()

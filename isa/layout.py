@@ -59,7 +59,7 @@ class Format:
     fields: tuple[Field, ...]
 
     def field(self, name: str) -> Field:
-        """The field called `name`. Raises EncodingError when there is none."""
+        """The field called `name`. Raises EncodingError if there is none."""
         for item in self.fields:
             if item.name == name:
                 return item
@@ -395,7 +395,7 @@ def operand_shape(values: Mapping[str, int], operand: Mapping[str, int]) -> tupl
 
 
 def register(name: str) -> Register:
-    """The configuration register called `name`. Raises EncodingError when there is none."""
+    """The configuration register called `name`. Raises EncodingError if there is none."""
     for item in REGISTERS:
         if item.name == name:
             return item
@@ -588,7 +588,7 @@ def uop_dtype(config: Config) -> np.dtype[np.unsignedinteger]:
 
 
 def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarray) -> np.ndarray:
-    """Micro-ops (`uop_dtype`) from index arrays of equal shape. Raises EncodingError when an index does not fit."""
+    """Micro-ops (`uop_dtype`) from index arrays of equal shape. Raises EncodingError if an index does not fit."""
     dtype = uop_dtype(config)
     words = np.zeros(np.shape(dst), dtype=dtype)
     for item, column in zip(uop_fields(config), (dst, src, wgt), strict=True):

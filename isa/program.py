@@ -48,7 +48,7 @@ class Program:
     `instructions` is (n, config.instruction_words) uint64, low word first; `image` is the initial DRAM contents, uint8,
     whose length is the whole memory the program may touch (constants and micro-ops in place, zeros elsewhere);
     `group_of` is (n,) int32: for each instruction the index of its layer in `groups` (unique layer names), or -1. The
-    arrays are made read-only. Raises ProgramError when the parts contradict each other.
+    arrays are made read-only. Raises ProgramError if the parts contradict each other.
     """
 
     config: Config
@@ -103,7 +103,7 @@ class Program:
     __hash__ = None  # type: ignore[assignment]
 
     def segment(self, name: str) -> Segment:
-        """The segment called `name`. Raises ProgramError when there is none."""
+        """The segment called `name`. Raises ProgramError if there is none."""
         for item in self.segments:
             if item.name == name:
                 return item

@@ -223,8 +223,8 @@ def _wait(
 ) -> list[int] | None:
     """Orders the next instruction of `unit`, with fields `values`, behind instruction `index` of unit `other`.
 
-    The token that this instruction itself pops is returned, not merged into the clock: carriers may still be placed
-    before it.
+    Returns the vector clock of the token that the next instruction itself pops. It is not merged into the unit's clock
+    yet, because token carriers may still be placed before that instruction.
     """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)

@@ -35,8 +35,8 @@ from .state import (
 def adding_operations(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
     """(n,) int64: of each GEMM with `overwrite`, the number of operations on another part of the inputs than the first.
 
-    Zeros on machines that do not fold. No STORE may change the micro-ops in `memory`. Raises ProgramError where a
-    LOAD.UOP reaches outside the scratchpad.
+    Zeros on machines that do not fold. No STORE may change the micro-ops in `memory`. Raises ProgramError if a LOAD.UOP
+    reaches outside the scratchpad.
     """
     if not config.has("fold"):
         return np.zeros(len(decoded.rows), np.int64)

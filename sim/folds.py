@@ -50,7 +50,7 @@ def add_products(totals, inputs, weights, inp_zero, wgt_zero):  # type: ignore[n
 @compiled()
 def run_folded(row, here, indices, inp, packed, acc, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
     """Executes a GEMM that is neither empty nor a reset and has all indices in bounds: `indices` (n, 3) of its
-    micro-ops, other arguments as of `compute.run_gemm`, with `packed` (depth, blocks of columns, pairs, lanes, 2).
+    micro-ops, other arguments as in `compute.run_gemm`, with `packed` (depth, blocks of columns, pairs, lanes, 2).
     """
     acc_base, inp_base, wgt_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[0] >> 32 & 0xFFFF
     batch, blocks, lanes = acc.shape[1], packed.shape[1], packed.shape[3]

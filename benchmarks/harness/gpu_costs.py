@@ -54,7 +54,7 @@ class Judgement:
 
 
 def read_tiles(path: Path) -> list[Measured]:
-    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json; TilesError for any other file."""
+    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json; raises TilesError for any other file."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         card = replace(cuda_target(document["arch"]), card=document["card"])

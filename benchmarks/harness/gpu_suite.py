@@ -142,7 +142,7 @@ def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
 
 
 def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[GpuEntry, ...]:
-    """The entries with these names or groups, in order; all if none is named. UnknownRowError for others."""
+    """The entries with these names or groups, in order; all if none is named. Raises UnknownRowError for others."""
     wanted = set(names)
     known = {entry.name for entry in entries} | {entry.group for entry in entries}
     if unknown := sorted(wanted - known):

@@ -27,7 +27,7 @@ class PeerError(UserError):
 
 
 def find_torch() -> ModuleType | None:
-    """torch with a usable GPU; None if it is not installed. PeerError if it finds no GPU."""
+    """torch with a usable GPU; None if it is not installed. Raises PeerError if it finds no GPU."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -105,7 +105,7 @@ def model_forward(
     """A call that runs `model` on these inputs, which are on the device; `compiled` by torch.compile at max-autotune.
 
     torch.compile's own CUDA graphs are off, so that its module can be captured in a graph like all others. The call
-    returns the outputs in order. PeerError for operators that the peer's translation lacks.
+    returns the outputs in order. Raises PeerError for operators that the peer's translation lacks.
     """
     module = _module(torch, model).eval().to(device)
     arrays = [torch.from_numpy(np.ascontiguousarray(inputs[v.name])).to(device) for v in model.graph.input]

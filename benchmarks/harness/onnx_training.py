@@ -31,7 +31,9 @@ MEANS, SQUARES, LEAST = 0.9, 0.999, 1e-8
 
 
 def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
-    """The model's first output for samples of its first input. UserError for an operator that is not in OPERATORS."""
+    """The model's first output for samples of its first input. Raises UserError for an operator that is not in
+    OPERATORS.
+    """
     graph = model.graph
     values: Tensors = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     values |= weights

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 def measure_original(name: str, rounds: int) -> Row:
     """A row as JSON: that of `outside.OutsideRow`, with the network's `name` and the original's `size` of images.
-    Outputs are checked before the timing. UserError for an unknown name.
+    Outputs are checked before the timing. Raises UserError for an unknown name.
     """
     size = original(name).size
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> Iterator[Row]:
     """Rows of networks as they are measured; with `write` each is written to the file at once.
 
-    A row that the file has from the present commit without changes is measured anew only with `again`.
+    A row that the file has from the present commit without changes is measured again only with `again`.
     """
     commit = provenance()["commit"]
     kept: dict[str, Row] = {}

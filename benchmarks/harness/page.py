@@ -48,7 +48,7 @@ class At:
         return True
 
     def value(self, files: Mapping[str, Document]) -> Any:
-        """The figure. PageError if the file does not have it."""
+        """The figure. Raises PageError if the file does not have it."""
         found: Any = files[self.file]
         for step in self.path:
             try:
@@ -112,7 +112,7 @@ class Table:
     sources: bool = True
 
     def row(self, beginning: str) -> Row:
-        """The only row whose quantity begins with `beginning`. PageError if there is none, or several."""
+        """The only row whose quantity begins with `beginning`. Raises PageError if there is none, or several."""
         found = [row for row in self.rows if row.measure.startswith(beginning)]
         if len(found) != 1:
             raise PageError(f"{len(found)} rows begin with {beginning!r}, not one")
@@ -177,7 +177,7 @@ def read_files(folder: Path) -> dict[str, Document]:
 
 
 def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
-    """The text of a page with all of its blocks regenerated. PageError for an unknown block."""
+    """The text of a page with all of its blocks regenerated. Raises PageError for an unknown block."""
 
     def made(match: re.Match[str]) -> str:
         name = match[1]

@@ -32,7 +32,7 @@ class EstimateSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError where no point is legal."""
+        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no point is legal."""
         blind = replace(history, costs=np.full(len(history), np.inf))
         return first_points(space, blind, examine(space, history.points), generator, count)
 
@@ -46,7 +46,7 @@ class AfterFirstPoints:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError where no point is legal."""
+        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no point is legal."""
         if len(history) < BATCH:
             return first_points(space, history, examine(space, history.points), generator, count)
         return self.rest.propose(space, history, generator, count)

@@ -54,7 +54,9 @@ def _product(name: str, sizes: tuple[int, int, int]) -> Entry:
 
 
 def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
-    """The entries with these names, in the suite's order; all if none is named. UnknownRowError for other names."""
+    """The entries with these names, in the suite's order; all if none is named. Raises UnknownRowError for
+    other names.
+    """
     wanted = set(names)
     if unknown := sorted(wanted - {entry.name for entry in entries}):
         raise UnknownRowError(

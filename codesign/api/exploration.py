@@ -194,7 +194,7 @@ def explore(
 def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:
     """The search that `explore(..., folder=...)` recorded in `folder`; nothing is evaluated.
 
-    `notify` is called with a line on designs whose records are missing. Raises UserError where there is no study, and
+    `notify` is called with a line on designs whose records are missing. Raises UserError if there is no study, and
     where networks, table or compiler have changed since.
     """
     return Explored(exploration=load_exploration(Path(folder), notify or (lambda _: None)))
@@ -259,7 +259,8 @@ def compare(
     technology: str | Path | None = None,
 ) -> Comparison:
     """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
-    of each network and layer, area and energy by unit. Raises UserError where one cannot run a network."""
+    of each network and layer, area and energy by unit. Raises UserError if one cannot run a network.
+    """
     loaded = load_networks([(model, 1.0) for model in _several(networks)])
     if not loaded:
         raise UserError("give at least one network")

@@ -63,7 +63,7 @@ class QuantizedNetwork:
         return data_frame(self.rows())
 
     def plot(self) -> Figure:
-        """A matplotlib figure of the front. UserError without a budget."""
+        """A matplotlib figure of the front. Raises UserError without a budget."""
         if self.outcome is None:
             raise UserError("there is a front only after a search: quantize(..., budget=N)")
         return front_figure(self.outcome.found, self.outcome.chosen)

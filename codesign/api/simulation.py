@@ -105,7 +105,9 @@ class Report:
         return data_frame(self.rows())
 
     def plot(self, kind: str = "layers") -> Figure:
-        """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline". UserError for a raw program."""
+        """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline". Raises UserError for a raw
+        program.
+        """
         from ..report.plots import layers_figure, roofline_figure
 
         if self.network is None:

@@ -144,7 +144,9 @@ def compare_machines(
     components: Components,
     files: tuple[Path | None, Path | None] = (None, None),
 ) -> Compared:
-    """Evaluates both machines; one with a long name is called after its file. UserError if one cannot run a network."""
+    """Evaluates both machines; one with a long name is called after its file. Raises UserError if one cannot run a
+    network.
+    """
     names = [_label(machine, file) for machine, file in zip(machines, files, strict=True)]
     labels = [f"{names[0]} (A)", f"{names[1]} (B)"] if names[0] == names[1] else names
     figures, layers = [], []

@@ -44,7 +44,7 @@ class Expression:
     names: frozenset[str]
 
     def value(self, fields: Mapping[str, Any]) -> int:
-        """The value with these `fields`; a condition is 0 or 1. UserError if the expression has no value."""
+        """The value with these `fields`; a condition is 0 or 1. Raises UserError if the expression has no value."""
         try:
             return _value(self.tree, fields)
         except (ZeroDivisionError, TypeError, OverflowError) as error:
@@ -52,7 +52,9 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Reads sums, products, `//`, `%`, comparisons, `and`, `or`, `not` of integers and fields. UserError for others."""
+    """Reads sums, products, `//`, `%`, comparisons, `and`, `or`, `not` of integers and fields. Raises UserError for
+    others.
+    """
     if len(text) > MOST_CHARACTERS:
         raise UserError(f"an expression has {len(text)} characters, of which {MOST_CHARACTERS} are the most")
     try:

@@ -154,14 +154,14 @@ def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str,
 
 
 def metric_of(name: str) -> Metric:
-    """The metric called `name`. UserError for an unknown name."""
+    """The metric called `name`. Raises UserError for an unknown name."""
     if name not in METRICS:
         raise UserError(f'no figure is called "{name}"; there are {", ".join(METRICS)}')
     return METRICS[name]
 
 
 def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Metrics by their names. UserError for none, unknown and repeated ones."""
+    """Metrics by their names. Raises UserError for none, unknown and repeated ones."""
     names = [name.strip() for name in names]
     if not names or len(set(names)) != len(names):
         raise UserError("give at least one objective, each once, as in latency,energy,area")
@@ -169,7 +169,7 @@ def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def parse_constraint(text: str) -> Constraint:
-    """A constraint such as "area<2mm2". UserError for anything else."""
+    """A constraint such as "area<2mm2". Raises UserError for anything else."""
     match = _CONSTRAINT.fullmatch(text)
     if match is None:
         raise UserError(f'"{text}" is no constraint; write one as "area<2mm2" or "utilization>0.9"')

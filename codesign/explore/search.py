@@ -180,7 +180,7 @@ STRATEGIES: Mapping[str, Callable[[Problem], Strategy]] = {
 
 
 def strategy_of(name: str, problem: Problem) -> Strategy:
-    """The strategy called `name`. UserError for an unknown name."""
+    """The strategy called `name`. Raises UserError for an unknown name."""
     if name not in STRATEGIES:
         raise UserError(f'no strategy is called "{name}"; there are {", ".join(STRATEGIES)}')
     return STRATEGIES[name](problem)

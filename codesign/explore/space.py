@@ -83,7 +83,7 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The fields that a point sets, derived ones included. UserError if a derived field has no value."""
+        """The fields that a point sets, derived ones included. Raises UserError if a derived field has no value."""
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
         for name, expression in self.derived.items():
@@ -108,12 +108,12 @@ class Space:
         return self._made(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of every FIFO of the machine with these fields. UserError if the fields make no machine."""
+        """Bytes of every FIFO of the machine with these fields. Raises UserError if the fields make no machine."""
         machine = self._made(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
 
     def _made(self, chosen: Mapping[str, Value]) -> Config:
-        """The base with these fields. UserError if the fields contradict each other."""
+        """The base with these fields. Raises UserError if the fields contradict each other."""
         memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
         own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}
         name = " ".join(f"{key}={shown(value)}" for key, value in chosen.items())

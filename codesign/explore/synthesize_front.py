@@ -31,8 +31,8 @@ Progress = Callable[[int, str], None]
 
 
 def check_synthesis(components: Components) -> str | None:
-    """Text on results that will be missing because a tool is missing; None if all tools exist. UserError if nothing can
-    be synthesized.
+    """Text on results that will be missing because a tool is missing; None if all tools exist. Raises UserError if
+    nothing can be synthesized.
     """
     if not components.modelled:
         raise UserError(

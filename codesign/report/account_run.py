@@ -143,7 +143,7 @@ def run_account(
     components: Components | None = None,
     energy: bool = False,
 ) -> RunAccount:
-    """Totals and layers of one launch of `compiled`, named `model`; arguments as of `account_total`."""
+    """Totals and layers of one launch of `compiled`, named `model`; arguments as in `account_total`."""
     config, layers = compiled.program.config, layers_of(compiled)
     return RunAccount(
         model=model,

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A frame with a row for each dictionary; nested values become columns (dram.inp). UserError if pandas is not
-    installed."""
+    """A frame with a row for each dictionary; nested values become columns (dram.inp). Raises UserError if pandas is
+    not installed.
+    """
     try:
         import pandas as pd
     except ImportError:

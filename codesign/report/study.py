@@ -107,7 +107,7 @@ class Spread:
 
 
 def spread(runs: Sequence[Run]) -> Spread:
-    """Least, median and largest of the runs' best cost after each trial. ValueError without runs."""
+    """Least, median and largest of the runs' best cost after each trial. Raises ValueError without runs."""
     trials = min(run.trials for run in runs)
     costs = np.array([run.best_so_far(trials) for run in runs])
     return Spread(low=costs.min(axis=0), median=np.median(costs, axis=0), high=costs.max(axis=0))

@@ -72,7 +72,7 @@ def searches(study: Study) -> tuple[Series, ...]:
 
 
 def taught(study: Study) -> Series:
-    """The study's search with transfer. StudyError if it has none."""
+    """The study's search with transfer. Raises StudyError if it has none."""
     for run in study.runs:
         if run.transfer:
             color, marker = _TAUGHT

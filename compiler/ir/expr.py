@@ -191,8 +191,9 @@ FIRST = Var("first", DType.BOOL)
 
 
 def dtype_of(expr: Expr) -> DType:
-    """The dtype of an expression; operands are assumed to agree (verify checks that they do). OperandError for anything
-    else."""
+    """The dtype of an expression; operands are assumed to agree (verify checks that they do). Raises OperandError for
+    anything else.
+    """
     while True:
         match expr:
             case Const() | Var() | Cast() | Call():
@@ -215,7 +216,7 @@ def index(value: ExprLike) -> Expr:
 
 
 def wrap(value: ExprLike, dtype: DType) -> Expr:
-    """`value` as an expression, Python numbers as constants of `dtype`. OperandError for anything else."""
+    """`value` as an expression, Python numbers as constants of `dtype`. Raises OperandError for anything else."""
     if isinstance(value, Const | Var | Binary | Cast | Select | Load | Call):
         return value
     if isinstance(value, bool | int | float):
@@ -341,7 +342,7 @@ def _holds(dtype: DType, value: int) -> bool:
 
 
 def _represent(value: int | float, dtype: DType) -> int | float:
-    """A Python number as the value of a constant of `dtype`; OperandError if it does not fit."""
+    """A Python number as the value of a constant of `dtype`; raises OperandError if it does not fit."""
     if dtype.is_float:
         return _rounded(value, dtype)
     if dtype is DType.BOOL:

@@ -29,13 +29,13 @@ MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
 def program_to_dict(program: Program) -> dict[str, Any]:
     """The program as a JSON object, from which `program_from_dict` makes an equal one.
 
-    ValueError for statements that no tensor expression has.
+    Raises ValueError for statements that no tensor expression has.
     """
     return _Writer(program).document
 
 
 def program_from_dict(values: Any) -> Program:
-    """The program of a JSON object, verified. ProgramFormatError, which names the place, for an invalid one."""
+    """The program of a JSON object, verified. Raises ProgramFormatError, which names the place, for an invalid one."""
     document = _fields(values)
     buffers = _buffers(document["buffers"])
     count = document["parameters"]

@@ -12,7 +12,7 @@ def quick_init(cls: _C) -> _C:
     """A frozen dataclass with slots, whose `__init__` fills the slots directly: half the time of `dataclass`'s own.
 
     A frozen dataclass refuses plain assignments, so its generated `__init__` looks up every field by name with
-    `object.__setattr__`. The arguments stay the same. TypeError for unsupported classes: fields without a slot,
+    `object.__setattr__`. The arguments stay the same. Raises TypeError for unsupported classes: fields without a slot,
     `__post_init__`, default factories and fields that are no arguments.
     """
     names: dict[str, Any] = {}

@@ -397,8 +397,8 @@ def loops(node: Node) -> Iterator[For]:
 def path_to(node: Node, name: str) -> tuple[Node, ...]:
     """The nodes from `node` down to the loop or statement called `name`, both included.
 
-    A loop wins over a statement of the same name, the first in program order over later ones. LookupError
-    if there is none, with the names that exist.
+    A loop wins over a statement of the same name, the first in program order over later ones. Raises LookupError if
+    there is none, with the names that exist.
     """
     for kinds in (_LOOPS, _NAMED):
         found = _path(node, name, kinds)
@@ -429,7 +429,7 @@ def _path(node: Node, name: str, kinds: frozenset[type]) -> tuple[Node, ...] | N
 
 
 def find_loop(node: Node, name: str) -> For:
-    """The loop called `name`; LookupError if there is none."""
+    """The loop called `name`; raises LookupError if there is none."""
     for loop in loops(node):
         if loop.var.name == name:
             return loop
@@ -437,7 +437,7 @@ def find_loop(node: Node, name: str) -> For:
 
 
 def find_statement(node: Node, name: str) -> NamedStmt:
-    """The first Assign, Reduce, Copy or Intrinsic called `name`; LookupError if there is none."""
+    """The first Assign, Reduce, Copy or Intrinsic called `name`; raises LookupError if there is none."""
     known: list[str] = []
     for s in walk(node):
         if isinstance(s, Assign | Reduce | Copy | Intrinsic):

@@ -10,7 +10,7 @@ from .visit import children
 def statement_runs(node: Node) -> int:
     """Number of executions of writing statements; loops of dependent extent count with their greatest extent.
 
-    A copy or an intrinsic counts once, regardless of its size. ValueError for an extent without a known bound.
+    A copy or an intrinsic counts once, regardless of its size. Raises ValueError for an extent without a known bound.
     """
     return _runs(node, {})
 

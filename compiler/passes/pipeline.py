@@ -50,7 +50,7 @@ def dump_node(folder: Path | None, number: int, name: str) -> Callable[[str, str
 def dump_to(folder: Path) -> Callable[[str, str], None]:
     """A dump that writes `NN-pass.txt` files into `folder`, numbered in the order of the calls.
 
-    WriteError if the folder cannot be made, or a file cannot be written.
+    Raises WriteError if the folder cannot be made, or a file cannot be written.
     """
     make_folder(folder)
     for old in folder.glob("[0-9][0-9]-*.txt"):

@@ -147,7 +147,7 @@ class CudaNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[DeviceTime, ...]:
-        """The time of each node, in the order of their runs; arguments and errors as of `run`.
+        """The time of each node, in the order of their runs; arguments and errors as in `run`.
 
         A node's kernels run `REPETITIONS` times in a row between two events, so arrays that fit into the level 2 cache
         are read from it.

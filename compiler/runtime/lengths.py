@@ -221,7 +221,7 @@ class LengthsExecutable(Readable):
     def run(self, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
         """One inference of inputs of any length in the range; `options` are those of the rungs' own `run`.
 
-        UserError for arrays that are not the inputs.
+        Raises UserError for arrays that are not the inputs.
         """
         fit = self._fit(inputs)
         if fit is None:

@@ -212,7 +212,8 @@ def _read_parts(
     document: Field, constants: Mapping[str, np.ndarray]
 ) -> tuple[tuple[Module, ...], Graph, StoragePlan, frozenset[str], list[tuple[dict[str, Any], str]]]:
     """The parts of a description that do not depend on the processor: modules, graph, plan, quantized inputs, and
-    launches with their functions. ArchiveError."""
+    launches with their functions. Raises ArchiveError.
+    """
     modules = read_modules(document)
     graph = described_graph(document, constants)
     plan = described_plan(document, graph)
@@ -227,7 +228,7 @@ def _read_launches(
     graph: Graph,
     plan: StoragePlan,
 ) -> list[tuple[dict[str, Any], str]]:
-    """(fields, function) of each launch, checked against the function's parameters. ArchiveError."""
+    """(fields, function) of each launch, checked against the function's parameters. Raises ArchiveError."""
     known = {module.function: module for module in modules}
     launches: list[tuple[dict[str, Any], str]] = []
     for entry in document.at("launches").items():

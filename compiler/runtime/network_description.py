@@ -145,7 +145,7 @@ def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -
 
 
 def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Graph:
-    """A graph of a description's tensors, inputs and outputs, without nodes. ArchiveError."""
+    """A graph of a description's tensors, inputs and outputs, without nodes. Raises ArchiveError."""
     tensors = {name: _tensor(name, entry) for name, entry in document.at("tensors").entries().items()}
     inputs = document.at("inputs").among(list(tensors))
     outputs: list[GraphOutput] = []
@@ -178,7 +178,7 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
 
 
 def described_plan(document: Field, graph: Graph) -> StoragePlan:
-    """The storage plan of a description: aligned offsets of tensors inside of the arena. ArchiveError."""
+    """The storage plan of a description: aligned offsets of tensors inside of the arena. Raises ArchiveError."""
     arena = document.at("arena_bytes").integer()
     offsets: dict[str, int] = {}
     for name, entry in document.at("tensors").entries().items():
@@ -198,7 +198,7 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """The constants by name from the bytes of a `member`, side by side (`codegen.cpu.memory`). ArchiveError.
+    """The constants by name from the bytes of a `member`, side by side (`codegen.cpu.memory`). Raises ArchiveError.
 
     Equal constants share an array, and constants at the offset of a longer one are views of its beginning.
     """

@@ -177,7 +177,9 @@ def _places(start: int, steps: Sequence[int], shape: tuple[int, ...]) -> np.ndar
 def _read_view(
     entry: Field, shape: tuple[int, ...], size: int, constants: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """A view: int64 array of the output's `shape` with places in a tensor of `size` elements, or -1. ArchiveError."""
+    """A view: int64 array of the output's `shape` with places in a tensor of `size` elements, or -1. Raises
+    ArchiveError.
+    """
     if entry.find("places") is not None:
         view = named_array(entry.at("places"), constants)
     else:

@@ -28,7 +28,8 @@ class Readable:
 
     def source(self, kind: str) -> str:
         """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
-        (C++) or "opencl" (C) of a GPU. UserError, which names the available kinds, for any other."""
+        (C++) or "opencl" (C) of a GPU. Raises UserError, which names the available kinds, for any other.
+        """
         texts = self.texts()
         if kind not in texts:
             there = " and ".join(f'"{name}"' for name in texts) or "none"

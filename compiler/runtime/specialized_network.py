@@ -82,7 +82,9 @@ class SpecializedNetwork:
         return f"<SpecializedNetwork {self.name}: compiled for each value of {', '.join(self.parameters)}>"
 
     def _check(self, inputs: Arrays) -> None:
-        """UserError unless every parameter is given in its type and shape; the program checks the other inputs."""
+        """Raises UserError unless every parameter is given in its type and shape; the program checks the
+        other inputs.
+        """
         ports = {port.name: port for port in self.inputs}
         for name in self.parameters:
             given: object = inputs.get(name)

@@ -232,7 +232,7 @@ def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
 
 
 def _check_operands(program: Program, body: Stmt, buffer: str, scope: str, problem: str) -> None:
-    """LegalityError if a hardware operation under `body` requires the buffer in another scope than `scope`."""
+    """Raises LegalityError if a hardware operation under `body` requires the buffer in another scope than `scope`."""
     for node in walk(body):
         if isinstance(node, Intrinsic):
             for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
@@ -244,7 +244,7 @@ def _check_operands(program: Program, body: Stmt, buffer: str, scope: str, probl
 def check_inside(
     program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
 ) -> None:
-    """LegalityError unless a box is within its buffer for all values of loops in their `ranges`."""
+    """Raises LegalityError unless a box is within its buffer for all values of loops in their `ranges`."""
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high
@@ -254,7 +254,7 @@ def check_inside(
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether every element of a sum starts anew when the loops in `inner`, and no others, are at 0."""
+    """Whether every element of a sum starts from 0 when the loops in `inner`, and no others, are at 0."""
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:
         return False

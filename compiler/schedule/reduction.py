@@ -185,7 +185,7 @@ def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> No
 def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
     """The loops over which a sum runs, provided that `first` holds exactly if they are all at 0.
 
-    `chain`: all loops around it; `nest`: the loops in which it must not start anew.
+    `chain`: all loops around it; `nest`: the loops in which the sum must not start again from 0.
     """
     assert reduce.first is not None
     ranges = loop_ranges(chain)

@@ -247,7 +247,8 @@ def replay(
 ) -> Schedule:
     """Applies a trace to a program; `intrinsics`: declarations by name for its tensorize steps.
 
-    LegalityError for an invalid step (`trace.step_obstacle`), a step that is not legal here, or a missing intrinsic.
+    Raises LegalityError for an invalid step (`trace.step_obstacle`), a step that is not legal here, or a missing
+    intrinsic.
     """
     schedule = Schedule(program)
     for step in trace:

@@ -161,7 +161,7 @@ def trace_to_json(trace: Iterable[Step]) -> str:
 
 
 def trace_from_json(text: str) -> Trace:
-    """The trace that `trace_to_json` wrote; TraceError for anything else."""
+    """The trace that `trace_to_json` wrote; raises TraceError for anything else."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

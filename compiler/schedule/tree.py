@@ -13,8 +13,8 @@ from .errors import LegalityError
 
 
 def locate(program: Program, name: str) -> tuple[Node, ...]:
-    """The path of nodes from the program down to the loop or statement called `name`; LegalityError if
-    there is none.
+    """The path of nodes from the program down to the loop or statement called `name`; raises LegalityError if there is
+    none.
     """
     try:
         return path_to(program, name)
@@ -23,7 +23,7 @@ def locate(program: Program, name: str) -> tuple[Node, ...]:
 
 
 def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
-    """`locate` for a loop; LegalityError for a statement."""
+    """`locate` for a loop; raises LegalityError for a statement."""
     path = locate(program, name)
     if not isinstance(loop := path[-1], For):
         raise LegalityError(f"{name!r} is a statement, not a loop", program, name)
@@ -53,7 +53,7 @@ def _alloc_path(node: Node, buffer: str) -> tuple[Node, ...] | None:
 
 
 def buffer_named(program: Program, name: str) -> Buffer:
-    """The parameter or allocated buffer called `name`; LegalityError if there is none."""
+    """The parameter or allocated buffer called `name`; raises LegalityError if there is none."""
     for parameter in program.parameters:
         if parameter.name == name:
             return parameter

@@ -63,7 +63,7 @@ class Window:
     dilations: Pair = (1, 1)
 
     def outputs(self, height: int, width: int) -> Pair:
-        """Output rows and columns on an input of `height` x `width`; ValueError if the window does not fit."""
+        """Output rows and columns on an input of `height` x `width`; raises ValueError if the window does not fit."""
         top, left, bottom, right = self.pads
         padded = (height + top + bottom, width + left + right)
         sizes: list[int] = []

@@ -166,7 +166,7 @@ def fold(
 ) -> Fold:
     """Reduces each row of a block: the sum or maximum of each thread's elements, then of `BRANCHES` threads at a time.
 
-    `value` gives, for an element, statements to run first and the reduced value; `unroll` and `most` as of
+    `value` gives, for an element, statements to run first and the reduced value; `unroll` and `most` as in
     `Threads.each`. Statements `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
     `name`.n.kept for n threads left of a row.
     """

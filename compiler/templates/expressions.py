@@ -74,7 +74,7 @@ class Expression:
 def expression_of(graph: Graph, node: Node, *, width: int = 1) -> Expression:
     """The tensor expression of a node's operator, without fused ones; rows are reduced in `width` partial results.
 
-    LookupError for an operator that is not in the table: sums of products, whose layouts their templates decide.
+    Raises LookupError for an operator that is not in the table: sums of products, whose layouts their templates decide.
     """
     operator = computed(graph, node)
     return _EXPRESSIONS[type(operator)](graph, node, operator, width)

@@ -48,7 +48,7 @@ WorkloadT = TypeVar("WorkloadT", bound=Workload)
 class Registry(Generic[TargetT, WorkloadT]):
     """The templates of a kind of target by name, from `template.table_of`.
 
-    `read` makes a workload from its JSON object; WorkloadError for other objects.
+    `read` makes a workload from its JSON object; raises WorkloadError for other objects.
     """
 
     templates: Mapping[str, Template[TargetT, Any, Program]]

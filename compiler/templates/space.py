@@ -133,7 +133,7 @@ class Space:
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
     def point(self, values: Values) -> np.ndarray:
-        """The point [axes] of these values. ValueError for an axis or a value that the space does not have."""
+        """The point [axes] of these values. Raises ValueError for an axis or a value that the space does not have."""
         if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
             raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")
         indices = []
@@ -253,7 +253,7 @@ def space_of_axes(
     """The space of `axes`. Its floor is the least bound of all points with the axes in `held` at the given values,
     which need least.
 
-    ValueError if none of these points is legal.
+    Raises ValueError if none of these points is legal.
     """
     free = [axis for axis in axes if axis.name not in held]
     grid = combined(*[[(value,) for value in axis.values] for axis in free])

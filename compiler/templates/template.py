@@ -65,7 +65,7 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
 
 
 def table_of(*templates: TemplateT) -> Mapping[str, TemplateT]:
-    """The templates of a target by name. ValueError for two of one name."""
+    """The templates of a target by name. Raises ValueError for two of one name."""
     table = {template.name: template for template in templates}
     if len(table) < len(templates):
         names = [template.name for template in templates]

@@ -34,7 +34,7 @@ class ControlRegisters:
             self._port(name).value = 0
 
     async def write(self, address: int, value: int, *, strobe: int = 15) -> None:
-        """Writes the bytes of a 32-bit word selected by `strobe`. Raises AssertionError when the write is refused."""
+        """Writes the bytes of a 32-bit word selected by `strobe`. Raises AssertionError if the write is refused."""
         self._drive(awvalid=1, awaddr=address, wvalid=1, wdata=value, wstrb=strobe, bready=1)
         await self._edge
         while not (self._is("awready") and self._is("wready")):
@@ -48,7 +48,7 @@ class ControlRegisters:
         assert response == 0, f"write of register {address:#x} answered with {response}"
 
     async def read(self, address: int) -> int:
-        """Reads a 32-bit word. Raises AssertionError when the read is refused."""
+        """Reads a 32-bit word. Raises AssertionError if the read is refused."""
         self._drive(arvalid=1, araddr=address, rready=1)
         await self._edge
         while not self._is("arready"):

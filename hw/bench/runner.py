@@ -62,9 +62,9 @@ class BenchFailed(Exception):
 def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:
     """The folder of a built simulation of `config` with trace ports, top module `vdla_bench`.
 
-    With `internals` a bench may also read signals below the top (Icarus always allows it).
-    Built on the first call with these sources and tools (tiny: half a minute with Verilator, a second with Icarus).
-    Raises BuildError when a tool is missing or fails.
+    With `internals` a bench may also read signals below the top (Icarus always allows it). Built on the first call with
+    these sources and tools (tiny: half a minute with Verilator, a second with Icarus). Raises BuildError if a tool is
+    missing or fails.
     """
     environment, version = _tools(simulator)
     arguments = (
@@ -117,8 +117,8 @@ def run_bench(
     those that passed, which are all that ran.
 
     `results` is the folder for the log and the results file; `environment` is what the bench may read from os.environ;
-    `seed` seeds Python's `random` in it. Raises BuildError when the simulation cannot be built, BenchFailed when a
-    test fails or none ran.
+    `seed` seeds Python's `random` in it. Raises BuildError if the simulation cannot be built, BenchFailed when a test
+    fails or none ran.
     """
     folder = build(config, simulator=simulator, internals=internals)
     extra, _ = _tools(simulator)

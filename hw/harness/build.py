@@ -119,7 +119,7 @@ def _ports(prepared: str) -> str:
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
     """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
 
-    Raises BuildError when a tool is missing or fails.
+    Raises BuildError if a tool is missing or fails.
     """
     root, version = verilator(user=_USER)
     prepared = harness_verilog(verilog, gate=optimize == "run")

@@ -284,7 +284,7 @@ class Machine:
 
         Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
         `memory_timing` replaces the configuration's, `surroundings` the default of zeros and a plain control bus.
-        `on_progress` is called now and then with the cycles done. Raises RtlError when the program does not finish;
+        `on_progress` is called now and then with the cycles done. Raises RtlError if the program does not finish;
         unless memory's errors have stopped it, the machine then needs a reset.
         """
         behind = instruction_address(len(image))

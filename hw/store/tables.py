@@ -73,8 +73,9 @@ class TableLane(wiring.Component):
 
 
 class Tables(wiring.Component):
-    """The look-up tables of all lanes. Members as of `TableLane`; `values` and `results` have the lanes one after the
-    other."""
+    """The look-up tables of all lanes. Members as in `TableLane`; `values` and `results` have the lanes one after the
+    other.
+    """
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives the lanes of STORE.POST's arithmetic, the tables and the bus."""

@@ -390,7 +390,7 @@ class StoreUnit(wiring.Component):
         return pipeline
 
     def _tables(self, m: Module, running: data.View, loader: ElementWriter, pipeline: PostPipeline) -> None:
-        """The look-up tables beside the pipeline; a step of their loads brings a bus word for all lanes."""
+        """The look-up tables beside the pipeline; each step of a load of tables writes one bus word to all lanes."""
         m.submodules.tables = tables = Tables(config=self._config)
         part_bits = self._table_part_bits
         write: Value = loader.write & (loader.kind == 1)

@@ -66,7 +66,7 @@ def prove_equivalent(
     """The comparisons up to the first proof that `mutation` changes nothing; a proof is the last one.
 
     First the mutated module is compared, then up to `levels` of the modules around it. Each comparison takes up to
-    `seconds`, after its preparation. Raises ToolError when Yosys is missing.
+    `seconds`, after its preparation. Raises ToolError if Yosys is missing.
     """
     done = list[Comparison]()
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:

@@ -101,7 +101,7 @@ def synthesize(
 ) -> Synthesis:
     """Maps the RTL of `config` to `family` and places it once for each of `seeds`, `jobs` at a time.
 
-    The Verilog is that of the harness without trace ports. Known results come from the cache. Raises ToolError when a
+    The Verilog is that of the harness without trace ports. Known results come from the cache. Raises ToolError if a
     tool is missing or fails; a design that does not fit is a result.
     """
     module = generate_module(config, report=report)

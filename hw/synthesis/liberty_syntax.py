@@ -63,8 +63,8 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
 
 
 def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[str]) -> int:
-    """Reads statements into `into` up to its closing brace or the end; returns the next place. IndexError if the text
-    ends early.
+    """Reads statements into `into` up to its closing brace or the end; returns the next place. Raises IndexError if the
+    text ends early.
     """
     while at < len(tokens) and tokens[at] != _CLOSE:
         name = tokens[at][0]

@@ -34,7 +34,7 @@ lint_off -rule PROCASSINIT -file "*vdla.v"
 def lint(verilog: str, *, waivers: str = WAIVERS) -> list[str]:
     """The warnings and errors of `verilator --lint-only -Wall` on `verilog` (top module vdla), first lines only.
 
-    Raises BuildError when Verilator is missing or fails, or perl, which runs it, is missing.
+    Raises BuildError if Verilator is missing or fails, or perl, which runs it, is missing.
     """
     root, _ = verilator(user="lint")
     require("perl", user="lint")

@@ -59,7 +59,7 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
 
     They are drawn from the netlist of the coarse part of Yosys' `synth`: optimized, with operators and memories not
     mapped to gates. So mutation 0, none, is that netlist itself. Yosys spreads them over modules, cells and lines.
-    Raises ToolError when Yosys is missing or fails.
+    Raises ToolError if Yosys is missing or fails.
     """
     prepare = [
         "read_verilog vdla.v",

@@ -109,7 +109,7 @@ def count_modules(
 ) -> dict[str, dict[str, float]]:
     """Resources by instance path ("" is the top itself) of the mapped `cells`, whose instances are `paths`.
 
-    Raises NetlistError when Yosys left something unmapped or nothing at all.
+    Raises NetlistError if Yosys left something unmapped or nothing at all.
     """
     counts: dict[str, dict[str, float]] = {}
     for name, cell in cells.items():

@@ -68,7 +68,7 @@ def place(
 
     `paths` gives the instance of every cell of the design (`netlist.instance_paths`), to name the critical path.
 
-    Raises ToolError when nextpnr is missing or fails for another reason than a design that does not fit.
+    Raises ToolError if nextpnr is missing or fails for another reason than a design that does not fit.
     """
     options = [*device.options, "--seed", str(seed), "--freq", f"{target_mhz:g}"]
     options += ["--timing-allow-fail", "--detailed-timing-report", "--lpf-allow-unconstrained"]

@@ -42,7 +42,7 @@ class ToolFailure(Exception):
 
 
 def tool_version(package: str) -> str:
-    """The installed version of `package`. Raises ToolError when it is missing."""
+    """The installed version of `package`. Raises ToolError if it is missing."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -74,7 +74,7 @@ def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundi
 def simulate_program(
     config: Config, program: Program, scratchpads: dict[str, NDArray[np.uint8]] | None
 ) -> SimulationResult:
-    """The simulator's run with data. Raises SimulationError when it does not end."""
+    """The simulator's run with data. Raises SimulationError if it does not end."""
     return simulate(config, program.instructions, program.image, cycle_limit=_LIMIT, scratchpads=scratchpads)
 
 

@@ -62,8 +62,8 @@ def repair(
     """The valid program nearest to `instructions`: instructions that access outside a memory are dropped, tokens are
     repaired.
 
-    It ends at its first FINISH, added if there is none. RuntimeError if the checker still finds errors, which is a
-    defect.
+    It ends at its first FINISH, added if there is none. Raises RuntimeError if the checker still finds errors, which is
+    a defect.
     """
     wanted = [item for item in instructions if item[0] != "FINISH"]
     ends = [item for item in instructions if item[0] == "FINISH"][:1] or [("FINISH", {})]

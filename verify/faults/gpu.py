@@ -139,8 +139,9 @@ Pick = Callable[[Stmt], bool]
 
 
 def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
-    """A tree with the `nth` statement that `pick` accepts replaced; accepted statements are not searched. LookupError
-    if there is none."""
+    """A tree with the `nth` statement that `pick` accepts replaced; accepted statements are not searched. Raises
+    LookupError if there is none.
+    """
     count = -1
 
     def visit(statement: Stmt) -> Stmt:

@@ -44,8 +44,8 @@ def emit_object(
 
     `exported`: functions that callers may use and the header declares (None: all); the rest are internal (see
     `sequence`). The object needs no C library and no runtime; parallel loops call a function that the caller passes.
-    Equal modules give equal bytes. ValueError for names that C does not allow or that occur twice; TargetError if the
-    processor lacks instructions, so that LLVM would call library functions.
+    Equal modules give equal bytes. Raises ValueError for names that C does not allow or that occur twice; raises
+    TargetError if the processor lacks instructions, so that LLVM would call library functions.
     """
     functions = checked_functions(modules, name)
     exported = functions if exported is None else exported
@@ -62,7 +62,9 @@ def emit_object(
 
 
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
-    """The functions of an object or library `name`; ValueError for names that C does not allow or that occur twice."""
+    """The functions of an object or library `name`; raises ValueError for names that C does not allow or that occur
+    twice.
+    """
     functions = [module.function for module in modules]
     if not functions:
         raise ValueError("an object needs at least one module")
@@ -92,8 +94,8 @@ def object_bytes(
 
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
-    """Writes `name`.o and `name`.h, each whole, into an existing folder; returns their paths. ProgramError if writing
-    fails.
+    """Writes `name`.o and `name`.h, each whole, into an existing folder; returns their paths. Raises ProgramError if
+    writing fails.
     """
     paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
     write_whole(paths[0], code.data)
@@ -104,8 +106,8 @@ def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
 def write_shared_library(code: ObjectCode, library: Path) -> None:
     """Links the object to `library` with this machine's C compiler; the file is written whole or not at all.
 
-    TargetError if there is no compiler, or the object is for another kind of machine; ProgramError if the file cannot
-    be written.
+    Raises TargetError if there is no compiler, or the object is for another kind of machine; raises ProgramError if the
+    file cannot be written.
     """
     compiler = c_compiler()
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +126,7 @@ def write_shared_library(code: ObjectCode, library: Path) -> None:
 
 
 def c_compiler() -> str:
-    """The C compiler of this machine: $CC, or the first of cc, gcc, g++, clang. TargetError if there is none."""
+    """The C compiler of this machine: $CC, or the first of cc, gcc, g++, clang. Raises TargetError if there is none."""
     for candidate in (os.environ.get("CC", ""), "cc", "gcc", "g++", "clang"):
         if candidate and (path := shutil.which(candidate)):
             return path

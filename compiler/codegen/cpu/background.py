@@ -69,9 +69,9 @@ class LibraryInProgress:
     def finish(self) -> ObjectCode:
         """The library, after all code is generated.
 
-        ValueError for names that C does not allow, and without modules; TargetError if the processor lacks instructions
-        that a kernel needs; CodeGenerationError if LLVM refuses a kernel or does not end. The latter two name the
-        kernel.
+        Raises ValueError for names that C does not allow, and without modules; raises TargetError if the processor
+        lacks instructions that a kernel needs; raises CodeGenerationError if LLVM refuses a kernel or does not end. The
+        latter two name the kernel.
         """
         checked_functions(self._modules, self._name)
         if self._waiting:

@@ -51,7 +51,7 @@ def intrinsics() -> dict[str, IntrinsicDeclaration]:
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration; LoweringError for declarations of other targets."""
+    """The emitter of a declaration; raises LoweringError for declarations of other targets."""
     if declaration.name.startswith("dot_u8s8_"):
         return _emit_dot
     if declaration.name.startswith(PREFIX):

@@ -40,13 +40,15 @@ class Kernel:
         return self.generated()
 
     def __call__(self, **arrays: np.ndarray) -> None:
-        """Runs on one array for each parameter, by name; writes outputs in place. KernelArgumentError for others."""
+        """Runs on one array for each parameter, by name; writes outputs in place. Raises KernelArgumentError for
+        others.
+        """
         self.bind(arrays)()
 
     def bind(
         self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None, room: WorkingRoom | None = None
     ) -> BoundKernel:
-        """The kernel with its arrays, checked once, for repeated calls. KernelArgumentError if one is unfit.
+        """The kernel with its arrays, checked once, for repeated calls. Raises KernelArgumentError if one is unfit.
 
         Parallel loops run on `pool` (None: on the calling thread only). `room`: working memory, which kernels that run
         one after the other may share (None: its own).
@@ -127,11 +129,11 @@ def build(
     *,
     blocks: bool = True,
 ) -> Kernel:
-    """A scheduled program as a kernel for this machine (`target`: a lower level of it); `blocks` as of `module.lower`.
+    """A scheduled program as a kernel for this machine (`target`: a lower level of it); `blocks` as in `module.lower`.
 
     With a `worker`, the worker generates its code while the caller continues.
 
-    TargetError for a target that this machine cannot run.
+    Raises TargetError for a target that this machine cannot run.
     """
     target = host_target() if target is None else target
     if not runs_here(target):

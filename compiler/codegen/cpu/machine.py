@@ -96,7 +96,7 @@ def cache_sizes(folder: Path) -> tuple[int, int] | None:
 def host_target_at(level: str) -> CpuTarget:
     """This machine's triple, at one of the levels "avx512", "avx2", "sse", "generic".
 
-    TargetError for other names, and for a level that this machine does not have.
+    Raises TargetError for other names, and for a level that this machine does not have.
     """
     if level not in GENERIC_LEVELS:
         raise TargetError(f"unknown CPU level {level!r}; there are {', '.join(GENERIC_LEVELS)}")

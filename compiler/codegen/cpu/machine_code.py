@@ -90,7 +90,7 @@ def _parse(module: Module, machine: llvm.TargetMachine, context: llvm.ContextRef
 def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str]) -> bytes:
     """Modules as one object, whose functions are `exported`; several threads may generate code at once.
 
-    RuntimeError if LLVM refuses the modules.
+    Raises RuntimeError if LLVM refuses the modules.
     """
     optimised = optimise(modules, machine, exported, llvm.create_context())
     with ffi.OutputString() as reason:
@@ -134,7 +134,7 @@ def load_objects(
 ) -> dict[str, MachineCode]:
     """Functions of objects that were made for `target`, in this process; their assembly is not kept.
 
-    TargetError for an object that LLVM does not read, or where none has one of the functions.
+    Raises TargetError for an object that LLVM does not read, or where none has one of the functions.
     """
     machine = target_machine(target, jit=True)
     empty = llvm.parse_assembly(f'target triple = "{target.triple}"')

@@ -43,8 +43,8 @@ def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks:
     `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
     worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and returns
     when they are done (null: one after the other, here). Long sums are added up in `blocks` (`passes.sum_in_blocks`),
-    otherwise in the program's order. VerifyError if the program breaks a rule of the IR, so that no access can leave
-    its buffer; LoweringError if this target has no code for it.
+    otherwise in the program's order. Raises VerifyError if the program breaks a rule of the IR, so that no access can
+    leave its buffer; raises LoweringError if this target has no code for it.
     """
     program = expand_copies(program, target)
     if blocks:

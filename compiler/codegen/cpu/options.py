@@ -93,7 +93,9 @@ def _architecture(triple: str) -> Architecture:
 
 
 def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> dict[str, bool]:
-    """LLVM's answers to the architecture's queries; TargetError for processors and features that it does not know."""
+    """LLVM's answers to the architecture's queries; raises TargetError for processors and features that it does not
+    know.
+    """
     queries = [q for q in (architecture.floats, *architecture.queries) if q]
     result = _ask(triple, cpu, features, *queries)
     if unknown := re.search(r"'([^']+)' is not a recognized (processor|feature)", result.stderr):
@@ -118,8 +120,8 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
 
 
 def check_known(target: CpuTarget) -> None:
-    """TargetError unless LLVM knows all names of a target, because for an unknown processor it would assume the least
-    capable one.
+    """Raises TargetError unless LLVM knows all names of a target, because for an unknown processor it would assume the
+    least capable one.
     """
     if target == host_target():
         return

@@ -30,7 +30,7 @@ def call_quantized(
 ) -> Value | None:
     """The value of a function of `vdla.compiler.te.functions` on quantized values; None for other functions.
 
-    LoweringError if a zero point, limit or `unsigned` is not constant.
+    Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """
     q = _Quantized(block, target, name, arguments, known)
     functions: dict[str, Callable[[], Value]] = {

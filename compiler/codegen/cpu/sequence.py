@@ -62,8 +62,8 @@ def sequence(
 
     Its parameters are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
     Constants are stored in this machine's byte order, little-endian. Pass it to `emit_object` together with the
-    kernels' modules, each once. ValueError for a place that does not fit its parameter, is written but constant, or
-    overlaps another place of the same call of which one is written.
+    kernels' modules, each once. Raises ValueError for a place that does not fit its parameter, is written but constant,
+    or overlaps another place of the same call of which one is written.
     """
     lists = _Lists(parameters, arena_bytes, constants)
     room = -(-arena_bytes // ALIGNMENT) * ALIGNMENT
@@ -145,7 +145,7 @@ class _Lists:
         return self.constant_order[name]
 
     def check(self, call: Call) -> None:
-        """ValueError if the places of a call do not match its parameters."""
+        """Raises ValueError if the places of a call do not match its parameters."""
         function = call.module.function
         if call.places.keys() != {p.name for p in call.module.parameters}:
             names = ", ".join([p.name for p in call.module.parameters])

@@ -30,7 +30,7 @@ def static_library(objects: Sequence[tuple[bytes, Sequence[str]]]) -> bytes:
 
 
 def library_objects(library: bytes) -> list[bytes]:
-    """The objects of a library made by `static_library`; ValueError for other bytes."""
+    """The objects of a library made by `static_library`; raises ValueError for other bytes."""
     if library[: len(_MAGIC)] != _MAGIC:
         raise ValueError("no static library")
     objects: list[bytes] = []

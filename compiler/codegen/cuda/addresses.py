@@ -39,7 +39,7 @@ def touched(
 
     The owner of an element is the number of a point of `axes` (extents by name: of loops over blocks, or "thread.x" and
     so on for a block's threads), the first axis fastest. `collective`: all threads along thread.x count as the first
-    one. LoweringError if there are too many elements to list.
+    one. Raises LoweringError if there are too many elements to list.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}
@@ -115,8 +115,8 @@ def _axis(d: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
-    """The value of an index expression with variables that are integers or arrays; LoweringError for indices read from
-    memory.
+    """The value of an index expression with variables that are integers or arrays; raises LoweringError for indices
+    read from memory.
     """
     match expr:
         case Const(value=value):

@@ -73,7 +73,7 @@ class Span:
 def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) -> list[Span]:
     """The execution of a block, split at barriers; `values`: values of the loops around the kernel's body.
 
-    `tasks`: from `tasks_of`. RaceError if copies are still in flight at the end, or belong to no group.
+    `tasks`: from `tasks_of`. Raises RaceError if copies are still in flight at the end, or belong to no group.
     """
     walk = _Walk(kernel.name, tasks)
     walk.statement(kernel.body, dict(values))

@@ -129,8 +129,8 @@ def has_thread_copies(body: Stmt) -> bool:
 
 
 def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
-    """LoweringError for bulk copies that the target lacks, and for accesses to swizzled buffers other than
-    by products.
+    """Raises LoweringError for bulk copies that the target lacks, and for accesses to swizzled buffers other than by
+    products.
     """
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):
@@ -168,7 +168,7 @@ def swizzled_buffers(body: Stmt) -> frozenset[str]:
 
 
 def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """Emits one thread's bulk copy of a box; LoweringError if no tensor map can express the copy."""
+    """Emits one thread's bulk copy of a box; raises LoweringError if no tensor map can express the copy."""
     values, to, of = kernel.values, copy.destination, copy.source
     tensor = _tensor_map(copy, kernel.swizzled)
     storage = values.storages[to.buffer.name]
@@ -202,7 +202,7 @@ def groups_needed(kernel: Kernel) -> int:
     """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
     An mbarrier serves a group until all threads have waited for it and met at a later barrier; then another group may
-    use it. LoweringError for loops around waits whose number of iterations depends on the block.
+    use it. Raises LoweringError for loops around waits whose number of iterations depends on the block.
     """
     if not any(True for _ in bulk_copies(kernel.body)):
         return 0
@@ -262,7 +262,7 @@ class _Groups:
 
 
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
-    """The tensor map of a copy; LoweringError if it has none."""
+    """The tensor map of a copy; raises LoweringError if it has none."""
     of, to = copy.source.buffer, copy.destination.buffer
     where = f"`{summarize(copy)}` stands in no loop over threads, and no tensor map says what it reads: "
     size = of.dtype.bits // 8

@@ -45,8 +45,8 @@ def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
     """Emits the moves of a copy, in loops over all elements beyond one move.
 
     An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, or its elements are too
-    narrow or not aligned. LoweringError for asynchronous copies other than from global to shared memory, or with a pad
-    that is not zero.
+    narrow or not aligned. Raises LoweringError for asynchronous copies other than from global to shared memory, or with
+    a pad that is not zero.
     """
     _Move(kernel, copy).emit()
 

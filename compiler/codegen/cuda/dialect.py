@@ -69,7 +69,7 @@ class Dialect:
     prelude: str = ""
 
     def type_of(self, dtype: DType) -> str:
-        """The type of elements; LoweringError if the language has none."""
+        """The type of elements; raises LoweringError if the language has none."""
         if dtype not in self.types:
             raise LoweringError(f"{self.name} has no code for {dtype}; compute in float32")
         return self.types[dtype]

@@ -192,7 +192,7 @@ class ExpressionEmitter:
     # Types
 
     def type_of(self, dtype: DType) -> str:
-        """The type of elements; LoweringError if the language has none."""
+        """The type of elements; raises LoweringError if the language has none."""
         return self.dialect.type_of(dtype)
 
     def vector(self, dtype: DType, count: int) -> str:

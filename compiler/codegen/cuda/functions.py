@@ -171,7 +171,7 @@ CUDA = Dialect(
 
 
 def definitions(dialect: Dialect, names: Iterable[str]) -> str:
-    """The text of the functions `names`; KeyError for an unknown name."""
+    """The text of the functions `names`; raises KeyError for an unknown name."""
     wanted = set(names)
     if unknown := wanted - dialect.functions.keys():
         raise KeyError(sorted(unknown)[0])
@@ -179,7 +179,9 @@ def definitions(dialect: Dialect, names: Iterable[str]) -> str:
 
 
 def call_function(values: ExpressionEmitter, name: str, arguments: Sequence[Text], dtype: DType) -> Text:
-    """The value of a scalar function of the IR (`Call`); LoweringError for functions without code on this target."""
+    """The value of a scalar function of the IR (`Call`); raises LoweringError for functions without code on this
+    target.
+    """
     if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
         return operation("/", PRODUCT, *arguments)
     if name == "float32_from_bits" and len(arguments) == 1:

@@ -55,7 +55,7 @@ def intrinsics() -> dict[str, IntrinsicDeclaration]:
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration; LoweringError for declarations of other targets."""
+    """The emitter of a declaration; raises LoweringError for declarations of other targets."""
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
@@ -85,7 +85,7 @@ def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _operand(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
-    """The address of an instruction's operand, as text; LoweringError if it is not aligned to `align` bytes."""
+    """The address of an instruction's operand, as text; raises LoweringError if it is not aligned to `align` bytes."""
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8

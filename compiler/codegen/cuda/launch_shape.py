@@ -34,7 +34,7 @@ class Shape:
 
 
 def shape_of(kernel: Kernel) -> Shape:
-    """The shape of a kernel; LoweringError if an extent has no bound, or the number of threads does not suit an
+    """The shape of a kernel; raises LoweringError if an extent has no bound, or the number of threads does not suit an
     instruction.
     """
     ranges: Ranges = loop_ranges(kernel.host)

@@ -119,7 +119,7 @@ class GpuTarget:
 
 
 def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> GpuTarget:
-    """A typical card of an architecture (H100 for sm_90); CudaTargetError for names that are not known.
+    """A typical card of an architecture (H100 for sm_90); raises CudaTargetError for names that are not known.
 
     Use `dataclasses.replace` to set the values of a real device.
     """
@@ -150,7 +150,9 @@ def architecture(name: str) -> Architecture:
 
 
 def architecture_for(capability: tuple[int, int]) -> Architecture:
-    """The newest architecture whose code a device of a compute capability runs; CudaTargetError if none is known."""
+    """The newest architecture whose code a device of a compute capability runs; raises CudaTargetError if none is
+    known.
+    """
     fitting = [row for row in ARCHITECTURES if row.runs_on(capability)]
     if not fitting:
         known = ", ".join(row.name for row in ARCHITECTURES)

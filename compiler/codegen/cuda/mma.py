@@ -40,7 +40,7 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
     """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], `depth_of` a deep.
 
     The sum is float32 or int32 (which wraps). It always adds: clear it first (decompose_reduction, `zero`). tf32
-    factors are stored as float32 rounded by `load`. ValueError for types that no such operation multiplies.
+    factors are stored as float32 rounded by `load`. Raises ValueError for types that no such operation multiplies.
     """
     if (a, b) not in FACTORS:
         raise ValueError(f"no mma multiplies {a} by {b}")
@@ -73,8 +73,8 @@ def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> Intri
     """A fragment of A from shared memory: a [16, depth] = source [16, depth], in order "columns" source [depth, 16].
 
     `matrix`: by `ldmatrix`, for which rows of `source` must begin at multiples of 16 bytes, and with `.trans`, which is
-    for types of 16 bits, in order "columns"; otherwise by every lane's plain loads. float32 is rounded to tf32
-    on the way. ValueError for what `ldmatrix` cannot load.
+    for types of 16 bits, in order "columns"; otherwise by every lane's plain loads. float32 is rounded to tf32 on the
+    way. Raises ValueError for what `ldmatrix` cannot load.
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))

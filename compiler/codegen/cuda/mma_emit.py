@@ -33,7 +33,7 @@ def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, 
     """A lane's registers of a buffer in a fragment scope: indices count registers; the dimensions of the matrix are
     dropped.
 
-    LoweringError for matrices that no operation accepts, and for a matrix that is distributed over threads.
+    Raises LoweringError for matrices that no operation accepts, and for a matrix that is distributed over threads.
     """
     fragment = Fragment.of(buffer)
     if any(distribution[-2:]):

@@ -47,7 +47,7 @@ class Fragment:
 
     @staticmethod
     def of(buffer: Buffer) -> Fragment:
-        """The fragment of a buffer in a fragment scope. LoweringError if no operation has such fragments."""
+        """The fragment of a buffer in a fragment scope. Raises LoweringError if no operation has such fragments."""
         rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
         fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
         wanted = shape_of(buffer.scope, buffer.dtype, columns)
@@ -101,7 +101,7 @@ class Fragment:
 
 
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
-    """Rows and columns of the matrices in a fragment scope. LoweringError if no `mma` has such fragments.
+    """Rows and columns of the matrices in a fragment scope. Raises LoweringError if no `mma` has such fragments.
 
     A warpgroup's sums may have any number of `columns` that is a multiple of 8.
     """

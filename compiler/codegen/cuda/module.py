@@ -103,8 +103,8 @@ class CudaModule:
 def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaModule:
     """The module of a program in kernel form, the result of `prepare`.
 
-    Kernels are called `name`, numbered if there are several. LoweringError if the program is not in kernel form, or
-    uses something that the target's language lacks.
+    Kernels are called `name`, numbered if there are several. Raises LoweringError if the program is not in kernel form,
+    or uses something that the target's language lacks.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")

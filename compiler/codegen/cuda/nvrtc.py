@@ -19,7 +19,7 @@ OPTIONS = ("--std=c++17", "--fmad=false")
 def compile_cubin(source: str, arch: str) -> bytes:
     """The cubin of a source's kernels for an architecture ("sm_90").
 
-    Raises MissingCudaError without the extra `cuda`; CudaTargetError for an architecture unknown to us or to the
+    Raises MissingCudaError without the extra `cuda`; raises CudaTargetError for an architecture unknown to us or to the
     installed NVRTC; CompileError, with NVRTC's log, for a source that it refuses.
     """
     nvrtc = _load()
@@ -38,7 +38,7 @@ def compile_ptx(source: str, arch: str) -> str:
 
 
 def nvrtc_version() -> str:
-    """The version of the installed NVRTC, "13.5"; MissingCudaError if there is none."""
+    """The version of the installed NVRTC, "13.5"; raises MissingCudaError if there is none."""
     status, major, minor = _load().nvrtcVersion()
     assert not int(status), status
     return f"{major}.{minor}"

@@ -65,13 +65,13 @@ def prepare(
 
 
 def check_form(program: Program, target: GpuTarget) -> None:
-    """LoweringError unless a program is in kernel form."""
+    """Raises LoweringError unless a program is in kernel form."""
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
 
 
 def check_limits(program: Program, target: GpuTarget) -> None:
-    """LoweringError for more threads, blocks or shared memory than a kernel may have."""
+    """Raises LoweringError for more threads, blocks or shared memory than a kernel may have."""
     for kernel in kernels(program):
         _check_grid(kernel)
         _check_block(kernel, target)
@@ -118,7 +118,7 @@ def shared_bytes(kernel: Kernel) -> int:
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:
-    """LoweringError for asynchronous copies other than from global to shared memory, which no hardware has."""
+    """Raises LoweringError for asynchronous copies other than from global to shared memory, which no hardware has."""
     for kernel in kernels(program):
         for node in walk(kernel.body):
             if isinstance(node, Copy) and node.asynchronous:
@@ -137,12 +137,12 @@ def _check_copy(copy: Copy) -> None:
 
 
 def check_order(program: Program, target: GpuTarget) -> None:
-    """RaceError for races; see `races.check_races`."""
+    """Raises RaceError for races; see `races.check_races`."""
     check_races(program)
 
 
 def check_instructions(program: Program, target: GpuTarget) -> None:
-    """LoweringError for instructions that the architecture lacks."""
+    """Raises LoweringError for instructions that the architecture lacks."""
     for kernel in kernels(program):
         if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(

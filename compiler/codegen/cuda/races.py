@@ -87,7 +87,7 @@ def _check_kernel(kernel: Kernel) -> None:
 
 
 def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
-    """RaceError if two blocks touch one element of a buffer in global memory, one of them writing."""
+    """Raises RaceError if two blocks touch one element of a buffer in global memory, one of them writing."""
     coordinates = [(loop.name, loop.name) for loop in kernel.blocks]
     host = [loop.name for loop in kernel.host]
     if all(meets_only_at(p, q, coordinates, host) for p, q in _pairs(uses)):

@@ -51,7 +51,7 @@ class SpanChecker:
         self.lists: dict[tuple[Run, int], Touched] = {}
 
     def span(self, span: Span) -> None:
-        """RaceError if two accesses of a span race."""
+        """Raises RaceError if two accesses of a span race."""
         key = span.key
         if key in self.checked:
             return

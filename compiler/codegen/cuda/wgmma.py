@@ -58,8 +58,8 @@ def wgmma(
     neighbours in a line are neighbours in a row of the factor or in a column. Core matrices: a [8, 2, 8, 8] (in order
     "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). Swizzled: a [64, depth]
     (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], with n from
-    `row_elements`). It always adds: clear the sums first (`zero`). ValueError for types, orders and widths without such
-    an operation.
+    `row_elements`). It always adds: clear the sums first (`zero`). Raises ValueError for types, orders and widths
+    without such an operation.
     """
     right = right or dtype
     if (dtype, right) not in FACTORS:

@@ -65,14 +65,14 @@ def blocked_convolution(
     Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters: X [batch,
     groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (for quantized networks [groups, OB * co, CB,
     KH, KW, ci]; for transposed convolutions ONNX's with its first two dimensions exchanged within each group), the ones
-    of `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co].
-    If ci or co does not divide a group's channels or filters, X, W and all other parameters are zero beyond them.
-    A block of 1 is plain NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement
-    "conv", loops conv.n, conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y,
-    x, j around "post" follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all
-    names ("conv.0.1", "conv.0.1.n", "n.0.1"). For an input of one position without pads, the `product` with ONNX's W as
-    [channels, filters * KH * KW] is the better program: it computes no useless taps.
-    ValueError if the window does not fit, or nothing is left between the pads.
+    of `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co]. If ci or co does not
+    divide a group's channels or filters, X, W and all other parameters are zero beyond them. A block of 1 is plain
+    NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement "conv", loops conv.n,
+    conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around "post"
+    follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all names ("conv.0.1",
+    "conv.0.1.n", "n.0.1"). For an input of one position without pads, the `product` with ONNX's W as [channels, filters
+    * KH * KW] is the better program: it computes no useless taps. Raises ValueError if the window does not fit, or
+    nothing is left between the pads.
     """
     ci, co, groups = block_in, block_out, shape.groups
     cb, ob = ceil_div(shape.group_channels, ci), ceil_div(shape.group_filters, co)
@@ -108,9 +108,9 @@ def blocked_depthwise(
     """`blocked_convolution` for a depthwise `shape`, whose groups are its channels.
 
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], those of
-    `sums` (B [CB * block], P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as of `blocked_convolution`,
-    with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. ValueError for a channel that
-    has not one filter of its own, or if the window does not fit.
+    `sums` (B [CB * block], P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as in `blocked_convolution`,
+    with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises ValueError for a
+    channel that has not one filter of its own, or if the window does not fit.
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(

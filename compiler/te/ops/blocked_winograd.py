@@ -24,7 +24,7 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
     outputs row by row of all images; both zero beyond the channels. In loops n, c, y (rows of tiles) the combinations
     "rows" of rows of X go into `half` [n, columns, block], in loops x and j, with "left" and "right" of it zeros for
     the pads; then those of its columns, "columns", into Y, in loops i, t and l. Of each, one statement a row of B^T.
-    ValueError for a convolution that the method is not for, or a window that does not fit.
+    Raises ValueError for a convolution that the method is not for, or a window that does not fit.
     """
     if not fits(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
@@ -76,7 +76,7 @@ def blocked_outputs(
     Parameters X [n * n, blocks of filters, tiles, block], B [blocks * block] with a bias, R like Y with an operand, Y
     [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a tile) the combinations "rows" go
     into `half` [m, n, block], in loops q and j; "columns" into `result` [m, m, block], in loops r and k; then "store"
-    in loops dy, dx, l. ValueError for m that the method is not for.
+    in loops dy, dx, l. Raises ValueError for m that the method is not for.
     """
     epilogue = epilogue or Epilogue()
     n, matrix = m + TAPS - 1, transforms(m).outputs

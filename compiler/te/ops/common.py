@@ -110,13 +110,14 @@ def output_buffers(
     planes: bool = False,
     turned: bool = False,
 ) -> tuple[Buffer, Buffer, Buffer | None]:
-    """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand.
+    """The parameters P int32[OB, 2, co], Y int8[shape, B, co] and, if `post` combines with an operand, R like Y.
 
-    `shape` counts output vectors, OB of them for each position. The `blocks.outputs` vectors of a position of a block
-    are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
-    With `margins` Y is in the chain memory, with these (top, left, bottom, right) around it; with an operand all must
-    be 0, since both have one layout. With `planes` R has one position for each plane of Y. With `turned` columns have
-    parameters, and an operand, of their own, and filters have not: P int32[columns, 2, co] and R of one block.
+    `shape` is (images, OB, rows, columns), in output vectors. The `blocks.outputs` vectors of a position of a block are
+    adjacent columns of Y. With `apart` above 1, Y has a further dimension of this size behind the columns. With
+    `margins` Y is in the chain memory, surrounded by margins of (top, left, bottom, right) positions; with an operand
+    all must be 0, since R and Y have the same layout. With `planes` R has a single position for each plane of Y. With
+    `turned`, parameters and operand differ between columns but not between filters: P is int32[columns, 2, co], and R
+    has a single block of filters.
     """
     lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
     if filters % blocks.outputs:

@@ -45,12 +45,11 @@ def conv2d(
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
 
-    Parameters, with B, ci, co = `blocks`, NB = ceil(batch / B), CB and OB the channel blocks:
-    X int8[NB, CB, H, W, B, ci], W int8[OB, CB, KH, KW, co, ci], P int32[OB, 2, co] (row 0 the biases, row 1 the bits of
-    the float32 scales), R int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co]
-    (R and Y [NB, OB / m, OH, OW * m, B, co] if a block of activations is m = `blocks.outputs` output vectors, OB a
-    multiple of m; vectors without filters are not computed, and Y is unchanged there).
-    Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
+    Parameters, with B, ci, co = `blocks`, NB = ceil(batch / B), CB and OB the channel blocks: X int8[NB, CB, H, W, B,
+    ci], W int8[OB, CB, KH, KW, co, ci], P int32[OB, 2, co] (row 0 the biases, row 1 the bits of the float32 scales), R
+    int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co] (R and Y [NB, OB / m, OH, OW * m,
+    B, co] if a block of activations is m = `blocks.outputs` output vectors, OB a multiple of m; vectors without filters
+    are not computed, and Y is unchanged there). Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32. With `area`
@@ -60,7 +59,7 @@ def conv2d(
     Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: `tiles` tiles for each block of channels, the
     first OB of which are used. `zero_points` are subtracted from X and W. With `turned` P belongs to the columns
     (`common.output_buffers`). For the last block of channels only the kernel's first `last_columns` are multiplied.
-    ValueError if a window does not fit.
+    Raises ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window

@@ -44,19 +44,20 @@ def depthwise_conv2d(
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
-    Parameters as of `conv2d` but for W int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of
+    Parameters as in `conv2d` but for W int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of
     tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` it is int8[1, 1, co, ci],
-    whose row 0 serves every position of every channel block (an average pool's ones). `area`, `resident`, `margins`
-    and `spread` as of `conv2d`.
+    whose row 0 serves every position of every channel block (an average pool's ones). `area`, `resident`, `margins` and
+    `spread` as in `conv2d`.
 
-    With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row
-    (kh * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
+    With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row (kh
+    * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
 
     With a `sweep` too, rows of weights are groups of `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co),
     min(ci, co)], shared or not.
 
     If co is r times ci, r rows belong to one position. If co is a part of ci, the sums have a further dimension (loop
-    q) behind the blocks, for the parts. ValueError if there is not one filter a channel, or if a window does not fit.
+    q) behind the blocks, for the parts. Raises ValueError if there is not one filter a channel, or if a window does not
+    fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution has one filter a channel")

@@ -30,13 +30,13 @@ def patch_conv2d(
 ) -> Program:
     """`conv2d` on an image X int8[N, H, W * C] of interleaved channels, by patches of a `layout` (None: whole windows).
 
-    X, W and the intermediate `patches` are those of `Patches`; P, R and Y as of `conv2d`. With a window for each patch,
+    X, W and the intermediate `patches` are those of `Patches`; P, R and Y as in `conv2d`. With a window for each patch,
     W is int8[OB, KB, co, ci], its byte k = kh * KW * C + kw * C + c in vector k // ci. Intermediates: `patches`
     (statement "patch", loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block n // B) and `acc`
     (statement "conv", reduction loops conv.t where an output reads several patches, conv.kb, conv.k). Where columns
     share patches, conv.x and x count patches, conv.xi and xi the columns of one, and `acc` has a dimension for these.
-    `pool` as for `conv2d`.
-    ValueError for dilations, a window that does not fit, or columns that share patches with a pool behind them.
+    `pool` as for `conv2d`. Raises ValueError for dilations, a window that does not fit, or columns that share patches
+    with a pool behind them.
     """
     patches = Patches.of(blocks, convolution, pad_value, layout)
     sharing = patches.layout.columns

@@ -96,7 +96,7 @@ class PatchLayout:
         return outputs + self.reach
 
     def patch_columns(self, outputs: int) -> int:
-        """Number of patches for a row of outputs; ValueError if the outputs do not fill whole patches."""
+        """Number of patches for a row of outputs; raises ValueError if the outputs do not fill whole patches."""
         if outputs % self.columns:
             raise ValueError(f"patches of {self.columns} columns do not divide {outputs}")
         return outputs // self.columns

@@ -27,11 +27,10 @@ def max_pool(
 ) -> Program:
     """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
 
-    Parameters X int8[NB, CB, H, W, B, co], P int32[CB, 2, co], R where `post` has an operand and
-    Y int8[NB, CB, OH, OW, B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad").
-    With `apart` above 1, positions are `apart` vectors from each other: X is then [NB, CB, H, W, apart, B, co], R and Y
-    likewise, and only the first vector of each position is used. ValueError for dilations, or a window that does not
-    fit.
+    Parameters X int8[NB, CB, H, W, B, co], P int32[CB, 2, co], R where `post` has an operand and Y int8[NB, CB, OH, OW,
+    B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad"). With `apart` above 1,
+    positions are `apart` vectors from each other: X is then [NB, CB, H, W, apart, B, co], R and Y likewise, and only
+    the first vector of each position is used. Raises ValueError for dilations, or a window that does not fit.
     """
     return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", apart=apart)
 
@@ -69,7 +68,7 @@ def elementwise(
     spread: Spread | None = None,
     name: str = "elementwise",
 ) -> Program:
-    """Y = post(bias + X), where `post` has a combination or a table, T int8[256]; other buffers as of `max_pool`.
+    """Y = post(bias + X), where `post` has a combination or a table, T int8[256]; other buffers as in `max_pool`.
 
     With bias 0, scale 1 and stage A's zero point 0, stage A does not change X. With `planes` R has one vector for each
     plane of X. `strides` selects every n-th row and column of X, `area` a part of them; `spread` over Y is as for

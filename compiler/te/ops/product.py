@@ -61,7 +61,7 @@ def product(
 ) -> Program:
     """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as by numpy's matmul.
 
-    Parameters X and W as of `Matrices`, B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns]. BY,
+    Parameters X and W as in `Matrices`, B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns]. BY,
     (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the shapes `beside`, which broadcast against
     the result's batch; a product without a batch has no such dimensions. Intermediate: `sum` like Y in the type of the
     sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around "post" follow. The

@@ -74,11 +74,11 @@ def patch_conv2d_pool(
 ) -> Program:
     """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`).
 
-    Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as of `conv2d`. Intermediates:
-    `patches` as there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row
-    (r + top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least
-    int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
-    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
+    Parameters X, W, P as in `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as in `conv2d`. Intermediates:
+    `patches` as there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r + top) %
+    ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least int32. Loops:
+    og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
+    Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
 
     With `patch_rows` patches are in a ring of `patch_rows` rows too, and conv.y gathers the one row that it needs
     beyond the rows of the step before (statement "patch"); rows of the first step are gathered before ("ahead").

@@ -128,7 +128,7 @@ def winograd_conv2d(
     input (copy "tile", statements "input.rows" and "input.columns") into `transformed` [n * n, channels, P], of all
     tiles of all images, P a multiple of `ALIGNED`; those of `GatheredProduct` into `products` [n * n, filters, P]; in
     loops output.f, output.p a tile's outputs ("output.load", "output.rows", "output.columns"), in y and x "store".
-    ValueError for m or a window that the method is not for, or a window that does not fit.
+    Raises ValueError for m or a window that the method is not for, or a window that does not fit.
     """
     if not fits(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")

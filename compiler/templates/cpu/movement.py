@@ -29,7 +29,7 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.movement.permute` for any shape. `parallel` as of `schedule`."""
+    """`te.ops.movement.permute` for any shape. `parallel` as in `schedule`."""
     body = program.body
     chain: list[For] = []
     while isinstance(body, For):

@@ -79,7 +79,7 @@ class Conv2dCpu(_Described):
     parts: Parts = field(default_factory=Parts)
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts. ValueError if the sizes are inconsistent."""
+        """The tensor expression, with an epilogue of its parts. Raises ValueError if the sizes are inconsistent."""
         shape = Convolution(
             batch=self.batch,
             channels=self.channels,
@@ -107,7 +107,7 @@ class DepthwiseCpu(_Described):
     parts: Parts = field(default_factory=Parts)
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts. ValueError if the window does not fit."""
+        """The tensor expression, with an epilogue of its parts. Raises ValueError if the window does not fit."""
         shape = Convolution(
             batch=self.batch,
             channels=self.channels,
@@ -152,7 +152,7 @@ class PoolCpu(_Described):
     counted: Pads = (0, 0, 0, 0)
 
     def program(self) -> Program:
-        """The tensor expression. ValueError if the window does not fit."""
+        """The tensor expression. Raises ValueError if the window does not fit."""
         return float_pool(
             outer=self.outer,
             height=self.height,
@@ -177,11 +177,13 @@ class ElementwiseCpu(_Described):
 
     @staticmethod
     def of(shapes: Sequence[Shape], body: Expr) -> ElementwiseCpu:
-        """The workload of an expression over inputs of these shapes. ValueError if there is none, see `steps_of`."""
+        """The workload of an expression over inputs of these shapes. Raises ValueError if there is none, see
+        `steps_of`.
+        """
         return ElementwiseCpu(shapes=merge_broadcast(shapes)[1], steps=steps_of(body))
 
     def program(self) -> Program:
-        """The tensor expression. ValueError if the shapes do not broadcast, or the steps are invalid."""
+        """The tensor expression. Raises ValueError if the shapes do not broadcast, or the steps are invalid."""
         return float_elementwise(self.shapes, expression(self.steps))
 
 
@@ -281,7 +283,9 @@ def expression_refusal(program: Program, constants: Sequence[str]) -> str | None
 
 
 def read_fields(kind: type, where: str, values: Any) -> Any:
-    """A dataclass of workloads from all of its fields as JSON values. WorkloadError, which begins with `where`."""
+    """A dataclass of workloads from all of its fields as JSON values. Raises WorkloadError, which begins
+    with `where`.
+    """
     names = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, Mapping):
         raise WorkloadError(f"{where} is {values!r}, must be an object")

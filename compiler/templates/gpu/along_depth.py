@@ -20,7 +20,7 @@ def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
 
     A factor in the other order is packed ahead if it is one of the `constants`; otherwise a separate kernel, scheduled
     here, transposes it first. Returns the names of these transposing stages. Stages that are no copies stay unchanged.
-    LegalityError if the factors do not have the form of `gemm_mma.factors`.
+    Raises LegalityError if the factors do not have the form of `gemm_mma.factors`.
     """
     return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]
 

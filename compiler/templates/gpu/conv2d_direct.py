@@ -61,7 +61,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     """`te.ops.direct_conv2d` in kernel form, tiled by `knobs` (default: `choose_knobs`).
 
     W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
-    and stores guarded. ValueError for knobs below 1, or for another program.
+    and stores guarded. Raises ValueError for knobs below 1, or for another program.
     """
     layer = layer_of(program)
     knobs = knobs or choose_knobs(target, program)

@@ -61,7 +61,7 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_convolution`; costs are seconds. ValueError if no output has a tap."""
+    """The space of `te.ops.gemm_convolution`; costs are seconds. Raises ValueError if no output has a tap."""
     parts = [gemm_space.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
         raise ValueError(f"{program.name} has no products: no output has a tap")

@@ -123,7 +123,7 @@ MOST_INPUTS = 160
 def space(target: GpuTarget, program: Program, window: Window) -> Space:
     """The space of `te.ops.blocked_convolution.blocked_depthwise` for `depthwise.schedule`; costs are seconds.
 
-    ValueError for windows too large for registers, whose kernels have no knobs.
+    Raises ValueError for windows too large for registers, whose kernels have no knobs.
     """
     if prod(window.kernel) > MOST_TAPS:
         raise ValueError(

@@ -167,7 +167,7 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
     """The knobs of a fixed list with the least estimated seconds, and these seconds.
 
-    Among equal estimates the one with the least bound. ValueError if all knobs exceed the limits of a block.
+    Among equal estimates the one with the least bound. Raises ValueError if all knobs exceed the limits of a block.
     """
     steps = [(channels,) for channels in CHANNELS if channels <= layer.channels]
     table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])

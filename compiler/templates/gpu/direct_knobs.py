@@ -56,7 +56,7 @@ class Layer:
 
 
 def layer_of(program: Program) -> Layer:
-    """The sizes of an unscheduled `te.ops.direct_conv2d`; ValueError for any other program."""
+    """The sizes of an unscheduled `te.ops.direct_conv2d`; raises ValueError for any other program."""
     try:
         conv = path_to(program, "conv")[-1]
     except LookupError:

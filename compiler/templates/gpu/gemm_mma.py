@@ -63,7 +63,7 @@ def schedule(
 
     Statement "gemm" multiplies types that an `mma` multiplies, float32 rounded to tf32
     (`te.ops.product.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
-    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError for other
+    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). Raises LegalityError for other
     programs, or if the knobs do not fit together.
     """
     a, b = factors(program)
@@ -132,8 +132,8 @@ def is_half(program: Program) -> bool:
 
 
 def factors(program: Program) -> tuple[Factor, Factor]:
-    """The factors of a program's product. LegalityError if the product does not have the form that
-    `schedule` requires.
+    """The factors of a program's product. Raises LegalityError if the product does not have the form that `schedule`
+    requires.
     """
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []

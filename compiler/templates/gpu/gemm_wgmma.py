@@ -74,7 +74,7 @@ def schedule(
 
     Statement "gemm" multiplies types of `target.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
     multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
-    whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it.
+    whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it. Raises
     LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "

@@ -73,8 +73,7 @@ def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knob
 def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ()) -> Schedule:
     """A program with the stages of `te.ops.product`, with all rows in each thread, in kernel form.
 
-    `constants` as of `tile.schedule_tile`. Rows stay in order, so that there should be
-    `MOST_ROWS` at most.
+    `constants` as in `tile.schedule_tile`. Rows stay in order, so that there should be `MOST_ROWS` at most.
     """
     s = Schedule(program)
     s.pad("gemm.j", knobs.columns)

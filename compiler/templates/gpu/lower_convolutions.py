@@ -36,7 +36,7 @@ def lower_convolution(
     """The kernels of any convolution; `knobs` are those of the template chosen for `operator`, or None for its
     defaults.
 
-    TypeError for knobs of another template.
+    Raises TypeError for knobs of another template.
     """
     if is_depthwise(operator, graph.tensors[node.inputs[1]]):
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
@@ -95,8 +95,8 @@ def lower_conv2d(
 def lower_direct_conv2d(
     graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A convolution by the direct method, whose input keeps its shape in shared memory; ValueError for
-    several groups.
+    """A convolution by the direct method, whose input keeps its shape in shared memory; raises ValueError for several
+    groups.
     """
     shape = convolution_of(graph, node, operator)
     program = direct_conv2d(shape, epilogue=operator.epilogue)
@@ -107,7 +107,9 @@ def lower_direct_conv2d(
 
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
-    """A convolution by Winograd's method, its weights transformed ahead; TypeError for windows other than 3 x 3."""
+    """A convolution by Winograd's method, its weights transformed ahead; raises TypeError for windows
+    other than 3 x 3.
+    """
     shape = convolution_of(graph, node, operator)
     if not fits(shape):
         raise TypeError(

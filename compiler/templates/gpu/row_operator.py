@@ -103,7 +103,7 @@ class RowOperator:
 
 
 def row_operator_from_dict(values: Any) -> RowOperator:
-    """The operator of a JSON object made by `dataclasses.asdict`. WorkloadError for other objects."""
+    """The operator of a JSON object made by `dataclasses.asdict`. Raises WorkloadError for other objects."""
     if not isinstance(values, Mapping) or values.keys() != {field.name for field in fields(RowOperator)}:
         raise WorkloadError("rows_cuda: rows is no operator of rows")
     operator, bias, epsilon = (values[name] for name in ("operator", "bias", "epsilon"))

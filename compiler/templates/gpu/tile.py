@@ -89,7 +89,7 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 
     `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that each of their tiles is
     contiguous. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a
-    box, or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
+    box, or a nest of loops around a copy of one element. Raises ValueError for sizes that are no tile.
     """
     s = Schedule(program)
     tile_sum(s, tile, constants)

@@ -63,7 +63,7 @@ class _Array:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> _Array:
-        """The view for a workload on a machine. ValueError if the window does not fit."""
+        """The view for a workload on a machine. Raises ValueError if the window does not fit."""
         taps = taps_of(config, workload.window)
         shape = LayerShape.of(config, of_vectors(config, widened(config, workload)))
         sweep = Sweep.of(config, workload.window)

@@ -29,7 +29,9 @@ from .workload import windowed
 
 
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
-    """One kernel for each box of the output in each image; channels begin at a block. NodeError for batch > 1."""
+    """One kernel for each box of the output in each image; channels begin at a block. Raises NodeError for
+    batch > 1.
+    """
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
         raise node_error(
             f"configuration {config.name}",

@@ -13,7 +13,9 @@ from .workload import CHAINED, UNRECORDED, Workload
 
 
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
-    """The workload from the output of `Workload.to_dict`. WorkloadError for anything else, and as `checked` raises."""
+    """The workload from the output of `Workload.to_dict`. Raises WorkloadError for anything else, and as `checked`
+    raises.
+    """
     names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
         raise WorkloadError(
@@ -46,7 +48,9 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
 
 
 def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The optional fields resident, last_vectors and margins of a described workload. WorkloadError if malformed."""
+    """The optional fields resident, last_vectors and margins of a described workload. Raises WorkloadError if
+    malformed.
+    """
     resident, margins = value.get("resident", False), value.get("margins")
     if not isinstance(resident, bool):
         raise WorkloadError(f"resident = {resident!r} of a workload is neither true nor false")
@@ -64,7 +68,9 @@ def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(workload: Workload) -> Workload:
-    """The workload itself. WorkloadError if a window does not fit, or a size or tensor exceeds `workload_limits`."""
+    """The workload itself. Raises WorkloadError if a window does not fit, or a size or tensor exceeds
+    `workload_limits`.
+    """
     for item in fields(Workload):
         value = getattr(workload, item.name)
         if item.name in ("template", "operand", *CHAINED):

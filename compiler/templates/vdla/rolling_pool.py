@@ -59,7 +59,7 @@ class RollingShape:
     def of(config: Config, workload: Workload) -> RollingShape:
         """The shape of a workload on one machine, with the ring of sums of least estimated cycles.
 
-        EmptySpaceError if no ring fits the accumulators.
+        Raises EmptySpaceError if no ring fits the accumulators.
         """
         shapes = [_with_ring(config, workload, ring) for ring in _rings(config, workload)]
         if not shapes:
@@ -135,8 +135,9 @@ def _rings(config: Config, workload: Workload) -> tuple[Ring, ...]:
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: columns gathered at a time, copies of buffers. EmptySpaceError if no ring of rows fits the
-    accumulators."""
+    """The knob space: columns gathered at a time, copies of buffers. Raises EmptySpaceError if no ring of rows fits the
+    accumulators.
+    """
     shape = RollingShape.of(config, workload)
     # Rows of patches in a ring are whole, and the ring is their only copy.
     rolling = shape.patch_rows is not None

@@ -54,7 +54,7 @@ class ScheduleCache:
         return program if program.name == name else replace(program, name=name)
 
     def keep(self, key: Hashable, kernel: Kernel, program: Program, post: Post) -> None:
-        """Adds a kernel's program, with post-processing `post`. ValueError for kernels without a `Source`."""
+        """Adds a kernel's program, with post-processing `post`. Raises ValueError for kernels without a `Source`."""
         if not isinstance(kernel.source, Source):
             raise ValueError("it is not known what decides this kernel's program")
         self._kept[key] = program, post, kernel.source.details.pad_value

@@ -39,5 +39,5 @@ def template_of(workload: Workload) -> VdlaTemplate:
 
 
 def space_of(config: Config, workload: Workload) -> Space:
-    """The knob space of a workload on one machine; costs are cycles. EmptySpaceError if no point can fit."""
+    """The knob space of a workload on one machine; costs are cycles. Raises EmptySpaceError if no point can fit."""
     return template_of(workload).space(config, workload)

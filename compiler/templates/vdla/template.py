@@ -84,7 +84,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     plain_constants: bool = False
 
     def expression(self, config: Config, workload: Workload, details: Details | None = None) -> Expression:
-        """The tensor expression of a workload. ValueError if a window does not fit."""
+        """The tensor expression of a workload. Raises ValueError if a window does not fit."""
         details = Details() if details is None else details
         post = workload.post if details.post is None else details.post
         common = {

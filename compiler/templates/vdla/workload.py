@@ -226,7 +226,7 @@ class LayerShape:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> LayerShape:
-        """The shape of a workload on one machine. ValueError if its window does not fit."""
+        """The shape of a workload on one machine. Raises ValueError if its window does not fit."""
         out_height, out_width = workload.window.outputs(workload.height, workload.width)
         multiplied = workload.template not in WIDENED
         vectors = Blocks.of(config).outputs if multiplied else 1

@@ -163,7 +163,7 @@ class DaskWorkers(Backend):
                 future.release()
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
-        """The scheduler's answer to the question `name`, by worker. BackendError if it does not answer."""
+        """The scheduler's answer to the question `name`, by worker. Raises BackendError if it does not answer."""
         if self._client.status != "running":
             raise self._lost(batch)
         try:

@@ -79,7 +79,7 @@ class CpuMeasurer:
     def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:
         """Measures one candidate: the knobs `values` of the workload's space (None: the template's defaults).
 
-        BackendError if no process can be started, TaskError for a processor other than this one.
+        Raises BackendError if no process can be started, TaskError for a processor other than this one.
         """
         begin = time.thread_time()
         (result,) = self._workers.measure(describe_cpu(self._target, workload), [values])

@@ -53,8 +53,8 @@ class AcceleratorTask:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> AcceleratorTask:
-        """The task of a workload. ValueError for a workload without computation, EmptySpaceError if no
-        point ever fits.
+        """The task of a workload. Raises ValueError for a workload without computation, EmptySpaceError if no point
+        ever fits.
         """
         template = template_of(workload)
         expression = template.expression(config, workload)

@@ -41,7 +41,9 @@ def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The program's result: float32, sums in float64. EvaluateError for a program that `ir.evaluate` does not cover."""
+    """The program's result: float32, sums in float64. Raises EvaluateError for a program that `ir.evaluate` does not
+    cover.
+    """
     return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
 

@@ -77,7 +77,7 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
 
 
 def target_from_dict(values: dict[str, Any]) -> CpuTarget:
-    """The CpuTarget of a JSON object from `dataclasses.asdict`. ValueError for any other object."""
+    """The CpuTarget of a JSON object from `dataclasses.asdict`. Raises ValueError for any other object."""
     if values.keys() != {field.name for field in fields(CpuTarget)}:
         raise ValueError("this is no description of a processor")
     level1, level2 = values["cache_bytes"]

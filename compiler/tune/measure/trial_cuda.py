@@ -108,7 +108,7 @@ class DeviceTrials:
     def task(self, target: GpuTarget, workload: CudaWorkload, folder: Path) -> Measure:
         """The function that checks and times the workload's candidates in `folder`; the reference is computed first.
 
-        DeviceError for a device that cannot run code for `target`.
+        Raises DeviceError for a device that cannot run code for `target`.
         """
         check_device(self._device, target)
         program = workload.program()
@@ -181,7 +181,9 @@ def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
 
 
 def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
-    """The target of a kind of GPU, from the JSON object of `dataclasses.asdict`. ValueError for any other object."""
+    """The target of a kind of GPU, from the JSON object of `dataclasses.asdict`. Raises ValueError for any other
+    object.
+    """
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:
         raise ValueError("this is no description of a GPU")

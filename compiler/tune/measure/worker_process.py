@@ -79,7 +79,7 @@ class WorkerProcess:
     def end(self) -> str:
         """Kills the process, unless it is ending by itself, and returns a short text on how it ended.
 
-        BackendError if it does not end after the kill: it hangs in a driver, and no signal can stop it.
+        Raises BackendError if it does not end after the kill: it hangs in a driver, and no signal can stop it.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         if self._ending:

@@ -109,7 +109,9 @@ class Counted:
 
 
 def count(program: Program) -> Counted:
-    """Counts of all statements of a program. ValueError for an extent that is no index expression (it reads memory)."""
+    """Counts of all statements of a program. Raises ValueError for an extent that is no index expression (it reads
+    memory).
+    """
     walker = _Walker(tracked(program))
     walker.visit(program.body, (), Iterations(), {})
     return walker.result

@@ -70,7 +70,7 @@ FEATURES = (
 def program_features(program: Program) -> np.ndarray:
     """The features of a scheduled (or lowered) program: float64 [FEATURES], all finite.
 
-    ValueError for a program without statements, or whose extents read memory.
+    Raises ValueError for a program without statements, or whose extents read memory.
     """
     counted = count(program)
     if not counted.leaves:

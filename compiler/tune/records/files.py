@@ -50,7 +50,7 @@ class Skipped:
 
 
 def read_records(path: Path) -> tuple[list[Record], Skipped]:
-    """The records of a file, in its order, and its skipped lines. RecordError for a file that is no text."""
+    """The records of a file, in its order, and its skipped lines. Raises RecordError for a file that is no text."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -107,7 +107,9 @@ class RecordWriter(LineFile):
     """Appends records to a file, see `LineFile`."""
 
     def append(self, record: Record) -> None:
-        """Writes one record. ValueError for a record that could not be read again, RecordError if writing fails."""
+        """Writes one record. Raises ValueError for a record that could not be read again, RecordError if
+        writing fails.
+        """
         self.append_line(record_line(record))
 
 

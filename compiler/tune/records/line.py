@@ -54,7 +54,7 @@ TOO_LONG = f"longer than {MOST_BYTES} bytes"
 def record_line(record: Record) -> bytes:
     """A record as a line, newline included. Texts of errors are cut and made printable.
 
-    ValueError for a record that could not be read again.
+    Raises ValueError for a record that could not be read again.
     """
     task, error = record.task, record.error
     if error is not None:

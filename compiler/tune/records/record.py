@@ -29,8 +29,8 @@ class Task:
     """A task of the tuner: a workload, {"template": name, and its shape}, on a target, {"kind": a key of `UNITS`, ...}.
 
     Both are JSON objects; tuples in them become lists. Tasks and their keys are equal for equal workloads on equal
-    machines, whatever the machines' names: a target with a "digest" is identified by it and the kind, another target
-    by all its fields. `alike`: the workload's key on the target's "family", None for a target without one.
+    machines, whatever the machines' names: a target with a "digest" is identified by it and the kind, another target by
+    all its fields. `alike`: the workload's key on the target's "family", None for a target without one. Raises
     ValueError for any other value.
     """
 

@@ -26,7 +26,7 @@ class RandomSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Random new points, see `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        """Random new points, see `Strategy.propose`. Raises EmptySpaceError if no point is legal."""
         return random_new(space, generator, count, examine(space, history.points).programs)
 
 

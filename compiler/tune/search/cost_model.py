@@ -1,6 +1,6 @@
 """The learned cost model: gradient-boosted trees (xgboost) that rank points from their features.
 
-The model is trained anew on the whole history before every batch, which takes milliseconds, so that a search has no
+The model is trained again on the whole history before every batch, which takes milliseconds, so that a search has no
 other state. Records of other workloads of the template may be added, each workload as a separate group: points are
 ranked only within a workload, because costs of different workloads are not comparable.
 """
@@ -41,8 +41,8 @@ class Samples:
 class CostModel:
     """Parameters of training, named as xgboost's. `pairs`: pairs drawn for each sample and round.
 
-    `columns`: share of the features, drawn anew, among which each split is chosen. The trees correct an initial score
-    that needs no data: `lean` for every halving of a point's estimate.
+    `columns`: share of the features, drawn at random, among which each split is chosen. The trees correct an initial
+    score that needs no data: `lean` for every halving of a point's estimate.
     """
 
     objective: str = "rank:pairwise"

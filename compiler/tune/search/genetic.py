@@ -32,7 +32,7 @@ class GeneticSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Children of the best trials, see `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        """Children of the best trials, see `Strategy.propose`. Raises EmptySpaceError if no point is legal."""
         taken = examine(space, history.points).programs
         born = len(history) // self.population * self.population
         if not born:

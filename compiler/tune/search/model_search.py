@@ -42,8 +42,9 @@ class ModelSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """A batch of points, see `Strategy.propose`. EmptySpaceError where no point is legal, MissingTunerError without
-        xgboost."""
+        """A batch of points, see `Strategy.propose`. Raises EmptySpaceError if no point is legal, MissingTunerError
+        without xgboost.
+        """
         measured = examine(space, history.points)
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups and not self.follow_estimate:

@@ -28,7 +28,7 @@ def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
 def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
     """`count` random legal points [count, axes] of distinct programs, without the programs `taken` uint64 [m].
 
-    Fewer only if there are no more. Raises EmptySpaceError where no point is legal.
+    Fewer only if there are no more. Raises EmptySpaceError if no point is legal.
     """
     found = [np.empty((0, len(space.axes)), np.int64)]
     missing = count

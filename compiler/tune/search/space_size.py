@@ -16,7 +16,7 @@ MOST_COUNTED = 1 << 27
 
 
 def count_programs(space: Space) -> int:
-    """The distinct programs of all legal points. ValueError for a space of more than MOST_COUNTED points."""
+    """The distinct programs of all legal points. Raises ValueError for a space of more than MOST_COUNTED points."""
     if space.size > MOST_COUNTED:
         raise ValueError(f"{space.template}: {space.size} points are too many to count")
     found = np.empty(0, np.uint64)

@@ -75,7 +75,7 @@ def sketches(
     constants: frozenset[str] = frozenset(),
     parallel: bool = False,
 ) -> Sketches:
-    """The sketches of any tensor expression; arguments as of `Sketches`. Knobs:
+    """The sketches of any tensor expression; arguments as in `Sketches`. Knobs:
 
     tile.k, block.k         for loop k of the main sum's consumer, counted from the outermost loop that repeats:
                             elements of a register tile, and tiles of a block (0: all)
