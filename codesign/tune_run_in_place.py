@@ -1,4 +1,7 @@
-"""The second half of `vdla tune` for a network on the accelerator: every node in its place, and the network checked."""
+"""The second half of `vdla tune` for a network on the accelerator.
+
+The schedule of every node is tuned by the cycles of the whole network; then the network's outputs are checked.
+"""
 
 from __future__ import annotations
 

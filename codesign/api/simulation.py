@@ -69,7 +69,7 @@ class Report:
 
     @property
     def latency(self) -> float:
-        """Milliseconds of the launch at that clock."""
+        """Milliseconds that the launch takes at the machine's `clock`."""
         return 1e3 * self.clock.seconds(self.cycles)
 
     @cached_property

@@ -78,7 +78,7 @@ class Figures:
     rungs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def no_slower_than(self, other: Figures) -> bool:
-        """Whether the machine runs, and every network in no more cycles than `other`."""
+        """Whether this machine can run all networks, and needs at most as many cycles as `other` for each of them."""
         return self.failed is None and all(
             self.networks[name].cycles <= item.cycles for name, item in other.networks.items()
         )

@@ -54,7 +54,7 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program, window: Window) -> Knobs:
-    """Defaults for any shape: the rows of least `issue_cycles`."""
+    """Default knobs for any shape: the number of rows for which `issue_cycles` is least."""
     rows = np.array([r for r in ROWS if r == 1 or r * prod(window.kernel) <= MOST_TAPS], np.int64)
     cycles = issue_cycles(target, program, window, rows, np.ones_like(rows))
     return Knobs(rows=int(rows[np.argmin(cycles)]))
