@@ -44,7 +44,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def emulate(program: Program) -> Program:
-    """A program in kernel form with its barriers (from `prepare`), as a program for `target.cpu.kernel.build`.
+    """A program in kernel form with its barriers (from `prepare`), as a program for `codegen.cpu.kernel.build`.
 
     Threads run in the order of `turns.in_turn`; if the verifier cannot follow this order in the guards of ragged
     pieces, in the order of `turns.last_first`, which is affine.

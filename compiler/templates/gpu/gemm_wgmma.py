@@ -2,8 +2,8 @@
 
 Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps together multiply 64 rows of a slice by
 up to 256 columns, with the sums in their registers. Bulk copies fetch a slice, each a box of swizzled rows
-(`target.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box, threads
-copy lines of 16 bytes each, into core matrices of 8 lines (`target.cuda.wgmma`) that are one line apart.
+(`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box, threads
+copy lines of 16 bytes each, into core matrices of 8 lines (`codegen.cuda.wgmma`) that are one line apart.
 
 Factors of 8 bits and of float32, which bulk copies round to tf32, must be in rows along the depth: factors in the other
 order are packed ahead, or transposed by a separate kernel (`along_depth`).
@@ -72,7 +72,7 @@ def schedule(
 ) -> Schedule:
     """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `default_knobs`).
 
-    Statement "gemm" multiplies types of `target.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
+    Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
     multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
     whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it. Raises
     LegalityError for other programs or architectures, or if the knobs are inconsistent.

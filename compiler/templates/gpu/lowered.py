@@ -16,7 +16,7 @@ from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of
 
 LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
-"""A node for a GPU: its schedule's program is in kernel form (see `target.cuda.prepare`)."""
+"""A node for a GPU: its schedule's program is in kernel form (see `codegen.cuda.prepare`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
