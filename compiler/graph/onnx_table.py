@@ -17,6 +17,7 @@ from .operator_rows import Kind, Located, Row
 
 Rows = tuple[Row[Any, Any], ...]
 _CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"
+_TRANSPOSED = f"{_CONVOLUTION} output_padding output_shape"
 _POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"
 _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
@@ -26,7 +27,7 @@ _NUMBERS = "activation_alpha activation_beta"
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
-"""Attributes of Resize in modes that are refused: cubic, and crop."""
+"""Attributes of Resize in modes that only its steps compute: cubic, and crop."""
 _NORMALIZED = "Centred Shared Statistic"
 """Values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
@@ -71,36 +72,46 @@ _contributed = partial(_row, "contributed")
 _control = partial(_row, "control")
 _integers = partial(_row, "integers")
 _blocked = partial(_row, "blocked")
+_NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
+_CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
+
+
+def _both(
+    quantized: str, floating: str, reads: str = "", *, idle: str = "", images: bool = False
+) -> tuple[Row[Any, Any], Row[Any, Any]]:
+    """The rows of an operator that reads the same attributes in quantized and in float models."""
+    return (
+        _quantized(quantized, reads, idle=idle, images=images),
+        _float(floating, reads, idle=idle, images=images),
+    )
+
+
+def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
+    """The rows of a function of single elements, which quantized models look up in a table."""
+    return _quantized("tables:import_function", whole=True), _float(floating, reads)
+
+
 ROWS: Mapping[str, Rows] = MappingProxyType(
     {
         # Products.
         "Conv": (
-            _quantized("products:import_conv", _CONVOLUTION, images=True),
-            _float("products:import_convolution", _CONVOLUTION, images=True),
+            *_both("products:import_conv", "products:import_convolution", _CONVOLUTION, images=True),
             _plain("windows:import_plain_convolution", _CONVOLUTION),
         ),
         "ConvInteger": (_steps("integers:integer_convolution_steps", _CONVOLUTION),),
         "ConvTranspose": (
-            _quantized(
-                "products:import_conv_transpose", f"{_CONVOLUTION} output_padding output_shape", images=True
-            ),
-            _float(
+            *_both(
+                "products:import_conv_transpose",
                 "products:import_transposed_convolution",
-                f"{_CONVOLUTION} output_padding output_shape",
+                _TRANSPOSED,
                 images=True,
             ),
-            _plain("windows:import_plain_transposed", f"{_CONVOLUTION} output_padding output_shape"),
+            _plain("windows:import_plain_transposed", _TRANSPOSED),
         ),
         "DynamicQuantizeMatMul": (_contributed("integers:dynamic_product_steps"),),
         "Einsum": (_steps("einsum:einsum_steps", "equation"),),
-        "Gemm": (
-            _quantized("products:import_gemm", "alpha beta transA transB"),
-            _float("gemm:import_gemm", "alpha beta transA transB"),
-        ),
-        "MatMul": (
-            _quantized("products:import_matmul"),
-            _float("products:import_matmul"),
-        ),
+        "Gemm": _both("products:import_gemm", "gemm:import_gemm", "alpha beta transA transB"),
+        "MatMul": _both("products:import_matmul", "products:import_matmul"),
         "MatMulInteger": (_steps("integers:integer_product_steps"),),
         "MatMulIntegerToFloat": (_contributed("integers:scaled_product_steps"),),
         "MatMulNBits": (
@@ -108,14 +119,17 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Windows.
         "AveragePool": (
-            _quantized("windows:import_average_pool", f"{_POOL} count_include_pad", images=True),
-            _float("windows:import_average_pool", f"{_POOL} count_include_pad", images=True),
+            *_both(
+                "windows:import_average_pool",
+                "windows:import_average_pool",
+                f"{_POOL} count_include_pad",
+                images=True,
+            ),
             _plain("windows:import_plain_pool", f"{_POOL} count_include_pad"),
         ),
         "Col2Im": (_steps("window_steps:column_to_image_steps", "dilations pads strides"),),
         "GlobalAveragePool": (
-            _quantized("windows:import_global_average_pool", images=True),
-            _float("windows:import_global_pool", images=True),
+            *_both("windows:import_global_average_pool", "windows:import_global_pool", images=True),
             _steps("window_steps:global_pool_steps"),
         ),
         "GlobalMaxPool": (
@@ -125,32 +139,28 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "GridSample": (_float("resize:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
-            _quantized("windows:import_max_pool", _POOL, idle="storage_order", images=True),
-            _float("windows:import_max_pool", _POOL, idle="storage_order", images=True),
+            *_both(
+                "windows:import_max_pool", "windows:import_max_pool", _POOL, idle="storage_order", images=True
+            ),
             _plain("windows:import_plain_pool", _POOL, idle="storage_order"),
             _steps("window_steps:max_pool_steps", f"{_POOL} storage_order"),
         ),
         "MaxUnpool": (_steps("window_steps:max_unpool_steps", "kernel_shape pads strides"),),
         "Resize": (
-            _quantized("resampling:import_resize", _RESIZE, idle=_CROPS, images=True),
-            _float("resize:import_resize", _RESIZE, idle=_CROPS, images=True),
-            _steps(
-                "resize_steps:resize_steps", f"{_RESIZE} cubic_coeff_a exclude_outside extrapolation_value"
-            ),
+            *_both("resampling:import_resize", "resize:import_resize", _RESIZE, idle=_CROPS, images=True),
+            _steps("resize_steps:resize_steps", f"{_RESIZE} {_CROPS}"),
         ),
         # Element by element.
         **_alike(
             "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor "
             "HardSwish Log Mish Neg Round Sigmoid Sign Sin Sinh Softplus Softsign Tan Tanh",
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary"),
+            *_function("pointwise:import_unary"),
         ),
         "Add": (
-            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _NORM,
             _quantized("masks:import_masked"),
-            _quantized("tables:import_function", behind="Function", whole=True),
-            _quantized("elementwise:import_pairwise"),
-            _float("pointwise:import_nary"),
+            _CHAIN,
+            *_both("elementwise:import_pairwise", "pointwise:import_nary"),
         ),
         **_alike(
             "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Xor", _float("logic:import_logic")
@@ -164,72 +174,24 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("logic:import_logic", "round_mode saturate to"),
         ),
         "CastLike": (_float("logic:import_logic", "round_mode saturate"),),
-        **_alike(
-            "Celu Elu LeakyRelu Swish ThresholdedRelu",
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary", "alpha"),
-        ),
-        "Clip": (
-            _quantized("tables:import_function", behind="Function", whole=True),
-            _quantized("elementwise:import_clamp"),
-            _float("pointwise:import_clip"),
-        ),
-        **_alike(
-            "Div Sub",
-            _quantized("norms:import_norm", behind=_NORMALIZED),
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_nary"),
-        ),
-        "Gelu": (
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary", "approximate"),
-        ),
-        "HardSigmoid": (
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary", "alpha beta"),
-        ),
+        **_alike("Celu Elu LeakyRelu Swish ThresholdedRelu", *_function("pointwise:import_unary", "alpha")),
+        "Clip": (_CHAIN, *_both("elementwise:import_clamp", "pointwise:import_clip")),
+        **_alike("Div Sub", _NORM, *_function("pointwise:import_nary")),
+        "Gelu": _function("pointwise:import_unary", "approximate"),
+        "HardSigmoid": _function("pointwise:import_unary", "alpha beta"),
         "IsInf": (
             _quantized("masks:import_guard", idle="detect_negative detect_positive"),
             _float("logic:import_logic", "detect_negative detect_positive"),
         ),
-        "IsNaN": (
-            _quantized("masks:import_guard"),
-            _float("logic:import_logic"),
-        ),
-        **_alike(
-            "Max Min PRelu", _quantized("tables:import_function", whole=True), _float("pointwise:import_nary")
-        ),
+        "IsNaN": _both("masks:import_guard", "logic:import_logic"),
+        **_alike("Max Min PRelu", *_function("pointwise:import_nary")),
         "Mod": (_float("bits:import_bits", "fmod"),),
-        "Mul": (
-            _quantized("norms:import_norm", behind=_NORMALIZED),
-            _quantized("tables:import_function", behind="Function", whole=True),
-            _quantized("elementwise:import_pairwise"),
-            _float("pointwise:import_nary"),
-        ),
-        "Pow": (
-            _quantized("norms:import_norm", behind=_NORMALIZED),
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_power"),
-        ),
-        **_alike(
-            "Reciprocal Sqrt",
-            _quantized("norms:import_norm", behind=_NORMALIZED),
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary"),
-        ),
-        "Relu": (
-            _quantized("tables:import_function", behind="Function", whole=True),
-            _quantized("elementwise:import_clamp"),
-            _float("pointwise:import_unary"),
-        ),
-        "Selu": (
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary", "alpha gamma"),
-        ),
-        "Shrink": (
-            _quantized("tables:import_function", whole=True),
-            _float("pointwise:import_unary", "bias lambd"),
-        ),
+        "Mul": (_NORM, _CHAIN, *_both("elementwise:import_pairwise", "pointwise:import_nary")),
+        "Pow": (_NORM, *_function("pointwise:import_power")),
+        **_alike("Reciprocal Sqrt", _NORM, *_function("pointwise:import_unary")),
+        "Relu": (_CHAIN, *_both("elementwise:import_clamp", "pointwise:import_unary")),
+        "Selu": _function("pointwise:import_unary", "alpha gamma"),
+        "Shrink": _function("pointwise:import_unary", "bias lambd"),
         "Sum": (_float("pointwise:import_nary"),),
         "Where": (
             _quantized("masks:import_masked"),
@@ -237,58 +199,35 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("logic:import_logic"),
         ),
         # Elements moved, picked or known.
-        "Concat": (
-            _quantized("joins:import_concat", "axis"),
-            _float("movement:import_concat", "axis"),
-        ),
+        "Concat": _both("joins:import_concat", "movement:import_concat", "axis"),
         **_alike("ConstantOfShape MelWeightMatrix Range", _float("known:import_known", whole=True)),
         **_alike(
             "DepthToSpace SpaceToDepth",
-            _quantized("channels:import_blocks", "blocksize mode"),
-            _float("movement:import_depth_to_space", "blocksize mode"),
+            *_both("channels:import_blocks", "movement:import_depth_to_space", "blocksize mode"),
         ),
         "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
-        "Expand": (
-            _quantized("channels:import_expand"),
-            _float("movement:import_expand"),
-        ),
+        "Expand": _both("channels:import_expand", "movement:import_expand"),
         "EyeLike": (_float("known:import_eye", "dtype k"),),
         "Flatten": (_either("structure:import_view", "axis"),),
-        "Gather": (
-            _quantized("channels:import_gather", "axis"),
-            _float("movement:import_gather", "axis"),
-        ),
+        "Gather": _both("channels:import_gather", "movement:import_gather", "axis"),
         "GatherElements": (_float("movement:import_gather_elements", "axis"),),
         "GatherND": (_float("movement:import_gather_nd", "batch_dims"),),
-        "Identity": (
-            _quantized("norms:import_norm", behind=_NORMALIZED),
-            _either("structure:import_identity"),
-        ),
+        "Identity": (_NORM, _either("structure:import_identity")),
         "OneHot": (_float("topk_scatter:import_one_hot", "axis"),),
-        "Pad": (
-            _quantized("channels:import_pad", "mode"),
-            _float("movement:import_pad", "mode"),
-        ),
+        "Pad": _both("channels:import_pad", "movement:import_pad", "mode"),
         "Reshape": (_either("structure:import_view", "allowzero"),),
         "ReverseSequence": (_steps("decompose:reverse_sequence_steps", "batch_axis time_axis"),),
         "ScatterElements": (_float("topk_scatter:import_scatter", "axis reduction"),),
         "ScatterND": (_float("topk_scatter:import_scatter", "reduction"),),
         "Shape": (_either("structure:import_shape", "end start"),),
         "Size": (_either("structure:import_shape"),),
-        "Slice": (
-            _quantized("channels:import_slice"),
-            _float("movement:import_slice"),
-        ),
-        "Split": (
-            _quantized("channels:import_split", "axis num_outputs split"),
-            _float("movement:import_split", "axis num_outputs split"),
-        ),
+        "Slice": _both("channels:import_slice", "movement:import_slice"),
+        "Split": _both("channels:import_split", "movement:import_split", "axis num_outputs split"),
         **_alike("Squeeze Unsqueeze", _either("structure:import_view", "axes")),
         "Tile": (_steps("known:tile_steps"),),
         "Transpose": (
             _quantized("channels:import_shuffle", "perm"),
-            _quantized("channels:import_transpose", "perm"),
-            _float("movement:import_transpose", "perm"),
+            *_both("channels:import_transpose", "movement:import_transpose", "perm"),
         ),
         "Trilu": (_float("movement:import_trilu", "upper"),),
         # Along axes: reductions, normalizations, running sums.
@@ -330,8 +269,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
         "ReduceMean": (
             _quantized("norms:import_norm", _REDUCTION),
-            _quantized("windows:import_reduce_mean", _REDUCTION),
-            _float("reductions:import_reduction", _REDUCTION),
+            *_both("windows:import_reduce_mean", "reductions:import_reduction", _REDUCTION),
         ),
         "ReduceProd": (_float("reductions:import_product", _REDUCTION),),
         "STFT": (_steps("fourier:stft_steps", "onesided"),),
