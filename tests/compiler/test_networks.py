@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from campaign import examples
+from campaign import examples, representatives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped import shipped
@@ -418,7 +418,12 @@ def small_network(form: Form) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("machine_name", "form"), [*((name, "u8") for name in MACHINES), ("vta", "s8"), ("tiny", "qop")]
+    ("machine_name", "form"),
+    representatives(
+        [*((name, "u8") for name in MACHINES), ("vta", "s8"), ("tiny", "qop")],
+        6,
+        always=[("vta", "s8"), ("tiny", "qop")],
+    ),
 )
 def test_the_small_network_on_every_machine(machine_name, form):
     config = MACHINES[machine_name]

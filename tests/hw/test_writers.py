@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from amaranth.sim import Simulator
+from campaign import representatives
 
 from vdla.hw.element_writer import ElementWriter, step_width
 from vdla.hw.patch_writer import PatchWriter
@@ -97,7 +98,10 @@ class Follow:
         return taken + delay
 
 
-@pytest.mark.parametrize(("bus", "together"), [(8, 1), (64, 1), (8, 2), (64, 4), (64, 16)])
+@pytest.mark.parametrize(
+    ("bus", "together"),
+    representatives([(8, 1), (64, 1), (8, 2), (64, 4), (64, 16)], 0, always=[(8, 2), (64, 16)]),
+)
 @pytest.mark.parametrize("chance", [1.0, 0.6])
 def test_elements(bus: int, together: int, chance: float):
     random = Random(bus)
@@ -175,7 +179,9 @@ def test_elements(bus: int, together: int, chance: float):
     assert seen_pads > 50 and seen_data > 50
 
 
-@pytest.mark.parametrize(("bus", "block"), [(8, 4), (8, 16), (16, 4), (64, 8)])
+@pytest.mark.parametrize(
+    ("bus", "block"), representatives([(8, 4), (8, 16), (16, 4), (64, 8)], 0, always=[(8, 16), (64, 8)])
+)
 @pytest.mark.parametrize("chance", [1.0, 0.7])
 def test_patches(bus: int, block: int, chance: float):
     random = Random(bus + block)

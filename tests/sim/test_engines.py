@@ -147,7 +147,7 @@ def test_the_vectors_are_there():
     assert len(VECTORS) == 8
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", representatives(range(60), 20))
 def test_random_values(seed: int):
     config = random_config(seed)
     check_values(random_program(config, seed, length=50))
@@ -157,7 +157,7 @@ def test_random_values(seed: int):
 QUICK = (1000, 1003, 1004, 1005, 1007, 1011, 1038, 1001, 1008, 1015, 1017, 1028)
 
 
-@pytest.mark.parametrize("seed", representatives(QUICK, 0, always=list(QUICK[:7])))
+@pytest.mark.parametrize("seed", representatives(QUICK, 0, always=list(QUICK[:3])))
 def test_random_timing(seed: int):
     config = random_config(seed)
     check_timing(random_program(config, seed, length=30))
@@ -168,7 +168,7 @@ def test_pops_of_a_busy_unit_make_room():
     check_timing(random_program(random_config(16), 16, length=40))
 
 
-@pytest.mark.parametrize("seed", representatives([42, 68, 377], 0, always=[42, 68]))
+@pytest.mark.parametrize("seed", representatives([42, 68, 377], 0, always=[42]))
 def test_a_matrix_instruction_without_operations_hides_no_alu(seed: int):
     # Once wrong, found by the RTL: the store read a bank that the ALU behind an empty GEMM was using.
     check_timing(random_program(load_config("tiny"), seed, length=60))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import representatives
 from kernels import FUNCTIONS
 
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
@@ -108,7 +109,7 @@ def clear(workload, arrays):
             arrays["X"][:, -1, ..., lanes:] = 0
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", representatives(WORKLOADS, 4))
 def test_points_are_one_program_just_where_they_are_said_to_be(name):
     workload = WORKLOADS[name]
     own = CPU.space(SERVER, workload)

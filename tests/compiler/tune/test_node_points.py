@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
+from campaign import representatives
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.graph.abilities import Abilities
@@ -62,7 +63,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", representatives(sorted(CASES), 2))
 @pytest.mark.parametrize("machine", ["vta", "tiny", "tiny, batch 4"])
 def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
     config = load_config(machine.split(",")[0])

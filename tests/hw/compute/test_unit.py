@@ -463,7 +463,9 @@ def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    representatives(itertools.product(CONFIGS, range(3)), 0, always=[(name, 0) for name in CONFIGS]),
+    representatives(
+        itertools.product(CONFIGS, range(3)), 0, always=[(name, 0) for name in CONFIGS if "16x16" not in name]
+    ),
 )
 def test_cycles_and_results(name: str, seed: int) -> None:
     compare(CONFIGS[name], *program(CONFIGS[name], seed, 24))

@@ -615,7 +615,6 @@ class Bench:
         zip(CONFIGS, (1, 1, 1, 1, 1, 1, 5, 1, 1, 1), strict=True),
         0,
         always=[
-            ("4 lanes in 2 passes", 1),
             ("2x4 lanes in 8 passes", 1),
             ("4 lanes, chain memory", 5),
             ("2x8 lanes, chain memory of 16 lanes", 1),

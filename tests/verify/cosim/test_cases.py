@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from campaign import CAMPAIGN
+from campaign import CAMPAIGN, representatives
 from random_machines import random_machine
 
 from vdla.compiler.templates.vdla.lower import CompileError
@@ -88,7 +88,7 @@ def test_timings_leave_the_hardware_as_it_is():
             assert config.with_memory(memory).digest == machine.digest
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", representatives(MACHINES, 10), ids=lambda machine: machine.name)
 def test_launches_are_clean_and_repeat(machine):
     for number in (0, 1, 6, 7):
         item = case(machine, number, 1)
