@@ -322,8 +322,9 @@ def _dumped(
     folder: Path | None, number: int, lowered: LoweredNode[Any, Any], schedule: Schedule
 ) -> Dump | None:
     """Starts the dumps of a node in its folder; None without a folder."""
-    if (dump := dump_node(folder, number, lowered.node.name)) is None:
+    if folder is None:
         return None
+    dump = dump_node(folder, number, lowered.node.name)
     dump("tensor-expression", format_node(lowered.program) + "\n")
     dump("schedule", format_node(schedule.program) + "\n")
     return dump

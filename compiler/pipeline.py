@@ -1,33 +1,22 @@
 """The compilation of a model, from top to bottom, for every target. No other file decides the order of the stages.
 
-`compile_program`: one program of the accelerator, for one launch.
-
-| stage | what it makes | file |
+| stage | accelerator: `compile_program` | processors and GPUs: `compile_kernels` |
 |---|---|---|
-| read | a checked model with its data | `graph/onnx_read.py`, `graph/onnx_load.py` |
-| import | a graph of operators on integers | `graph/onnx_import.py` |
-| fuse | epilogues and pools joined to their convolutions | `graph/fuse.py` |
-| legalize | layouts, and operators that fit the machine | `templates/vdla/legalize.py` |
-| lower | workloads and tensor expressions of each node | `templates/vdla/lower.py`: `kernels_of` |
-| chain | tensors that stay on the chip | `templates/vdla/chains.py` |
-| choose | knobs: recorded, measured, or of least cost | `templates/vdla/lower.py`: `choose_points` |
-| schedule | loop programs, and the passes behind them | `templates/vdla/lower.py`: `lower_node`, `passes/pipeline.py` |
-| generate, link | instructions, tokens, one memory image | `codegen/vdla/link.py` |
+| read a model | `graph/onnx_read.py`, `graph/onnx_load.py` | the same |
+| import a graph | `graph/onnx_import.py` | the same, or `graph/floating/onnx_import.py` for floats |
+| fuse nodes | `graph/fuse.py` | the same, or `graph/floating/pipeline.py` |
+| legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
+| plan memory | `codegen/vdla/link.py`, at the end | `graph/storage_plan.py` |
+| lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower.py`, `templates/gpu/lower.py` |
+| choose knobs | `templates/vdla/lower.py`: `choose_points` | `kernel_launches.py`, `templates/chosen_knobs.py` |
+| schedule loops | `templates/vdla/lower.py`: `lower_node` | `templates/cpu/table.py`, `templates/gpu/table.py` |
+| generate code | `codegen/vdla/emit.py` | `kernel_launches.py` with a form of the target |
+| link | `codegen/vdla/link.py` | the form: `cpu_stages.py`, `gpu_stages.py` |
 
-`compile_kernels`: a network of kernels for a processor or a GPU. `compile_kernel`: one scheduled expression. A `Form`
-says for which target and how: on this machine now, ahead of time, or emulated.
-
-| stage | what it makes | file |
-|---|---|---|
-| read | as above | |
-| import | a graph of operators on integers, or on floats | `graph/onnx_import.py`, `graph/floating/onnx_import.py` |
-| fuse | epilogues joined to their products | `graph/fuse.py`, `graph/floating/pipeline.py` |
-| legalize | layouts and conversions | `graph/int8_for_processors.py`, `graph/floating/pipeline.py` |
-| plan | the place of each tensor in one arena | `graph/storage_plan.py` |
-| lower | a tensor expression of each node, and its knobs | `templates/cpu/lower.py`, `templates/gpu/lower.py` |
-| schedule | loop programs | `templates/cpu/table.py`, `templates/gpu/table.py` |
-| generate | code of each different program, packed constants | `kernel_launches.py`, by a form's `Maker` |
-| link | a network, or the content of an archive | `cpu_stages.py`, `gpu_stages.py` |
+A `Form` says for which target kernels are and how they run: on this machine now, ahead of time, or emulated.
+`compile_kernel` makes one scheduled expression a network. `compile_divided` compiles regions of a model for the
+accelerator and for this processor: `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
+`divided.py` moves nodes that are refused or take too long, `runtime/heterogeneous_network.py` runs the result.
 """
 
 from __future__ import annotations
@@ -48,9 +37,13 @@ from .ir.stmt import Program
 from .passes.pipeline import dump_node, dump_to
 
 if TYPE_CHECKING:
+    from .codegen.cpu.machine import CpuTarget
     from .codegen.vdla.link import Linked
+    from .divided import Division
+    from .graph.partition import Region
     from .kernel_launches import Dump, Form, GraphRules, Lowering, Progress
     from .runtime.artifact import Compiled
+    from .runtime.cpu_network import CpuNetwork
     from .templates.chosen_knobs import ChosenKnobs
     from .templates.vdla.schedule_cache import ScheduleCache
     from .tune.measure.node_points import Points
@@ -89,16 +82,14 @@ def compile_program(
     from .graph.memory_plan import least_bytes
     from .graph.onnx_import import import_model
     from .runtime.artifact import Compiled
-    from .templates.vdla.chains import chain_layers
     from .templates.vdla.legalize import legalize
     from .templates.vdla.lower import (
         CompileError,
-        DoesNotFitError,
         UnfitNodeError,
         check_machine,
         choose_points,
-        kernels_of,
         lower_node,
+        network_kernels,
         workloads_of,
     )
     from .templates.vdla.schedule_cache import ScheduleCache
@@ -118,10 +109,7 @@ def compile_program(
     }
     if problem := image_problem(least_bytes(graph, sizes), sizes):
         raise CompileError(problem)
-    chained = chain_layers(
-        config, graph, {node.name: kernels_of(config, legalized, node) for node in graph.nodes}
-    )
-    kernels = chained.kernels
+    kernels, chained = network_kernels(config, legalized)
     settings = {}
     if records is not None:
         from .tune.records.apply_vdla import recorded_settings
@@ -138,14 +126,20 @@ def compile_program(
                 points[node.name],
                 virtual_threads=virtual_threads,
                 check=verify,
-                dump=dump_node(dump_passes, number, node.name),
+                dump=None if dump_passes is None else dump_node(dump_passes, number, node.name),
                 kept=known,
             )
             for number, node in enumerate(graph.nodes)
         ]
-        places, inside = chained.places, legalized.places
         return link(
-            config, graph, layouts, lowered, chained=places, inside=inside, data=data, kept=known.drafts
+            config,
+            graph,
+            layouts,
+            lowered,
+            chained=chained,
+            inside=legalized.places,
+            data=data,
+            kept=known.drafts,
         )
 
     try:
@@ -154,12 +148,7 @@ def compile_program(
         )
         points = choose_points(config, kernels, settings, virtual_threads, measured)
     except UnfitNodeError as error:
-        node = next(node for node in graph.nodes if node.name == error.node)
-        raise DoesNotFitError(
-            f"node {node.name} ({node.kind}): {error} of configuration {config.name}; "
-            "make that memory larger, or the layer smaller",
-            node.members,
-        ) from None
+        raise error.explained(config, graph) from None
     result = linked(points, data, dump_passes)
     if dump_passes is not None:
         from vdla.isa.assembler import disassemble
@@ -175,7 +164,7 @@ def compile_program(
         sizes=sizes,
         virtual_threads=virtual_threads,
         compile_seconds=time.perf_counter() - started,
-        chained=frozenset(chained.places),
+        chained=frozenset(chained),
         data=data,
     )
 
@@ -239,6 +228,66 @@ def compile_kernel(
             maker.parameters(made), written, name, maker.kernel(made, name), operations
         )
         return maker.link(LoweredNetwork(label=name, graph=graph, plan=plan, started=started), (launch,))
+
+
+def compile_divided(
+    model: Source,
+    config: Config | None,
+    *,
+    cpu: Form[CpuTarget, CpuNetwork] | None = None,
+    cost_threads: int | None = None,
+    clock_hertz: float | None = None,
+    virtual_threads: int = 2,
+    dump_passes: Path | None = None,
+    records: RecordBook | None = None,
+) -> Division:
+    """Compile an ONNX model (a path, or its bytes) for the accelerator `config` and this machine together.
+
+    The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
+    but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
+    region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
+    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
+    processor's kernels, by default `cpu_now()`. `virtual_threads` as of `compile_program`; `dump_passes` is a folder
+    that gets one folder a region. `records` of the tuner set the knobs of recorded layers, on both sides. Raises
+    UserError.
+    """
+    from .cpu_stages import cpu_now
+    from .divided import Division, Work, undivided
+    from .graph.floating.onnx_import import OLDEST_OPSET
+    from .graph.submodel import prepare_model
+    from .tune.records.apply import knobs_from
+
+    form, offloaded = cpu_now() if cpu is None else cpu, {}
+
+    def offload(region: Region, dumps: Path | None) -> Compiled:
+        assert config is not None
+        if region.model not in offloaded or dumps is not None:
+            offloaded[region.model] = compile_program(
+                region.model, config, virtual_threads=virtual_threads, dump_passes=dumps, records=records
+            )
+        return offloaded[region.model]
+
+    def on_cpu(model: Source, dump_passes: Path | None = None, *, recorded: bool = True) -> CpuNetwork:
+        knobs = None
+        if records is not None and recorded:
+            knobs = knobs_from(records, form.lowering.templates, form.lowering.target)
+        return compile_kernels(model, form, dump_passes=dump_passes, knobs=knobs)
+
+    try:
+        label, proto = prepare_model(model, least_opset=OLDEST_OPSET)
+        work = Work(
+            label=label, proto=proto, config=config, offload=offload, on_cpu=on_cpu, clock_hertz=clock_hertz
+        )
+        partition, comparisons = work.divide(cost_threads)
+        network, refusals = work.network(partition, dump_passes), partition.refusals
+    except InvalidModelError:
+        raise
+    except ModelError as refusal:
+        if (whole := undivided(model, on_cpu, dump_passes)) is None:
+            raise
+        label, network, comparisons = model_label(model), whole, ()
+        refusals = dict.fromkeys(whole.regions[0].nodes, str(refusal))
+    return Division(label=label, network=network, comparisons=comparisons, refusals=refusals)
 
 
 def network_workloads(

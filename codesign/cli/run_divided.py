@@ -62,8 +62,8 @@ def run_divided(
         network=of_model.network,
     )
     processor = run.processor
-    from vdla.compiler.cpu_stages import SharedKernels
-    from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+    from vdla.compiler.cpu_stages import SharedKernels, cpu_now
+    from vdla.compiler.pipeline import compile_divided
 
     from ..cpu_alone import all_on_cpu, compiled_meanwhile, run_cpu_alone
     from ..heterogeneous_run import account_division, check_division, run_launches, sample_feeds
@@ -77,16 +77,15 @@ def run_divided(
         steps() as progress,
     ):
         progress.begin(f"compiling {model.name} for {machine.name} and {processor.cpu}")
-        division = compile_heterogeneous(
+        division = compile_divided(
             model,
             machine,
-            target=processor,
+            cpu=cpu_now(processor, kernels),
             cost_threads=run.threads if by_cost else None,
             clock_hertz=run.clock.hertz,
             virtual_threads=accelerator.virtual_threads,
             dump_passes=dumps,
             records=run.network.records,
-            kernels=kernels,
         )
         with division.network as network:
             # This check follows the compiler, which refuses unsupported models at once.

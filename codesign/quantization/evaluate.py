@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from vdla.compiler.cpu_stages import SharedKernels, cpu_now
+from vdla.compiler.divided import place
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.fuse import fuse
@@ -27,9 +28,8 @@ from vdla.compiler.graph.quantize.error import Error
 from vdla.compiler.graph.quantize.observe import Arrays, Prepare, Run
 from vdla.compiler.graph.quantize.simulate import simulated
 from vdla.compiler.graph.submodel import prepare_model
-from vdla.compiler.heterogeneous_driver import compile_heterogeneous, place
 from vdla.compiler.ir.types import DType
-from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
 from vdla.isa.config import Config
@@ -141,7 +141,7 @@ class Evaluator:
 
     def exact_sqnr(self, proto: onnx.ModelProto) -> float:
         """The SQNR of a quantized file on the held-out samples; its regions are simulated with integers."""
-        division = compile_heterogeneous(proto.SerializeToString(), self.config, kernels=self.kernels)
+        division = compile_divided(proto.SerializeToString(), self.config, cpu=cpu_now(kernels=self.kernels))
         with division.network as network:
             return _least([network.run(feeds).outputs for feeds in self.held_out], self._expected)[0]
 

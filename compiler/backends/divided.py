@@ -13,9 +13,11 @@ import numpy as np
 from vdla.util.errors import UserError
 
 from ..codegen.cpu.options import parse_target
+from ..cpu_stages import cpu_now
+from ..divided import Division
 from ..graph.onnx_read import Source
-from ..heterogeneous_driver import Division, compile_heterogeneous
 from ..ir.stmt import Program
+from ..pipeline import compile_divided
 from ..runtime.accelerator import AcceleratorExecutable
 from ..runtime.archive_fields import Field
 from ..runtime.artifact import Compiled
@@ -94,10 +96,10 @@ class DividedBackend:
     def compile(self, model: Source, options: CompileOptions) -> DividedExecutable:
         """A model, divided: the accelerator runs the nodes that it supports."""
         return DividedExecutable(
-            compile_heterogeneous(
+            compile_divided(
                 model,
                 options.machine,
-                target=parse_target(_llvm(options)),
+                cpu=cpu_now(parse_target(_llvm(options))),
                 virtual_threads=options.virtual_threads,
                 dump_passes=options.dump_passes,
                 records=options.records,

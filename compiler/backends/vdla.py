@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,20 +18,21 @@ from ..codegen.vdla.link import buffer_bytes
 from ..codegen.vdla.link_alone import link_alone
 from ..codegen.vdla.machine import scratchpad_depths
 from ..codegen.vdla.placement import PlacementError
-from ..graph.onnx_read import Source
 from ..ir.regions import write_buffers
 from ..ir.stmt import Program
 from ..passes.pipeline import run_pipeline
 from ..pipeline import compile_program
 from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
-from ..runtime.archive_fields import Field
-from ..runtime.lengths import Rung
 from ..runtime.network_inputs import parameter_port
-from ..runtime.program_description import describe_program, read_program
-from ..runtime.shared_arrays import SharedArrays, share_constants
 from ..schedule import LegalityError, Schedule
 from ..templates.vdla.lower import pipeline
 from .backend import CompileOptions
+
+if TYPE_CHECKING:
+    from ..graph.onnx_read import Source
+    from ..runtime.archive_fields import Field
+    from ..runtime.lengths import Rung
+    from ..runtime.shared_arrays import SharedArrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class VdlaBackend:
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
         """The program for inputs of one length, with its cycles; its constants are `shared`, apart from the image."""
+        from ..runtime.lengths import Rung
+        from ..runtime.program_description import describe_program
+        from ..runtime.shared_arrays import share_constants
+
         compiled = share_constants(self.compile(model, options).compiled, shared)
         executable = AcceleratorExecutable(compiled)
         return Rung(
@@ -74,6 +79,8 @@ class VdlaBackend:
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[AcceleratorExecutable]:
         """The programs of an archive."""
+        from ..runtime.program_description import read_program
+
         return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:

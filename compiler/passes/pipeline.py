@@ -40,11 +40,9 @@ def run_pipeline(
     return program
 
 
-def dump_node(folder: Path | None, number: int, name: str) -> Callable[[str, str], None] | None:
-    """`dump_to` for the node of this number and name, into a folder of its own; None without a folder."""
-    return (
-        None if folder is None else dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
-    )
+def dump_node(folder: Path, number: int, name: str) -> Callable[[str, str], None]:
+    """`dump_to` for the node of this number and name, into a folder of its own."""
+    return dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
 
 
 def dump_to(folder: Path) -> Callable[[str, str], None]:

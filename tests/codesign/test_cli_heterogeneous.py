@@ -17,7 +17,7 @@ from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets
 from vdla.codesign.network_run import DIVIDE
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.pipeline import compile_divided
 from vdla.compiler.runtime.cpu_network import LaunchTime
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
@@ -194,7 +194,7 @@ def test_a_kernel_counts_where_its_product_is(vdla, model: Path) -> None:
     def kernel(milliseconds: float, *members: str) -> LaunchTime:
         return LaunchTime(name="", operator="", members=members, milliseconds=milliseconds, gflops=0.0)
 
-    regions = compile_heterogeneous(model, load_config("tiny")).network.regions
+    regions = compile_divided(model, load_config("tiny")).network.regions
     (first, *_), (sigmoid, *_) = (region.nodes for region in regions[:2])
     products = [
         next(node for node, kind in zip(region.nodes, region.node_types, strict=True) if kind == "Conv")

@@ -43,9 +43,8 @@ from vdla.compiler.pipeline import compile_program, import_graph
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.registry import Registry
 from vdla.compiler.templates.space import Space, Values
-from vdla.compiler.templates.vdla.chains import chain_layers
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.templates.vdla.lower import choose_points, kernels_of
+from vdla.compiler.templates.vdla.lower import choose_points, network_kernels
 from vdla.compiler.templates.vdla.settings import settings_of
 from vdla.compiler.templates.vdla.table import space_of, template_of
 from vdla.compiler.templates.vdla.workload import Workload
@@ -409,8 +408,7 @@ def network_text(graph: Graph, config: Config) -> Iterator[str]:
     yield f"{len(program.instructions)} instructions, {program.image.nbytes} bytes, {cycles} cycles"
     yield f"instructions: {pairs(Counter(sorted(format_names(program.instructions))))}"
     legalized = legalize(graph, config)
-    alone = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
-    kernels = chain_layers(config, legalized.graph, alone).kernels
+    kernels, _ = network_kernels(config, legalized)
     points = choose_points(config, kernels, {}, 2)
     known: set[Workload] = set()
     for name, several in kernels.items():

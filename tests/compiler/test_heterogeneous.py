@@ -11,12 +11,12 @@ import pytest
 from float_networks import relative
 from mixed_networks import MixedNetwork, unoptimized
 
-from vdla.compiler import heterogeneous_driver
+from vdla.compiler import divided
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.divided import Division
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import InputError
-from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous
-from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
 from vdla.compiler.templates.vdla.lower import DoesNotFitError
@@ -70,7 +70,7 @@ def model() -> bytes:
 
 @pytest.fixture(scope="module")
 def division(model: bytes, config: Config) -> Division:
-    return compile_heterogeneous(model, config)
+    return compile_divided(model, config)
 
 
 def feeds_of(division: Division, seed: int = 0) -> dict[str, np.ndarray]:
@@ -133,7 +133,7 @@ def test_integers_reach_the_cpu_and_leave_it(config: Config) -> None:
         info.type.tensor_type.elem_type = onnx.TensorProto.UINT8
     model = proto.SerializeToString()
     x = {"x": np.random.default_rng(0).integers(0, 256, SHAPE).astype(np.uint8)}
-    with compile_heterogeneous(model, config).network as network:
+    with compile_divided(model, config).network as network:
         assert [region.accelerated for region in network.regions] == [False, True]
         outputs = network.run(x).outputs
     for name, expected in unoptimized(model, x).items():
@@ -153,7 +153,7 @@ def test_a_layer_that_does_not_fit_goes_to_the_cpu(config: Config) -> None:
     with pytest.raises(DoesNotFitError, match="no tile is small enough"):
         compile_program(model, small)
     feeds = {"x": np.random.default_rng(0).normal(0, 1.5, net.input_shape).astype(np.float32)}
-    with compile_heterogeneous(model, small).network as network:
+    with compile_divided(model, small).network as network:
         assert [(region.accelerated, "MaxPool" in region.operators) for region in network.regions] == [
             (True, False),
             (False, True),
@@ -167,7 +167,7 @@ def test_a_layer_that_does_not_fit_goes_to_the_cpu(config: Config) -> None:
 def test_a_part_that_enters_the_accelerator_waits_for_what_is_split(config: Config) -> None:
     net = split()
     model, feeds = net.model(), {"x": np.random.default_rng(0).normal(0, 1.5, SHAPE).astype(np.float32)}
-    with compile_heterogeneous(model, config).network as network:
+    with compile_divided(model, config).network as network:
         assert [region.accelerated for region in network.regions] == [True, False, True]
         np.testing.assert_array_equal(
             network.run(feeds).outputs[net.last], unoptimized(model, feeds)[net.last]
@@ -187,7 +187,7 @@ def test_behind_a_pool_whose_last_window_lies_in_the_pad(config: Config, operato
     net.shape = (1, 4, 2, 2)
     net.quantized_convolution(4)
     model, feeds = net.model(), {"x": np.random.default_rng(0).normal(0, 1.5, SHAPE).astype(np.float32)}
-    with compile_heterogeneous(model, config).network as network:
+    with compile_divided(model, config).network as network:
         assert [region.accelerated for region in network.regions] == [True, False, True]
         ours = network.run(feeds).outputs[net.last]
     np.testing.assert_allclose(ours, unoptimized(model, feeds)[net.last], atol=0.051)
@@ -209,7 +209,7 @@ def test_a_view_that_cannot_enter_the_accelerator_is_read_on_the_cpu(config: Con
     net.quantized_convolution(4)
     model = net.model()
     feeds = {"x": np.random.default_rng(0).normal(0, 1.5, SHAPE).astype(np.float32)}
-    with compile_heterogeneous(model, config).network as network:
+    with compile_divided(model, config).network as network:
         assert [region.accelerated for region in network.regions] == [True, False, True]
         assert "Add" in network.regions[1].operators
         np.testing.assert_array_equal(
@@ -226,8 +226,8 @@ def test_cost_decides(model: bytes, config: Config, monkeypatch: pytest.MonkeyPa
         seconds = 1e-3 if region.accelerated else cpu_seconds[2 if second else 1]
         return RegionTime(name=region.name, accelerated=region.accelerated, seconds=seconds)
 
-    monkeypatch.setattr(heterogeneous_driver, "time_region", time_region)
-    division = compile_heterogeneous(model, config, cost_threads=1)
+    monkeypatch.setattr(divided, "time_region", time_region)
+    division = compile_divided(model, config, cost_threads=1)
     assert [region.accelerated for region in division.network.regions] == [True, False]
     assert [item.accelerated for item in division.comparisons] == [True, False]
     assert all(item.accelerator_seconds == 1e-3 and not item.remark for item in division.comparisons)
@@ -238,7 +238,7 @@ def test_every_region_dumps_its_passes(tmp_path: Path, config: Config) -> None:
     net.pair()
     net.quantized_convolution(4, 1)
     net.add("Sigmoid")
-    compile_heterogeneous(net.model(), config, dump_passes=tmp_path)
+    compile_divided(net.model(), config, dump_passes=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"00-accelerator", "01-cpu"}
     assert all(any(path.iterdir()) for path in tmp_path.iterdir())
 
@@ -267,7 +267,7 @@ def test_what_no_target_runs(config: Config) -> None:
     net.add("Det")
     net.shape = (1, 4)
     with pytest.raises(ModelError) as refused:
-        compile_heterogeneous(net.model(), config)
+        compile_divided(net.model(), config)
     assert "node 'n6' (Det): neither target runs it" in str(refused.value)
     with pytest.raises(UserError, match="virtual threads = 0"):
-        compile_heterogeneous(mixed().model(), config, virtual_threads=0)
+        compile_divided(mixed().model(), config, virtual_threads=0)

@@ -32,8 +32,7 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
-from vdla.compiler.heterogeneous_driver import compile_heterogeneous
-from vdla.compiler.pipeline import compile_program
+from vdla.compiler.pipeline import compile_divided, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
@@ -99,7 +98,7 @@ def test_keys_and_values_go_on_from_step_to_step(tmp_path: Path) -> None:
     model = MODELS["gpt2_decode"].build()
     path = quantized(tmp_path, model, lambda seed: token_inputs(model, seed))
     arrays = token_inputs(model, 5)
-    division = compile_heterogeneous(path, MACHINE)
+    division = compile_divided(path, MACHINE)
     with division.network as network:
         outputs = network.run(arrays).outputs
     for part in ("key", "value"):

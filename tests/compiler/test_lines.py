@@ -15,8 +15,7 @@ from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.heterogeneous_driver import compile_heterogeneous
-from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 
@@ -99,7 +98,7 @@ def test_lines_on_every_target(build: Callable[[], Viewed]) -> None:
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, x))).values()
     np.testing.assert_array_equal(run(made, x).outputs[output.name], own)
     assert np.abs(own - wanted).max() <= 2.01 * float(output.quantization.scale)
-    with compile_heterogeneous(model, MACHINE).network as network:
+    with compile_divided(model, MACHINE).network as network:
         assert [region.accelerated for region in network.regions] == [True]
 
 

@@ -228,7 +228,8 @@ def test_divided_networks_run_whatever_the_processor_alone_runs(text: str) -> No
 
 
 def test_a_model_that_only_the_processor_reads_is_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vdla.compiler import heterogeneous_driver
+    from vdla.compiler.graph import submodel
+    from vdla.compiler.pipeline import compile_divided
 
     content = model("""
         <ir_version: 8, opset_import: ["" : 17]> net (float[2, 3] x) => (float[2, 3] y) { y = Relu (x) }
@@ -237,8 +238,8 @@ def test_a_model_that_only_the_processor_reads_is_one_region(monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise ModelError("model: cannot be divided; do not divide it")
 
-    monkeypatch.setattr(heterogeneous_driver, "prepare_model", refuse)
-    division = heterogeneous_driver.compile_heterogeneous(content, vdla.config("tiny"))
+    monkeypatch.setattr(submodel, "prepare_model", refuse)
+    division = compile_divided(content, vdla.config("tiny"))
     assert [region.side for region in division.network.regions] == ["cpu"]
     assert "cannot be divided" in division.refusals["Relu_0"]
     check(content, "vdla,llvm")

@@ -18,8 +18,7 @@ from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model as import_quantized
 from vdla.compiler.graph.qlinear import write_steps
-from vdla.compiler.heterogeneous_driver import compile_heterogeneous
-from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
 from vdla.compiler.runtime.executor import run
 
 SHAPE = (1, 3, 8, 8)
@@ -64,7 +63,7 @@ def test_gates_on_every_target(between: str | None, activations: QuantType, tmp_
     machine = vta_with()
     with compile_kernels(model, cpu_now()) as network:
         (ours,) = network.run(feeds).values()
-    with compile_heterogeneous(model, machine).network as network:
+    with compile_divided(model, machine).network as network:
         (divided,) = network.run(feeds).outputs.values()
     # Two steps of 1/256 each, of shares.
     assert np.abs(ours - expected).max() <= 2.01 / 256

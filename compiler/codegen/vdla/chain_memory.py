@@ -10,7 +10,7 @@ from vdla.isa.config import Config
 from ...ir.expr import Buffer
 from ...te.blocks import Blocks
 from .columns import Column, Rows, item
-from .machine import Span, scratchpad_depths
+from .machine import Span
 from .placement import ChainBuffer
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ def chain_span(config: Config, address: Column, size: Column) -> Span:
     """The span of input vectors, in the array's numbering, of `size` bytes at an address of the chain memory."""
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
-
-
-def array_depths(config: Config) -> dict[str, int]:
-    """`scratchpad_depths`, with "inp" extended to the end of the chain memory if there is one."""
-    depths = scratchpad_depths(config)
-    return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:

@@ -20,11 +20,10 @@ from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
-from .chain_memory import array_depths
 from .emission_cache import EmissionCache
 from .emit import Emission, LayerEmitter
 from .folds import WEIGHTS, FoldedWeights
-from .machine import DRAM, Batch, kernel_fields
+from .machine import DRAM, Batch, array_depths, kernel_fields
 from .pads_ahead import pads_ahead
 from .placement import (
     ChainBuffer,

@@ -35,6 +35,12 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
     }
 
 
+def array_depths(config: Config) -> dict[str, int]:
+    """`scratchpad_depths`, with "inp" extended to the end of the chain memory if there is one."""
+    depths = scratchpad_depths(config)
+    return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
+
+
 TIMING_FIELDS = (
     "name",
     "command_queue_depth",

@@ -30,14 +30,6 @@ UNPADDED: Pads = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chained:
-    """The kernels of each node, after chaining, and the chain memory places of chained tensors."""
-
-    kernels: Kernels
-    places: Mapping[str, ChainBuffer]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """A tensor that may be chained: pads (`margins`) and their value, bytes of memory, bytes of saved bus traffic."""
 
@@ -47,18 +39,13 @@ class _Candidate:
     saved: int
 
 
-def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> Chained:
-    """Places tensors in the chain memory while they fit, and returns kernels that write and read them there."""
-    places = {} if config.chain_depth == 0 else _places(config, graph, _candidates(config, graph, kernels))
+def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernels, Mapping[str, ChainBuffer]]:
+    """Places tensors in the chain memory while they fit: kernels that write and read them there, and their places."""
+    places = _places(config, graph, _candidates(config, graph, kernels))
     for node in graph.nodes:
         if isinstance(node.operator, Attention):
             places = {**places, **kept_places(config, node)}
-    if not places:
-        return Chained(kernels=kernels, places={})
-    return Chained(
-        kernels={name: tuple([_chained(kernel, places) for kernel in of]) for name, of in kernels.items()},
-        places=places,
-    )
+    return {name: tuple([_chained(kernel, places) for kernel in of]) for name, of in kernels.items()}, places
 
 
 def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:

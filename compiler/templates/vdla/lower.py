@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from ...codegen.vdla.link import LoweredKernel, LoweredLayer
 from ...codegen.vdla.machine import kernel_fields, scratchpad_depths
-from ...graph.graph import Node
+from ...graph.graph import Graph, Node
 from ...graph.int8_operators import (
     Attention,
     Channels,
@@ -43,6 +44,9 @@ from .table import template_of
 from .template import Kernel, Source
 from .workload import Workload
 
+if TYPE_CHECKING:
+    from ...codegen.vdla.placement import ChainBuffer
+
 Dump = Callable[[str, str], None]
 
 
@@ -64,6 +68,15 @@ class UnfitNodeError(Exception):
     def __init__(self, node: str, error: EmptySpaceError) -> None:
         super().__init__(f"{error.template}: no tile is small enough for {error.limit}")
         self.node = node
+
+    def explained(self, config: Config, graph: Graph) -> DoesNotFitError:
+        """The user's error, with a way out."""
+        node = next(node for node in graph.nodes if node.name == self.node)
+        return DoesNotFitError(
+            f"node {node.name} ({node.kind}): {self} of configuration {config.name}; "
+            "make that memory larger, or the layer smaller",
+            node.members,
+        )
 
 
 def check_machine(config: Config, virtual_threads: int) -> None:
@@ -157,6 +170,18 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(channel_kernels(config, graph, node, operator, legalized.inside))
         case _:
             raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
+
+
+def network_kernels(
+    config: Config, legalized: Legalized
+) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
+    """The kernels of each node, and the places of tensors in the chain memory, if the machine has one, by name."""
+    kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
+    if not config.chain_depth:
+        return kernels, {}
+    from .chains import chain_layers
+
+    return chain_layers(config, legalized.graph, kernels)
 
 
 def _rare_convolution(

@@ -24,9 +24,8 @@ from ...codegen.vdla.placement import PlacementError
 from ...graph.cost import roofline_cycles
 from ...schedule import LegalityError
 from ...templates.space import Values
-from ...templates.vdla.chains import chain_layers
 from ...templates.vdla.legalize import Legalized, network_key
-from ...templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
+from ...templates.vdla.lower import UnfitNodeError, choose_points, lower_node, network_kernels, workloads_of
 from ...templates.vdla.schedule_cache import ScheduleCache
 from ...templates.vdla.table import space_of
 from ...templates.vdla.template import Kernel
@@ -56,9 +55,7 @@ class NetworkTrials:
         self._legalized = legalized
         self._virtual_threads = virtual_threads
         self._kept = ScheduleCache() if kept is None else kept
-        alone = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
-        self._chained = chain_layers(config, legalized.graph, alone)
-        self._kernels = self._chained.kernels
+        self._kernels, self._chained = network_kernels(config, legalized)
         self._lowered: dict[tuple[str, tuple[tuple[str, int], ...] | None], LoweredLayer] = {}
         self.workloads: Mapping[str, Workload] = workloads_of(self._kernels)
         self.key = network_key(legalized, self.workloads)
@@ -150,7 +147,7 @@ class NetworkTrials:
             self._legalized.graph,
             self._legalized.layouts,
             layers,
-            chained=self._chained.places,
+            chained=self._chained,
             inside=self._legalized.places,
             data=False,
             kept=self._kept.drafts,

@@ -14,7 +14,7 @@ from vdla.compiler.graph.quantize.observe import Run
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Recipe, calibrate_model, quantize_model, read_model
 from vdla.compiler.graph.quantize.simulate import simulated
-from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.pipeline import compile_divided
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 
@@ -42,7 +42,7 @@ def test_the_divided_network_computes_what_was_decided(calibrated: tuple[Calibra
     assert made.settled(decisions) == decisions
     proto = made.write(decisions).proto
     rounding = prepare(simulated(proto, ["output"]))
-    division = compile_heterogeneous(proto.SerializeToString(), load_config("vta"))
+    division = compile_divided(proto.SerializeToString(), load_config("vta"))
     on_cpu = {name for region in division.network.regions if region.side == "cpu" for name in region.nodes}
     assert on_cpu & {layer.name for layer in made.layers} == decisions.floats
     expected, exact = Error(), Error()

@@ -16,9 +16,8 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.memory_plan import lifetimes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.templates.vdla.chains import chain_layers
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.templates.vdla.lower import CompileError, kernels_of
+from vdla.compiler.templates.vdla.lower import CompileError, network_kernels
 from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.templates.workload_limits import WorkloadError
@@ -140,8 +139,7 @@ def test_tensors_that_live_together_lie_apart():
     for size in (0, 2048, 9 * 1024, 14 * 1024, 64 * 1024):
         config = replace(VTA, chain_buffer_bytes=size)
         legalized = legalize(graph, config)
-        kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
-        places = chain_layers(config, legalized.graph, kernels).places
+        _, places = network_kernels(config, legalized)
         assert bool(places) == (size > 2048)
         held = {}
         for name, place in places.items():

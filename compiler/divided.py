@@ -1,0 +1,262 @@
+"""Models divided between the accelerator and this processor: nodes get a side, regions their code.
+
+`pipeline.compile_divided` has the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from vdla.isa.config import Config
+
+from .graph.abilities import PLAIN, Abilities
+from .graph.errors import ModelError, NodeError, NodesError, node_error, parameters_of
+from .graph.onnx_context import read_node
+from .graph.onnx_read import Source, read_model
+from .graph.partition import Partition, Region, partition_model
+from .runtime.artifact import Compiled
+from .runtime.cpu_network import CpuNetwork
+from .runtime.executable import Port
+from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
+from .templates.vdla.lower import DoesNotFitError
+
+_REPEAT = 5
+"""Runs whose median time decides the side of a region."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Times of one region on both sides: simulated and boundary seconds of the accelerator, measured ones of the CPU.
+
+    `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs it.
+    """
+
+    nodes: tuple[str, ...]
+    accelerator_seconds: float
+    boundary_seconds: float
+    cpu_seconds: float | None
+    remark: str = ""
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the accelerator is the cheaper side."""
+        return self.cpu_seconds is None or self.accelerator_seconds + self.boundary_seconds < self.cpu_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Division:
+    """A compiled network. `comparisons`: measured times of regions if cost decided; `refusals`: the reason, by node, of
+    nodes that the accelerator's importer refused; `label`: the model's name in messages."""
+
+    label: str
+    network: HeterogeneousNetwork
+    comparisons: tuple[Comparison, ...]
+    refusals: Mapping[str, str]
+
+
+class OnCpu(Protocol):
+    """Compiles a model for this processor, with records unless not `recorded`."""
+
+    def __call__(
+        self, model: Source, dump_passes: Path | None = None, *, recorded: bool = True
+    ) -> CpuNetwork:
+        """Raises UserError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One model to divide, as `prepare_model` made it, and the compilers of both sides. `offload` gets a region of the
+    accelerator and a folder for dumps, and compiles equal regions once. `clock_hertz`: the accelerator's clock."""
+
+    label: str
+    proto: onnx.ModelProto
+    config: Config | None
+    offload: Callable[[Region, Path | None], Compiled]
+    on_cpu: OnCpu
+    clock_hertz: float | None
+
+    def divide(self, cost_threads: int | None) -> tuple[Partition, tuple[Comparison, ...]]:
+        """The partition: regions are the accelerator's where it has their operators and, with `cost_threads`, takes
+        less time than the processor with so many threads; the times that decided."""
+        on_cpu: set[str] = set()
+        comparisons: dict[tuple[str, ...], Comparison] = {}
+        while True:
+            partition = place(
+                self.label, self.proto, lambda region: self.offload(region, None), self.config, on_cpu=on_cpu
+            )
+            if cost_threads is None:
+                break
+            losing: set[str] = set()
+            for region in partition.regions:
+                if region.side == "accelerator":
+                    if region.nodes not in comparisons:
+                        comparisons[region.nodes] = self._compare(partition, region, cost_threads)
+                    if not comparisons[region.nodes].accelerated:
+                        losing.update(region.nodes)
+            if not losing:
+                break
+            on_cpu |= losing
+        return partition, tuple(comparisons.values())
+
+    def _compare(self, partition: Partition, region: Region, threads: int) -> Comparison:
+        """Measures one region on both sides, on sample inputs."""
+        generator = np.random.default_rng(0)
+        types = [(name, partition.survey.types[name]) for name in region.inputs]
+        feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
+        compiled = _with_code(region, self.offload(region, None))
+        _, cycles = run_region(compiled, feeds, data=False)
+        offloaded = time_region(compiled, feeds, cycles=cycles, repeat=_REPEAT, clock_hertz=self.clock_hertz)
+        seconds, remark = None, ""
+        try:
+            with self.on_cpu(region.cpu_model, recorded=False) as network:
+                on_cpu = _with_code(region, network)
+                seconds = time_region(on_cpu, feeds, cycles=None, threads=threads, repeat=_REPEAT).seconds
+        except NodeError as error:
+            remark = f"node '{error.node}' ({error.op_type}): {error.problem}"
+        return Comparison(
+            nodes=region.nodes,
+            accelerator_seconds=offloaded.seconds,
+            boundary_seconds=offloaded.boundary_seconds,
+            cpu_seconds=seconds,
+            remark=remark,
+        )
+
+    def network(self, partition: Partition, dump_passes: Path | None) -> HeterogeneousNetwork:
+        """The network of all regions' code; `dump_passes` is a folder that gets one folder a region."""
+        regions: list[CompiledRegion] = []
+        for number, region in enumerate(partition.regions):
+            dumps = None if dump_passes is None else dump_passes / f"{number:02d}-{region.side}"
+            if region.side == "accelerator":
+                code = self.offload(region, dumps)
+            else:
+                code = self._rest(partition, region, dumps)
+            regions.append(_with_code(region, code))
+        graph = self.proto.graph
+        initialized = {item.name for item in graph.initializer}
+        types = {name: known.dtype for name, known in partition.survey.types.items()}
+        types |= {
+            info.name: helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+            for info in graph.output
+        }
+        return HeterogeneousNetwork(
+            name=graph.name or "graph",
+            inputs=tuple(
+                Port(name=info.name, dtype=types[info.name], shape=partition.survey.types[info.name].shape)
+                for info in graph.input
+                if info.name not in initialized
+            ),
+            outputs=tuple(info.name for info in graph.output),
+            regions=tuple(regions),
+            types=types,
+            constants=partition.constants,
+        )
+
+    def _rest(self, partition: Partition, region: Region, dump_passes: Path | None) -> CpuNetwork:
+        try:
+            return self.on_cpu(region.model, dump_passes)
+        except NodesError as error:
+            raise NodesError(self.label, [self._of_both(partition, part) for part in error.parts]) from None
+        except NodeError as error:
+            raise self._of_both(partition, error) from None
+        except ModelError as error:
+            # The region's bytes have no name of their own.
+            raise ModelError(f"{self.label}: {region.name}: {str(error).removeprefix('model: ')}") from None
+
+    def _of_both(self, partition: Partition, error: NodeError) -> NodeError:
+        """The error of a node on the CPU, together with the accelerator's refusal if there is one."""
+        problem = error.problem
+        if (refusal := partition.refusals.get(error.node)) is not None:
+            problem = f"neither target runs it (CPU: {problem}; accelerator: {refusal})"
+        return node_error(self.label, error.node, error.op_type, problem, error.way_out)
+
+
+def undivided(model: Source, on_cpu: OnCpu, dump_passes: Path | None) -> HeterogeneousNetwork | None:
+    """A whole model as one region of the processor; None if the processor refuses the model too."""
+    try:
+        network = on_cpu(model, None if dump_passes is None else dump_passes / "00-cpu")
+    except ModelError as error:
+        if parameters_of(error):
+            raise
+        return None
+    read = read_model(model)
+    content = read.whole().SerializeToString(deterministic=True)
+    nodes = [read_node(node, index) for index, node in enumerate(read.bare.graph.node)]
+    region = CompiledRegion(
+        name="region 0",
+        side="cpu",
+        nodes=tuple(node.name for node in nodes),
+        node_types=tuple(node.op_type for node in nodes),
+        operators=tuple(node.op_type for node in nodes),
+        inputs=tuple(port.name for port in network.inputs),
+        outputs=tuple(port.name for port in network.outputs),
+        model=content,
+        cpu_model=content,
+        readers={},
+        code=network,
+    )
+    return HeterogeneousNetwork(
+        name=network.name,
+        inputs=network.inputs,
+        outputs=region.outputs,
+        regions=(region,),
+        types={port.name: port.dtype for port in (*network.inputs, *network.outputs)},
+        constants={},
+    )
+
+
+def place(
+    label: str,
+    model: onnx.ModelProto,
+    compile_region: Callable[[Region], object],
+    config: Config | None,
+    *,
+    on_cpu: Collection[str] = (),
+) -> Partition:
+    """The partition of `model`, which `prepare_model` made, whose accelerator regions `compile_region` compiles.
+
+    `config` is the accelerator; None: there is none. Nodes that it refuses (UserError) go to the CPU, and so do the
+    nodes named in `on_cpu`.
+    """
+    moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
+    while True:
+        partition = partition_model(
+            label, model, abilities=abilities, offload=config is not None, on_cpu=moved
+        )
+        refused: set[str] = set()
+        for region in partition.regions:
+            if region.side == "accelerator":
+                refused |= _refused(region, compile_region)
+        if not refused:
+            return partition
+        moved |= refused
+
+
+def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[str]:
+    """The nodes of a region whose compilation for the accelerator fails; empty if it succeeds."""
+    try:
+        compile_region(region)
+    except NodeError as error:
+        return _blamed(region, (error.node,))
+    except DoesNotFitError as error:
+        return _blamed(region, error.members)
+    except ModelError:
+        return set(region.nodes)
+    return set()
+
+
+def _blamed(region: Region, names: Collection[str]) -> set[str]:
+    """The nodes of a region that an error names: for an added node its readers; all nodes if the error names none."""
+    behind = {reader for name in names for reader in region.readers.get(name, ())}
+    return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
+
+
+def _with_code(region: Region, code: Compiled | CpuNetwork) -> CompiledRegion:
+    return CompiledRegion(**{f.name: getattr(region, f.name) for f in fields(region)}, code=code)
