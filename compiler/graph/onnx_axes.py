@@ -7,6 +7,8 @@ from math import prod
 
 import numpy as np
 
+from ..te.merge import broadcast
+from ..te.ops.movement import PAD_MODES, PadMode
 from .onnx_context import NodeContext, OnnxNode
 
 
@@ -123,6 +125,39 @@ def sliced_positions(
     if not empty and any(not taken for taken in positions):
         context.fail(node, f"takes nothing of {shape}", "remove it")
     return positions
+
+
+def taken_indices(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
+    """The axis and the constant indices, both 0 or more, of a Gather from a tensor of `shape`."""
+    axis, indices = one_axis(context, node, shape), context.array(node, 1, "indices")
+    if indices is None or indices.dtype.kind not in "iu" or not indices.size:
+        context.refuse(node, "has no integer indices", "export the model again")
+    if indices.min() < -shape[axis] or indices.max() >= shape[axis]:
+        context.refuse(node, f"has indices outside an axis of {shape[axis]}", "export the model again")
+    return axis, indices.astype(np.int64) % shape[axis]
+
+
+def expanded_shape(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an Expand of a tensor of `shape` to a constant shape."""
+    wanted = context.array(node, 1, "shape")
+    if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
+        context.refuse(node, "has no shape of sizes above 0", "export the model again")
+    try:
+        return broadcast([shape, tuple(wanted.tolist())])
+    except ValueError as error:
+        context.refuse(node, str(error), "export the model again")
+
+
+def padded_ends(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[np.ndarray, PadMode]:
+    """The constant pads before and behind each axis of a Pad, int64 (rank, 2), and numpy's name of its mode."""
+    given, axes = context.array(node, 1, "pads"), context.array(node, 3, "axes")
+    of = np.arange(len(shape)) if axes is None else axes.reshape(-1) % len(shape)
+    mode = node.text("mode", "constant")
+    if given is None or given.size != 2 * len(of) or mode not in PAD_MODES:
+        context.fail(node, f"has mode {mode} and pads {given}", "give a begin and an end for each axis")
+    pads = np.zeros((len(shape), 2), np.int64)
+    pads[of] = given.reshape(2, -1).T
+    return pads, PAD_MODES[mode]
 
 
 def blocks_of_space(

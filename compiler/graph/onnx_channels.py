@@ -12,8 +12,15 @@ import numpy as np
 from onnx import TensorProto
 
 from ..te.blocks import Pair
-from ..te.ops.movement import PAD_MODES
-from .onnx_axes import blocks_of_space, one_axis, permutation, sliced_positions, split_sizes
+from .onnx_axes import (
+    blocks_of_space,
+    expanded_shape,
+    padded_ends,
+    permutation,
+    sliced_positions,
+    split_sizes,
+    taken_indices,
+)
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
 from .onnx_strided_views import check_size, elements_of, is_line, rows_of, seen_as, settled
@@ -101,11 +108,8 @@ def import_gather(context: ImportContext, node: OnnxNode) -> bool:
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
-    indices, axis = context.array(node, 1, "indices"), one_axis(context, node, data.shape)
-    size = data.shape[axis]
-    if indices is None or indices.size == 0 or indices.min() < -size or indices.max() >= size:
-        context.refuse(node, f"takes what {data.shape} does not have", "export the model again")
-    elements = np.take(elements_of(context, data), indices.astype(np.int64) % size, axis)
+    axis, indices = taken_indices(context, node, data.shape)
+    elements = np.take(elements_of(context, data), indices, axis)
     context.bind(node, seen_as(context, data, elements))
     return True
 
@@ -115,11 +119,7 @@ def import_expand(context: ImportContext, node: OnnxNode) -> bool:
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
         return False
-    wanted = context.array(node, 1, "shape")
-    try:
-        shape = np.broadcast_shapes(data.shape, tuple(np.asarray(wanted).reshape(-1).tolist()))
-    except ValueError:
-        context.refuse(node, f"expands {data.shape} to {wanted}", "export the model again")
+    shape = expanded_shape(context, node, data.shape)
     check_size(context, node, shape)
     context.bind(node, seen_as(context, data, np.broadcast_to(elements_of(context, data), shape)))
     return True
@@ -151,17 +151,12 @@ def import_pad(context: ImportContext, node: OnnxNode) -> bool:
     if not isinstance(data, Real | Pending):
         return False
     data = real_operand(context, node, 0, viewed=True)
-    amounts, value = context.array(node, 1, "pads"), context.array(node, 2, "value")
-    axes = context.array(node, 3, "axes")
+    (pads, mode), value = padded_ends(context, node, data.shape), context.array(node, 2, "value")
     rank = len(data.shape)
-    of = np.arange(rank) if axes is None else axes.reshape(-1) % rank
-    mode = PAD_MODES.get(node.text("mode", "constant"))
-    if mode is None or (mode == "constant" and value is not None and value.any()):
+    if mode == "constant" and value is not None and value.any():
         context.fail(node, "pads with other values than 0", "pad with zeros, or with what is there")
-    if amounts is None or amounts.size != 2 * len(of) or amounts.min() < 0:
+    if pads.min(initial=0) < 0:
         context.fail(node, "has no pads of 0 or more for each axis", "give it constant pads")
-    pads = np.zeros((rank, 2), np.int64)
-    pads[of] = amounts.reshape(2, -1).T
     check_size(
         context, node, [size + sum(ends) for size, ends in zip(data.shape, pads.tolist(), strict=True)]
     )

@@ -14,49 +14,30 @@ from .int8_operators import Quantization
 from .onnx_append import Rounding, RoundingError
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_strided_views import settled
-from .onnx_values import (
-    Average,
-    Centred,
-    Function,
-    Joined,
-    Masked,
-    Maximum,
-    Moved,
-    Multiplied,
-    Operation,
-    Pairwise,
-    Pending,
-    Product,
-    Real,
-    Resampled,
-    Same,
-    Shared,
-    Squared,
-    Transposed,
-)
+from .onnx_values import Average, Maximum, Pending, Real, Same
 from .operator_rows import Located
 
-ROUNDED: Mapping[type[Operation], Located] = MappingProxyType(
+ROUNDED: Mapping[str, Located] = MappingProxyType(
     {
-        Product: Located("onnx_products:round_product"),
-        Transposed: Located("onnx_products:round_transposed"),
-        Multiplied: Located("onnx_multiplied:round_multiplied"),
-        Average: Located("onnx_windows:round_average"),
-        Maximum: Located("onnx_windows:round_maximum"),
-        Resampled: Located("onnx_resampling:round_resampled"),
-        Pairwise: Located("onnx_elementwise:round_pairwise"),
-        Same: Located("onnx_elementwise:round_same"),
-        Function: Located("onnx_tables:round_function"),
-        Joined: Located("onnx_joins:round_joined"),
-        Moved: Located("onnx_joins:round_moved"),
-        Shared: Located("onnx_rows:round_shared"),
-        Masked: Located("onnx_masks:refuse_rounding"),
-        Centred: Located("onnx_norms:refuse_rounding"),
-        Squared: Located("onnx_norms:refuse_rounding"),
+        "Product": Located("onnx_products:round_product"),
+        "Transposed": Located("onnx_products:round_transposed"),
+        "Multiplied": Located("onnx_multiplied:round_multiplied"),
+        "Average": Located("onnx_windows:round_average"),
+        "Maximum": Located("onnx_windows:round_maximum"),
+        "Resampled": Located("onnx_resampling:round_resampled"),
+        "Pairwise": Located("onnx_elementwise:round_pairwise"),
+        "Same": Located("onnx_elementwise:round_same"),
+        "Function": Located("onnx_tables:round_function"),
+        "Joined": Located("onnx_joins:round_joined"),
+        "Moved": Located("onnx_joins:round_moved"),
+        "Shared": Located("onnx_rows:round_shared"),
+        "Masked": Located("onnx_masks:refuse_rounding"),
+        "Centred": Located("onnx_norms:refuse_rounding"),
+        "Squared": Located("onnx_norms:refuse_rounding"),
     }
 )
-"""For each type of pending operation, the function that makes it an integer operator: (context, operation, rounding) ->
-name of the result's tensor."""
+"""For the name of each type of pending operation, the function that makes it an integer operator: (context, operation,
+rounding) -> name of the result's tensor."""
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
@@ -68,7 +49,7 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
     try:
         low, high = clamp_of(pending, result)
         to = Rounding(pending=pending, output=output, grid=result, low=low, high=high)
-        tensor = ROUNDED[type(operation)](context, operation, to)
+        tensor = ROUNDED[type(operation).__name__](context, operation, to)
     except AccumulatorError as error:
         problem = f"ends '{pending.members[0]}', where {error}"
         average = isinstance(operation, Average)

@@ -98,8 +98,14 @@ class Real:
 Bias = Constant | QuantizedConstant | None
 
 
+class Operation:
+    """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Product:
+class Product(Operation):
     """A convolution or matrix product; `weight` int8 (O, C / groups, kh, kw), `weight_scale` float32 (O,)."""
 
     data: Real
@@ -111,7 +117,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maximum:
+class Maximum(Operation):
     """A maximum over windows, on the grid of its input."""
 
     data: Real
@@ -119,7 +125,7 @@ class Maximum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Average:
+class Average(Operation):
     """An average over windows; `pads` are the declared ones, those of `window` include `ceil_mode`."""
 
     data: Real
@@ -129,7 +135,7 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairwise:
+class Pairwise(Operation):
     """A sum or product of two tensors of one shape."""
 
     kind: str
@@ -138,14 +144,14 @@ class Pairwise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same:
+class Same(Operation):
     """The input itself, to be clamped or rescaled."""
 
     data: Real
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Function:
+class Function(Operation):
     """A function of one tensor, element by element: `values`, float32 (256,), by stored value from -128."""
 
     data: Real
@@ -153,7 +159,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Joined(Operation):
     """Joined channels of tensors: channel c is `sources`[c] = (part, channel)."""
 
     parts: tuple[Real, ...]
@@ -161,14 +167,14 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Transposed:
+class Transposed(Operation):
     """A transposed convolution: `product` has weights (O, C, kh, kw) and, in its window, the operator's pads."""
 
     product: Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Moved:
+class Moved(Operation):
     """Moved positions of tensors, see `int8_operators.Positions`; `index` -1 is 0, stored as the result's zero
     point."""
 
@@ -177,7 +183,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resampled:
+class Resampled(Operation):
     """Linear interpolation of rows and columns. For each output row or column: index of the first of two neighbours,
     int64, and the weight of the second one, float32."""
 
@@ -187,7 +193,7 @@ class Resampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multiplied:
+class Multiplied(Operation):
     """Matrix products of two tensors, see `int8_operators.Products`."""
 
     a: Real
@@ -199,7 +205,7 @@ class Multiplied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shared:
+class Shared(Operation):
     """Softmax over channels with the table `entries` (None: that of the tensor's scale), or a normalization over
     channels with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted."""
 
@@ -212,7 +218,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Masked:
+class Masked(Operation):
     """Masked scores, for a softmax alone: `step` is the score of one step of the stored values of `data`, `mask` an
     addend of 0 or less that broadcasts to the scores."""
 
@@ -222,36 +228,17 @@ class Masked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Centred:
+class Centred(Operation):
     """Rows minus their mean; for a normalization alone."""
 
     data: Real
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Squared:
+class Squared(Operation):
     """The squares of `Centred`; for a normalization alone."""
 
     data: Real
-
-
-Operation = (
-    Product
-    | Maximum
-    | Average
-    | Pairwise
-    | Same
-    | Function
-    | Joined
-    | Transposed
-    | Moved
-    | Resampled
-    | Shared
-    | Masked
-    | Centred
-    | Squared
-    | Multiplied
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,11 +9,20 @@ import numpy as np
 from ...ir.expr import Const, select, wrap
 from ...ir.limits import MOST_RUNS
 from ...ir.types import DType
-from ...te.merge import broadcast
-from ...te.ops.movement import PAD_MODES, pad_runs, slice_runs
+from ...te.ops.movement import pad_runs, slice_runs
 from ...te.scalars import argument
 from ..graph import Tensor
-from ..onnx_axes import blocks_of_space, joined_shape, one_axis, permutation, sliced_positions, split_sizes
+from ..onnx_axes import (
+    blocks_of_space,
+    expanded_shape,
+    joined_shape,
+    one_axis,
+    padded_ends,
+    permutation,
+    sliced_positions,
+    split_sizes,
+    taken_indices,
+)
 from ..onnx_context import OnnxNode
 from ..operators import Concatenate, Gather, GatherElements, Permute, Remap
 from .onnx_context import FloatContext
@@ -82,18 +91,12 @@ def import_split(context: FloatContext, node: OnnxNode) -> None:
 def import_gather(context: FloatContext, node: OnnxNode) -> None:
     """Imports Gather; the dimensions of the indices replace the axis."""
     data = context.tensor(node, 0)
-    axis = one_axis(context, node, data.shape)
-    size = data.shape[axis]
     if not context.is_constant(node, 1):
-        _gather(context, node, data, axis)
+        _gather(context, node, data, one_axis(context, node, data.shape))
         return
-    indices = context.array(node, 1, "indices")
-    if indices is None or not np.issubdtype(indices.dtype, np.integer) or not indices.size:
-        context.refuse(node, "has no integer indices", "export the model again")
-    if indices.min() < -size or indices.max() >= size:
-        context.refuse(node, f"has indices outside an axis of {size}", "export the model again")
+    axis, indices = taken_indices(context, node, data.shape)
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
-    chosen = tuple(int(index) % size for index in indices.reshape(-1))
+    chosen = tuple(indices.reshape(-1).tolist())
     context.add(node, Gather(axis=axis, indices=chosen), (data.name,), shape, dtype=data.dtype)
 
 
@@ -177,13 +180,7 @@ def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
 def import_expand(context: FloatContext, node: OnnxNode) -> None:
     """Imports Expand to a constant shape: axes of size 1 repeat their element."""
     data = context.tensor(node, 0)
-    wanted = context.array(node, 1, "shape")
-    if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
-        context.refuse(node, "has no shape of sizes above 0", "export the model again")
-    try:
-        shape = broadcast([data.shape, tuple(wanted.tolist())])
-    except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+    shape = expanded_shape(context, node, data.shape)
     padded = (1,) * (len(shape) - len(data.shape)) + data.shape
     if padded == shape:
         context.view(node, data, shape)
@@ -200,22 +197,14 @@ def import_expand(context: FloatContext, node: OnnxNode) -> None:
 def import_pad(context: FloatContext, node: OnnxNode) -> None:
     """Imports Pad with constant pads."""
     data = context.tensor(node, 0)
-    rank = len(data.shape)
-    pads = context.array(node, 1, "pads")
-    given = context.array(node, 3, "axes")
-    axes = range(rank) if given is None else [int(axis) % rank for axis in given]
-    mode = node.text("mode", "constant")
-    if pads is None or pads.size != 2 * len(axes) or mode not in PAD_MODES:
-        context.fail(node, f"has mode {mode} and pads {pads}", "give a begin and an end for each axis")
+    pads, mode = padded_ends(context, node, data.shape)
     fill = context.number(node, 2, "value", 0.0)
-    before, after = dict(zip(axes, pads, strict=False)), dict(zip(axes, pads[len(axes) :], strict=False))
-    runs = []
-    for axis, size in enumerate(data.shape):
-        low, high = int(before.get(axis, 0)), int(after.get(axis, 0))
-        try:
-            runs.append(pad_runs(size, low, high, PAD_MODES[mode]))
-        except ValueError as error:
-            context.fail(node, str(error), "use smaller pads")
+    try:
+        runs = [
+            pad_runs(n, low, high, mode) for n, (low, high) in zip(data.shape, pads.tolist(), strict=True)
+        ]
+    except ValueError as error:
+        context.fail(node, str(error), "use smaller pads")
     if (pieces := prod(map(len, runs))) > MOST_RUNS:
         context.fail(node, f"its pads make {pieces:,} pieces, more than {MOST_RUNS:,}", "use smaller pads")
     shape = tuple(sum(run.count for run in of_axis) for of_axis in runs)
