@@ -36,7 +36,9 @@ def move_views(graph: Graph) -> Graph:
 
     for node in graph.nodes:
         operator = node.operator
-        if isinstance(operator, Remap) and (offset := _slice_offset(graph, node, operator)) is not None:
+        # A view of a constant would not be in the arena, as an output must be.
+        copies = isinstance(operator, Remap) and node.inputs[0] not in graph.constants
+        if copies and (offset := _slice_offset(graph, node, operator)) is not None:
             node = replace(node, operator=Reshape(offset=offset))
             changed = True
         if isinstance(operator, Elementwise):
