@@ -36,9 +36,7 @@ def move_views(graph: Graph) -> Graph:
 
     for node in graph.nodes:
         operator = node.operator
-        # A view of a constant would not be in the arena, as an output must be.
-        copies = isinstance(operator, Remap) and node.inputs[0] not in graph.constants
-        if copies and (offset := _slice_offset(graph, node, operator)) is not None:
+        if isinstance(operator, Remap) and (offset := _slice_offset(graph, node, operator)) is not None:
             node = replace(node, operator=Reshape(offset=offset))
             changed = True
         if isinstance(operator, Elementwise):
@@ -66,9 +64,9 @@ def move_views(graph: Graph) -> Graph:
 
 
 def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
-    """Offset, in elements, of a contiguous slice; None if it is not contiguous or does not start on a cache line, or if
-    an element-wise expression is fused with the node."""
-    if node.data is not None or node.result is not None:
+    """Offset, in elements, of a contiguous slice; None if it is not contiguous or does not start on a cache line, if an
+    element-wise expression is fused with the node, or if the input is a constant, which the arena does not hold."""
+    if node.data is not None or node.result is not None or node.inputs[0] in graph.constants:
         return None
     shape = graph.tensors[node.inputs[0]].shape
     offset, whole = 0, True
