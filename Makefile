@@ -17,11 +17,11 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
 
-# One after the other: making .venv needs what the first step may have to install.
+# One after the other: making .venv needs what the first step may have to install. The rest is installed by test.sh.
 test:
 	@bash .ci/setup.sh $(PYTHON)
-	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
-	@bash .ci/test.sh $(BIN)
+	@$(MAKE) --no-print-directory $(VENV)/.installed-check
+	@MAKE="$(MAKE)" bash .ci/test.sh $(BIN)
 
 # The site, in build/docs/index.html; a warning is an error.
 docs: $(VENV)/.installed-dev

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every check of the repository, with the tools in the folder $1. All run, whatever fails; pytest comes last, so that
-# its summary (skips with their reasons included) is the last thing on the screen.
+# Every check of the repository, with the tools in the folder $1; MAKE is the make that called. All run, whatever fails;
+# pytest comes last, so that its summary (skips with their reasons included) is the last thing on the screen.
 set -u
 cd "$(dirname "$0")/.."
 bin=${1:-.venv/bin}
@@ -18,8 +18,10 @@ check() {
     fi
 }
 
-# The longest of these takes one core for a minute; the other makes what the tests would wait for.
-"$bin/python" .ci/warm.py >/dev/null 2>&1 &
+# Two cores: one compiles what the tests would wait for, while the other installs the rest and checks types.
+"$bin/python" .ci/warm.py simulator >/dev/null 2>&1 &
+"${MAKE:-make}" --no-print-directory .venv/.installed-dev || exit 1
+"$bin/python" .ci/warm.py yosys >/dev/null 2>&1 &
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
 check "pyright" "$bin/pyright"

