@@ -70,6 +70,8 @@ def spread_of(
     """The spreads of a node's `results` from its inputs and theirs. Raises UnstableError."""
     if node.op_type == "QuantizeLinear" or node.op_type.startswith("DynamicQuantize"):
         feeds = _near_ties(node, feeds)
+    if node.op_type in DIVIDES and _may_be_zero(*feeds[node.input[-1]]):
+        raise UnstableError("divides by a result that may be 0")
     rng = np.random.default_rng(len(feeds) + 7 * len(node.output))
     moved = all(_moved(array, [given for given, _ in feeds.values()]) for array in results)
     spread = any(s.any for _, s in feeds.values())
@@ -96,8 +98,9 @@ def spread_of(
         if is_real(array.dtype):
             if node.op_type in ROUNDED_INSIDE:
                 change = np.maximum(change, ROUNDED_INSIDE[node.op_type] * _largest(array))
+            # Also where each result is an element: another rounding of a position takes a little of its neighbour.
+            change = np.maximum(change, INEXACT.get(node.op_type, 0.0) * _largest(array))
             if not moved:
-                change = np.maximum(change, INEXACT.get(node.op_type, 0.0) * _largest(array))
                 with np.errstate(all="ignore"):
                     size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
                 change = 2 * change + UNITS[name] * (size + 0.25 * _largest(array))
@@ -111,6 +114,17 @@ def spread_of(
             raise UnstableError("its integers depend on roundings")
         spreads.append(Spread(change))
     return spreads
+
+
+DIVIDES = frozenset(("Div", "Mod", "Reciprocal"))
+"""Operators that divide by their last input."""
+
+
+def _may_be_zero(array: np.ndarray, spread: Spread) -> bool:
+    """Whether an element is within its spread of 0."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(array.astype(np.float64))
+    return bool(((distance <= ALLOWED * spread.array) & (spread.array > 0)).any())
 
 
 NEAR_TIE = 0.01
