@@ -158,7 +158,7 @@ ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuan
 it.
 """
 INEXACT: Mapping[str, float] = dict.fromkeys(
-    ("Resize", "Upsample", "GridSample", "RoiAlign", "GRU", "LSTM", "RNN"), 2.0**-20
+    ("Resize", "Upsample", "GridSample", "RoiAlign", "GRU", "LSTM", "RNN", "DFT", "STFT"), 2.0**-20
 )
 """Operators with internal roundings (positions between elements, sums of each step), and the resulting errors relative
 to the largest element.
