@@ -168,6 +168,7 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
     loops.
     """
     host = host_target()
+    language = target.described["kind"]
 
     @contextmanager
     def making() -> Iterator[Maker[GpuTarget, Kernel, Kernel, CpuNetwork]]:
@@ -187,7 +188,6 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
             made.of_gpu = {language: text}
             return made
 
-        language = target.described["kind"]
         yield Maker(
             make=make,
             parameters=lambda kernel: kernel.program.parameters,

@@ -136,7 +136,7 @@ class Counters(wiring.Component):
             counted = accepted[name] & (bursts[name].kind == kind) & run
             count(Mux(counted, bursts[name].bytes, 0))
             count(Mux(counted, bursts[name].beats, 0))
-        # A one-hot bit for each counter instead of a code, so that no wire goes to all of them.
+        # A register holds one bit for each counter, decoded from the index, so that no wire reaches all counters.
         index, chosen = Signal.like(self.index, reset_less=True), Signal(len(counts), reset_less=True)
         m.d.sync += [index.eq(self.index), chosen.eq(1 << index)]
         masked = [Mux(bit, number, 0) for bit, number in zip(chosen, counts, strict=True)]

@@ -144,9 +144,9 @@ def simulate(
     cycles, begin and end of every instruction, and counters. `scratchpads` are the contents at launch
     (`isa.scratchpads`), zero where not named.
 
-    Raises ProgramError (or EncodingError) for an unknown encoding or register, a missing extension or an access out of
-    bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past `cycle_limit` (default
-    DEFAULT_CYCLE_LIMIT).
+    Raises EncodingError for bits that are no instruction, ProgramError for an unknown register, a missing extension or
+    an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past
+    `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit

@@ -18,9 +18,7 @@ from .errors import UserError
 from .files import read_file
 
 PATIENCE = 1.0
-"""Seconds to wait for a file's lock: after a writer was killed, a process that it started may hold the lock for a
-moment.
-"""
+"""Seconds to wait for a file's lock. A process that a killed writer started may hold the lock for a moment."""
 SYNC_INTERVAL = 1.0
 """Least seconds between two calls of fsync.
 

@@ -56,7 +56,7 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
         # or of a later one, contradict the inferred shapes.
         contradicts = bool(wanted[1:]) and isinstance(error, ContradictionError)
         if contradicts or (named and any(word in text for word in wanted)):
-            # The refusal names the attribute, as it must.
+            # The attribute is refused by its name, or by the shapes that it contradicts.
             return Outcome("right", text, operators)
         try:
             vdla.compile(plain, cache=False, **options).run(builder.feeds())  # pyright: ignore

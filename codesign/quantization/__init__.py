@@ -1,1 +1,1 @@
-"""Quantization with hardware feedback: decisions for each layer, from the error and from latency or energy."""
+"""Chooses how each layer is quantized, from its error and from the latency or energy on a machine."""

@@ -3,7 +3,8 @@ inferred."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import starmap
 from typing import Any
 
@@ -21,8 +22,9 @@ below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
 NEEDS_A_SHAPE = frozenset(("EyeLike",))
-"""Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, as one behind an operator
-of another domain has none."""
+"""Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, like the result of an
+operator of another domain.
+"""
 _HIDDEN = "hidden from shape inference"
 """Domain of nodes that shape inference must not see."""
 RESIZE = 10
@@ -77,14 +79,9 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
     try:
         if opset < 1:
             raise ValueError("there is no such opset")
-        hidden = _without_shape(model.graph.node)
-        before = {place: model.graph.node[place].domain for place in hidden}
-        _set_domains(model, dict.fromkeys(hidden, _HIDDEN))
-        try:
+        with _in_domains(model, dict.fromkeys(_without_shape(model.graph.node), _HIDDEN)):
             # The converter infers shapes, and may change the number of nodes.
             converted = version_converter.convert_version(model, wanted)
-        finally:
-            _set_domains(model, before)
         places = [place for place, node in enumerate(converted.graph.node) if node.domain == _HIDDEN]
         _set_domains(converted, dict.fromkeys(places, ""))
         if opset < RESIZE_HAS_COORDINATES <= wanted:
@@ -136,16 +133,12 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
     nodes = model.graph.node
     named = [place for place, node in enumerate(nodes) if _is_named_as_standard(node)]
     domains = dict.fromkeys(named, "") | dict.fromkeys(_without_shape(nodes), _HIDDEN)
-    before = {place: nodes[place].domain for place in domains}
-    _set_domains(model, domains)
-    _write_defaults(model)
-    try:
+    with _in_domains(model, domains) as before:
+        _write_defaults(model)
         # Types are not checked: ONNX's own operators of these names lack some of the types.
         inferred = shape_inference.infer_shapes(
             model, check_type=not named, strict_mode=True, data_prop=follow
         )
-    finally:
-        _set_domains(model, before)
     _set_domains(inferred, before)
     return inferred
 
@@ -162,6 +155,17 @@ def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []
     return found
+
+
+@contextmanager
+def _in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
+    """Nodes have other domains, by place, within a `with` statement, which gets their own domains."""
+    before = {place: model.graph.node[place].domain for place in domains}
+    _set_domains(model, domains)
+    try:
+        yield before
+    finally:
+        _set_domains(model, before)
 
 
 def _set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:

@@ -398,17 +398,8 @@ def test_a_quantized_softmax_along_an_axis_that_is_not_there_is_refused() -> Non
 @pytest.mark.parametrize("operator", ["Split", "Flatten"])
 def test_a_view_of_a_result_that_is_one_number_is_an_output(operator: str) -> None:
     """x to the power of 0 becomes a constant; the whole of it, as an output, was a KeyError."""
-    feeds = {"x": np.float32([[2, 3, 4]])}
-    nodes = [helper.make_node("Pow", ["x", "p"], ["t"])]
-    nodes.append(
-        helper.make_node(operator, ["t"], ["y"], **({"num_outputs": 1} if operator == "Split" else {}))
-    )
-    graph = helper.make_graph(
-        nodes,
-        "power",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.float32(0), "p")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    feeds = {"x": np.array([[2, 3, 4]], np.float32)}
+    whole = {"num_outputs": 1} if operator == "Split" else {}
+    nodes = [helper.make_node("Pow", ["x", "p"], ["t"]), node(operator, "t", **whole)]
+    model = built(nodes, feeds, {"p": np.asarray(np.float32(0))}, ["y"])
     np.testing.assert_array_equal(ours(model, feeds)["y"], np.ones((1, 3), np.float32))

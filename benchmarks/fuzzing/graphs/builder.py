@@ -15,14 +15,19 @@ from onnx import defs, helper, numpy_helper
 
 from ..drawing import Draw
 from .oracle import IR_VERSION, Engine, NoValueError, element_type, node_run
-from .spread import ROUNDED, ROUNDED_INSIDE, Spread, UnstableError, spread_of
+from .spread import ROUNDED, Spread, UnstableError, spread_of
 from .tables import Operator
 from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor."""
-PASSED_OVER = frozenset(("MaxPool", "GlobalMaxPool", "MaxRoiPool"))
-"""Operators in which ONNX Runtime ignores NaN; ONNX defines no result."""
+OF_FINITE = ROUNDED | {
+    *("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"),
+    *("MaxPool", "GlobalMaxPool", "MaxRoiPool"),
+}
+"""Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, and ONNX Runtime
+ignores NaN where it takes a maximum.
+"""
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
 """An input of a node: a tensor's name, a parameter's value, several names, or None if it is left out."""
@@ -209,12 +214,8 @@ class Builder:
         if constant and feeds and not self.draw.chance(0.1):
             raise UnfitError("has constants alone")
         arrays = {name: value.array for name, value in feeds.items()}
-        if node.op_type in (*ROUNDED, *ROUNDED_INSIDE) and not all(
-            _finite(array) for array in arrays.values()
-        ):
-            raise UnfitError("rounds what is not finite")
-        if node.op_type in PASSED_OVER and not all(_finite(array) for array in arrays.values()):
-            raise UnfitError("takes the largest of NaN")
+        if node.op_type in OF_FINITE and not all(_finite(array) for array in arrays.values()):
+            raise UnfitError("has an input that is not finite")
         if node.op_type == "QuantizeLinear" and _overflows(*(arrays[name] for name in node.input[:2])):
             raise UnfitError("its steps are more than its type can count")
         try:

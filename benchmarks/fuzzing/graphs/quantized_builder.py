@@ -4,7 +4,7 @@ computes a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,8 @@ from .values import SHAPES
 
 PAIRED = 0.92
 """Share of results that are followed by such a pair; the others stay float."""
-TWO_ROUNDINGS: Mapping[str, float] = {"Resize": 1.0, "Upsample": 1.0}
-"""Operators that the accelerator rounds twice, with the resulting error in quantization steps: a linear Resize rounds
+TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
+"""Operators that the accelerator rounds twice, so that a result may be a quantization step away: a linear Resize rounds
 after its columns and after its rows.
 """
 QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
@@ -175,6 +175,6 @@ class QuantizedBuilder(Builder):
             array = self.values[name].array
             usable = array.dtype == np.float32 and bool(array.size) and bool(np.isfinite(array).all())
             if usable and self.draw.chance(PAIRED):
-                self.pair(name, steps=TWO_ROUNDINGS.get(operator.name, 0.0))
+                self.pair(name, steps=1.0 if operator.name in TWO_ROUNDINGS else 0.0)
                 self.values[name] = replace(self.values[name], held=True)
         return names

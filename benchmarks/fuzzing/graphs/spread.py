@@ -96,17 +96,14 @@ def spread_of(
     for array, change in zip(results, changes, strict=True):
         name = array.dtype.name
         if is_real(array.dtype):
-            if node.op_type in ROUNDED_INSIDE:
-                change = np.maximum(change, ROUNDED_INSIDE[node.op_type] * _largest(array))
             # Also where each result is an element: another rounding of a position takes a little of its neighbour.
-            change = np.maximum(change, INEXACT.get(node.op_type, 0.0) * _largest(array))
+            inside = ROUNDED_INSIDE.get(node.op_type, 0.0)
+            change = np.maximum(change, inside * _largest(array))
             if not moved:
                 with np.errstate(all="ignore"):
                     size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
                 change = 2 * change + UNITS[name] * (size + 0.25 * _largest(array))
-            if change.max(initial=0) > max(MOST[name], 4 * ROUNDED_INSIDE.get(node.op_type, 0.0)) * max(
-                _largest(array), 1e-30
-            ):
+            if change.max(initial=0) > max(MOST[name], 4 * inside) * max(_largest(array), 1e-30):
                 raise UnstableError("its result jumps")
         elif node.op_type in FIXED_POINT:
             change = np.maximum(change, 1.0)
@@ -153,15 +150,13 @@ def _near_ties(
     return {**feeds, node.input[0]: (data, Spread(np.maximum(spread.array, least)))}
 
 
-ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuantizeMatMul": 0.01}
-"""Operators that round their inputs to 256 steps, and the change of the largest result by a few such steps, relative to
-it.
-"""
-INEXACT: Mapping[str, float] = dict.fromkeys(
-    ("Resize", "Upsample", "GridSample", "RoiAlign", "GRU", "LSTM", "RNN", "DFT", "STFT"), 2.0**-20
-)
-"""Operators with internal roundings (positions between elements, sums of each step), and the resulting errors relative
-to the largest element.
+ROUNDED_INSIDE: Mapping[str, float] = {
+    **dict.fromkeys(("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"), 0.01),
+    **dict.fromkeys(("Resize", "Upsample", "GridSample", "RoiAlign"), 2.0**-20),
+    **dict.fromkeys(("GRU", "LSTM", "RNN", "DFT", "STFT"), 2.0**-20),
+}
+"""Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step), and the error
+of a result relative to the largest element.
 """
 FIXED_POINT = frozenset(("QLinearSoftmax",))
 """Operators that ONNX Runtime computes with integer tables; results differ from the definition by one step."""

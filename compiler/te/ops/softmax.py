@@ -17,7 +17,7 @@ LEAST = -87.0
 """exp of a smaller argument is set to 0 here.
 
 Not far below, powers are subnormal, which makes exp and every product that reads them many times slower on processors.
-Masks that add -100, as in shifted windows, lead to such arguments. The error is less than 2e-38 of the greatest power.
+Masks that add -100, as in shifted windows, lead to subnormal powers. The error is below 2e-38 of the greatest power.
 """
 
 

@@ -78,6 +78,10 @@ def _real(b: Builder, g: Grid) -> np.ndarray:
     return (b.array(g.tensor).astype(np.float64) - float(b.array(g.zero))) * float(b.array(g.scale))
 
 
+def _largest(b: Builder, g: Grid) -> float:
+    return float(np.abs(_real(b, g)).max(initial=0.0))
+
+
 def quantize(b: Builder, operator: Operator) -> None:
     """QuantizeLinear per tensor, per channel and in blocks, to every type."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16"], ranks=(1, 2, 3, 4))
@@ -161,7 +165,7 @@ def qlinear_convolution(b: Builder, operator: Operator) -> None:
     kind = "int8" if array.dtype == np.int8 or b.draw.chance(0.8) else "uint8"
     w = _weights(b, (filters, channels // groups, *kernel), kind, 0)
     depth = channels // groups * int(np.prod(kernel))
-    largest = float(np.abs(_real(b, x)).max(initial=0.0)) * float(b.array(w.scale).max()) * 80 * depth**0.5
+    largest = _largest(b, x) * float(b.array(w.scale).max()) * 80 * depth**0.5
     scale, zero = _result(b, array.dtype.name, largest)
     inputs = [*x(), *w(), scale, zero]
     if b.draw.chance(0.5):
@@ -188,7 +192,7 @@ def qlinear_product(b: Builder, operator: Operator) -> None:
     if turned:
         attributes["transB"] = 1
     w = _weights(b, (columns, depth) if turned else (depth, columns), kind, 0 if turned else 1)
-    largest = float(np.abs(_real(b, a)).max(initial=0.0)) * float(b.array(w.scale).max()) * 80 * depth**0.5
+    largest = _largest(b, a) * float(b.array(w.scale).max()) * 80 * depth**0.5
     scale, zero = _result(b, array.dtype.name, largest)
     if not gemm:
         (made,) = b.node(operator, [*a(), *w(), scale, zero])
@@ -215,7 +219,7 @@ def qlinear_pair(b: Builder, operator: Operator) -> None:
         array.shape if b.draw.chance(0.6) else tuple([1 if b.draw.chance(0.4) else n for n in array.shape])
     )
     other = grid(b, shape, kind=array.dtype.name, constant=0.3)
-    largest = [float(np.abs(_real(b, g)).max(initial=0.0)) for g in (a, other)]
+    largest = [_largest(b, g) for g in (a, other)]
     scale, zero = _result(
         b, array.dtype.name, sum(largest) if operator.name == "QLinearAdd" else largest[0] * largest[1]
     )
@@ -229,7 +233,7 @@ def qlinear_single(b: Builder, operator: Operator) -> None:
     a = any_grid(b, (4, 3) if "Pool" in name else (1, 2, 3, 4))
     array = b.array(a.tensor)
     attributes: dict[str, Any] = {}
-    largest = float(np.abs(_real(b, a)).max(initial=0.0))
+    largest = _largest(b, a)
     match name:
         case "QLinearSigmoid" | "QLinearSoftmax":
             largest = 2.0
@@ -267,9 +271,7 @@ def qlinear_concat(b: Builder, operator: Operator) -> None:
         shape = list(array.shape)
         shape[along] = b.draw.of((shape[along], 1, 3))
         parts.append(grid(b, shape, kind=array.dtype.name))
-    scale, zero = _result(
-        b, array.dtype.name, max(float(np.abs(_real(b, g)).max(initial=0.0)) for g in parts)
-    )
+    scale, zero = _result(b, array.dtype.name, max(_largest(b, g) for g in parts))
     (made,) = b.node(operator, [scale, zero, *[name for part in parts for name in part]], axis=along)
     register(b, made, scale, zero)
 
@@ -280,9 +282,7 @@ def qlinear_where(b: Builder, operator: Operator) -> None:
     array = b.array(a.tensor)
     other = grid(b, array.shape, kind=array.dtype.name, constant=0.4)
     condition = b.tensor(["bool"], shape=array.shape, constant=0.4)
-    scale, zero = _result(
-        b, array.dtype.name, max(float(np.abs(_real(b, g)).max(initial=0.0)) for g in (a, other))
-    )
+    scale, zero = _result(b, array.dtype.name, max(_largest(b, g) for g in (a, other)))
     (made,) = b.node(operator, [condition, *a(), *other(), scale, zero])
     register(b, made, scale, zero)
 

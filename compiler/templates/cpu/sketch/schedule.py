@@ -273,8 +273,9 @@ def _copy_panels(
     own: Sequence[str],
     around: Sequence[str],
 ) -> None:
-    """Copies the elements of a buffer that a tile reads, in the innermost loop of `around` that is also in `own`, the
-    loops on which the elements depend. The dimension that is read in vectors becomes the innermost one.
+    """Copies the elements of a buffer that a tile reads; the dimension read in vectors becomes the innermost one.
+
+    `own`: the loops on which the elements depend. The copy is in the innermost loop of `around` that is one of them.
     """
     at = max((k for k, loop in enumerate(around) if loop in own), default=None)
     copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")
