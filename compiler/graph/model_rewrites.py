@@ -31,6 +31,8 @@ RESIZE = 10
 """The opset that introduced Resize, in place of Upsample."""
 RESIZE_HAS_COORDINATES = 11
 """The first opset in which attributes of Resize define the elements that it reads."""
+SOFTMAX_HAS_ONE_AXIS = 13
+"""The first opset in which Softmax, LogSoftmax and Hardmax are along one axis, not along all axes from one on."""
 
 
 def means_standard(domain: str, operator: str) -> bool:
@@ -79,13 +81,16 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
     try:
         if opset < 1:
             raise ValueError("there is no such opset")
-        with _in_domains(model, dict.fromkeys(_without_shape(model.graph.node), _HIDDEN)):
-            # The converter infers shapes, and may change the number of nodes.
+        # The converter infers shapes, also behind invalid nodes, and may change the number of nodes.
+        needing = [place for place, node in enumerate(model.graph.node) if _needs_a_shape(node)]
+        with _in_domains(model, dict.fromkeys(needing, _HIDDEN)):
             converted = version_converter.convert_version(model, wanted)
         places = [place for place, node in enumerate(converted.graph.node) if node.domain == _HIDDEN]
         _set_domains(converted, dict.fromkeys(places, ""))
         if opset < RESIZE_HAS_COORDINATES <= wanted:
             _write_coordinates(converted.graph, {}, may_shrink=opset >= RESIZE)
+        if opset < SOFTMAX_HAS_ONE_AXIS <= wanted:
+            _flatten_to_two_axes(converted.graph)
         return converted
     except Exception as error:
         # The converter raises exceptions of many types.
@@ -125,6 +130,34 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray],
         node.attribute.extend(starmap(helper.make_attribute, written.items()))
 
 
+def _flatten_to_two_axes(graph: onnx.GraphProto) -> None:
+    """Replaces each Hardmax by one of two dimensions, between a Flatten and a Reshape.
+
+    Before opset 13 Hardmax was along all axes from `axis` (1 by default) on; ONNX's converter (1.23) leaves the node as
+    it is, though it converts Softmax and LogSoftmax.
+    """
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        for entry in node.attribute:
+            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
+                _flatten_to_two_axes(body)
+        if node.op_type != "Hardmax" or node.domain not in STANDARD:
+            nodes.append(node)
+            continue
+        (data,), (result,) = node.input, node.output
+        name = node.name or result
+        shape, rows, largest = (f"{result}/{what}" for what in ("shape", "rows", "largest"))
+        axis = next((entry.i for entry in node.attribute if entry.name == "axis"), 1)
+        nodes += [
+            helper.make_node("Shape", [data], [shape], f"{name}/Shape"),
+            helper.make_node("Flatten", [data], [rows], f"{name}/Flatten", axis=axis),
+            helper.make_node("Hardmax", [rows], [largest], name, axis=1),
+            helper.make_node("Reshape", [largest, shape], [result], f"{name}/Reshape"),
+        ]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
     """The model with inferred shapes of its tensors; with `follow` shapes also follow from values.
 
@@ -149,12 +182,14 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
     """Places of the nodes that need the shape of an input which may come from an operator of another domain."""
-    found = [
-        place for place, node in enumerate(nodes) if node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
-    ]
+    found = [place for place, node in enumerate(nodes) if _needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []
     return found
+
+
+def _needs_a_shape(node: onnx.NodeProto) -> bool:
+    return node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
 
 
 @contextmanager

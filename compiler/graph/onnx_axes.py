@@ -9,6 +9,7 @@ import numpy as np
 
 from ..te.merge import broadcast
 from ..te.ops.movement import PAD_MODES, PadMode
+from .model_rewrites import SOFTMAX_HAS_ONE_AXIS
 from .onnx_context import NodeContext, OnnxNode
 
 
@@ -61,7 +62,7 @@ def joined_shape(
 def softmax_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
     """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator is along that axis alone; before opset 13
     it is along all axes from that one on."""
-    alone = context.opset >= 13
+    alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
     axis = one_axis(context, node, shape, -1 if alone else 1)
     return axis, alone or prod(shape[axis + 1 :]) == 1
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx
 
 from .budgets import item_bytes, too_large_constant
 from .errors import NodeErrors
-from .model_rewrites import means_standard, standard_node
+from .model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 from .onnx_attributes import STANDARD
 from .onnx_context import OnnxNode
 
@@ -28,20 +29,20 @@ _OUTSIDE = "fold it when exporting the model"
 
 
 _ALWAYS = frozenset(
-    ("AveragePool", "ConvTranspose", "GlobalMaxPool", "GridSample", "LRN", "LpPool", "MaxPool")
+    ("AveragePool", "ConvTranspose", "GlobalMaxPool", "GridSample", "LRN", "LogSoftmax", "LpPool", "MaxPool")
 )
-_ALONG_ONE_AXIS = frozenset(("Hardmax", "LogSoftmax", "Softmax"))
-_ONE_AXIS_SINCE = 13
+_ALONG_ONE_AXIS = frozenset(("Hardmax", "Softmax"))
 
 
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
     LRN sums over as many channels as there are samples; pools place windows, and ConvTranspose groups, wrongly;
-    GridSample has another cubic border; DepthToSpace takes an unknown mode for CRD. Ignored are: lengths, activations
-    and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points,
-    the type in ReduceSumSquare, one meaning of scales with aligned corners in Resize, and all axes but one in softmaxes
-    before opset 13.
+    GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0; DepthToSpace takes an
+    unknown mode for CRD. Ignored are: lengths, activations and clips of recurrent layers, signs in LpNormalization with
+    p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, one meaning of scales with aligned
+    corners and the position of an axis's only element with PyTorch's half pixels or cropped images in Resize, and all
+    axes but one in softmaxes before opset 13.
     """
     if node.domain not in STANDARD:
         return False
@@ -54,12 +55,13 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
         case "ConvInteger":
             return len(node.inputs) > 3 and bool(node.inputs[3])
         case "Resize":
-            return node.text("coordinate_transformation_mode", "half_pixel") == "align_corners"
+            mode = node.text("coordinate_transformation_mode", "half_pixel")
+            return mode in ("align_corners", "pytorch_half_pixel", "tf_crop_and_resize")
         case "ReduceSumSquare":
             return True
         case "DepthToSpace":
             return node.text("mode", "DCR") not in ("DCR", "CRD")
-    return node.op_type in _ALWAYS or (node.op_type in _ALONG_ONE_AXIS and opset < _ONE_AXIS_SINCE)
+    return node.op_type in _ALWAYS or (node.op_type in _ALONG_ONE_AXIS and opset < SOFTMAX_HAS_ONE_AXIS)
 
 
 def evaluate_node(
@@ -72,12 +74,8 @@ def evaluate_node(
             "depends on constants only, and the reference that folds constants is mistaken on it",
             _OUTSIDE,
         )
-    if node.op_type in ("Squeeze", "Unsqueeze"):
-        # The reference implementation supports one opset's form, and only axes in ascending order.
-        return {node.outputs[0]: _with_unit_axes(context, node, feeds)}
-    if node.op_type == "GatherElements":
-        # The reference implementation supports only some of the shapes that ONNX allows.
-        return {node.outputs[0]: _gather_elements(context, node, feeds)}
+    if node.op_type in _OF_OURS:
+        return {node.outputs[0]: _OF_OURS[node.op_type](context, node, feeds)}
     if any(entry.HasField("g") or entry.graphs for entry in node.proto.attribute):
         # Time and memory of a subgraph, a loop's body, say, are unknown before it runs.
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
@@ -96,7 +94,10 @@ def evaluate_node(
     graph = onnx.helper.make_graph([node.proto], "constant", info, outputs)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
-        results = ReferenceEvaluator(model).run(None, dict(feeds))
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            # A result may be infinite or NaN, as it may be where a network runs.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            results = ReferenceEvaluator(model).run(None, dict(feeds))
     except Exception as error:
         # The evaluator runs numpy code of any operator, which raises exceptions of many types.
         context.fail(node, f"its constant result cannot be computed: {error}", _OUTSIDE)
@@ -147,8 +148,14 @@ def _check_size(
 
 
 def _opset_of_form(node: OnnxNode, opset: int) -> int:
-    """The opset in which to evaluate a node: the model's, or the newest one if the node has more inputs than the
-    operator had in the model's (steps in place of an integer operator are written in the newest form)."""
+    """The opset in which to evaluate a node: the model's, or the newest one.
+
+    The newest one for a node with more inputs than the operator has in the model's opset (steps that replace an integer
+    operator are written in the newest form), and for BatchNormalization: before opset 14 the reference implementation
+    (1.23) computes the statistics of a batch.
+    """
+    if node.op_type == "BatchNormalization":
+        return onnx.defs.onnx_opset_version()
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
     except onnx.defs.SchemaError:
@@ -197,3 +204,30 @@ def _gather_elements(
         context.refuse(node, f"has indices outside of an axis of {size}", "export the model again")
     within = tuple(slice(None) if k == axis else slice(length) for k, length in enumerate(indices.shape))
     return np.take_along_axis(data[within], indices.astype(np.int64) % max(size, 1), axis)
+
+
+def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray:
+    """OneHot, whose elements are the two values; the reference implementation adds their difference to the first."""
+    indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
+    axis = node.integer("axis", -1)
+    if indices is None or depth is None or values is None or depth.size != 1 or values.shape != (2,):
+        context.refuse(node, "has no indices, depth and two values", "export the model again")
+    count = int(depth.reshape(-1)[0])
+    if count < 1 or not -indices.ndim - 1 <= axis <= indices.ndim:
+        context.refuse(node, f"has depth {count} and axis {axis}", "export the model again")
+    if problem := too_large_constant((*indices.shape, count), values.itemsize, looped=False):
+        context.fail(node, f"its result {problem}", _OUTSIDE)
+    whole = indices.astype(np.int64)
+    places = np.where(whole < 0, whole + count, whole)
+    return np.moveaxis(np.where(places[..., None] == np.arange(count), values[1], values[0]), -1, axis)
+
+
+_OF_OURS: Mapping[str, Callable[[NodeErrors, OnnxNode, Mapping[str, np.ndarray | None]], np.ndarray]] = {
+    # The reference implementation supports one opset's form of these, and only axes in ascending order.
+    "Squeeze": _with_unit_axes,
+    "Unsqueeze": _with_unit_axes,
+    # Here it supports only some of the shapes that ONNX allows.
+    "GatherElements": _gather_elements,
+    "OneHot": _one_hot,
+}
+"""Operators that this file computes instead of the reference implementation (1.23)."""

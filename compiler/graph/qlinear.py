@@ -13,6 +13,7 @@ from onnx import helper
 
 from .errors import NodeErrors
 from .foreign_domains import BEFORE_OPTIMIZATION
+from .model_rewrites import SOFTMAX_HAS_ONE_AXIS
 from .onnx_attributes import STANDARD
 from .onnx_context import OnnxNode, read_node
 from .onnx_steps import Nodes
@@ -23,8 +24,6 @@ AXES_ARE_AN_INPUT = 18
 """The first opset in which the axes of ReduceMean are an input."""
 CHANNELS_LAST = ("NhwcMaxPool",)
 """Operators whose data is always (N, ..., C), without an attribute."""
-SOFTMAX_HAS_ONE_AXIS = 13
-"""The first opset in which Softmax is along one axis, not along all axes from one on."""
 
 
 class StepsContext(RowContext, Protocol):

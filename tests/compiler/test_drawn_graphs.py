@@ -164,6 +164,11 @@ FOLDED = {
         floats(1, 2, 3, 4),
     ),
     "lengths": (node("RNN", "c v v . l", "t", hidden_size=3, clip=0.3), floats(4, 2, 3)),
+    "an only element": (
+        node("Resize", "c . . s", "t", mode="linear", coordinate_transformation_mode="pytorch_half_pixel"),
+        floats(1, 2, 4, 4),
+    ),
+    "powers that are 0": (node("LogSoftmax", "c", "t"), 300 * floats(3, 4)),
     "axes in any order": (node("Unsqueeze", "c a", "t"), floats(4, 17)),
 }
 
@@ -177,6 +182,7 @@ def test_constants_are_not_folded_by_a_reference_that_is_mistaken(case: str) -> 
         "v": floats(1, 3, 3),
         "l": np.array([2, 4], np.int32),
         "a": np.array([2, -3]),
+        "s": np.array([1, 2, 1, 3]),
     }
     constants = {"c": c, **{name: more[name] for name in made.input if name in more}}
     feeds = {"x": floats(1)}
@@ -379,6 +385,82 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
     model.graph.node.append(nodes[1])
     model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 2)))
     np.testing.assert_array_equal(ours(model, feeds)["y"], np.eye(3, 2))
+
+
+def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> None:
+    """Flatten has negative axes since opset 11 only: in a model of opset 10 its result has no shape."""
+    graph = helper.make_graph(
+        [helper.make_node("Flatten", ["x"], ["f"], "flat", axis=-1), node("EyeLike", "f", dtype=1)],
+        "later",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 3))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)], ir_version=8)
+    np.testing.assert_array_equal(ours(model, {"x": floats(2, 3)})["y"], np.eye(2, 3))
+
+
+@pytest.mark.parametrize("attributes", [{}, {"axis": 2}, {"axis": -3}])
+@pytest.mark.parametrize("target", ["llvm", "vdla,llvm"])
+def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
+    target: str, attributes: dict[str, int]
+) -> None:
+    """ONNX's converter (1.23) leaves the node as it is."""
+    feeds = {"x": floats(2, 3, 4, 5), "q": floats(1, 16)}
+    constants = {"s": np.asarray(np.float32(0.1)), "z": np.asarray(np.int8(0))}
+    quantized = [
+        helper.make_node("QuantizeLinear", ["q", "s", "z"], ["i"]),
+        helper.make_node("DequantizeLinear", ["i", "s", "z"], ["r"]),
+    ]
+    model = built([node("Hardmax", "x", **attributes), *quantized], feeds, constants, ["y", "r"], 11)
+    got = vdla.compile(model, target=target, config="tiny", cache=False).run(feeds)["y"]
+    axis = attributes.get("axis", 1) % 4
+    rows = feeds["x"].reshape(np.prod(feeds["x"].shape[:axis], dtype=int), -1)
+    wanted = (rows == rows.max(1, keepdims=True)).reshape(feeds["x"].shape)
+    np.testing.assert_array_equal(got, wanted.astype(np.float32))
+
+
+EVALUATED: dict[str, tuple[onnx.NodeProto, dict[str, np.ndarray], int, np.ndarray]] = {
+    "BatchNormalization before opset 14": (
+        node("BatchNormalization", "c s b m v", epsilon=0.25),
+        {
+            "c": np.array([[1.0, 2.0], [3.0, 6.0]], np.float32),
+            "s": np.array([2.0, 3.0], np.float32),
+            "b": np.array([1.0, -1.0], np.float32),
+            "m": np.array([1.0, 4.0], np.float32),
+            "v": np.array([0.75, 3.75], np.float32),
+        },
+        9,
+        np.array([[1.0, -4.0], [5.0, 2.0]], np.float32),
+    ),
+    "values that a difference rounds": (
+        node("OneHot", "i d v", axis=0),
+        {
+            "i": np.array([1, -1, 7]),
+            "d": np.array(3),
+            "v": np.array([1e8, 0.3116085529], np.float32),
+        },
+        13,
+        np.array([[1e8, 1e8, 1e8], [0.3116085529, 1e8, 1e8], [1e8, 0.3116085529, 1e8]], np.float32),
+    ),
+    "the logarithm of a negative number": (
+        node("Log", "c"),
+        {"c": np.array([-1.0, 0.0, 1.0], np.float32)},
+        13,
+        np.array([np.nan, -np.inf, 0.0], np.float32),
+    ),
+}
+"""Nodes of constants that ONNX's reference implementation (1.23) computes wrongly, or with a warning of numpy."""
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("case", EVALUATED.values(), ids=EVALUATED.keys())
+def test_a_node_of_constants_is_folded_right(
+    case: tuple[onnx.NodeProto, dict[str, np.ndarray], int, np.ndarray],
+) -> None:
+    folded, constants, opset, wanted = case
+    feeds = {"x": floats(2, 3)}
+    model = built([folded, helper.make_node("Relu", ["x"], ["z"])], feeds, constants, ["y", "z"], opset)
+    np.testing.assert_allclose(ours(model, feeds)["y"], wanted, rtol=1e-6)
 
 
 def test_a_quantized_softmax_along_an_axis_that_is_not_there_is_refused() -> None:

@@ -24,9 +24,10 @@ MOST_ELEMENTS = 2048
 OF_FINITE = ROUNDED | {
     *("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"),
     *("MaxPool", "GlobalMaxPool", "MaxRoiPool"),
+    *("GRU", "LSTM", "RNN"),
 }
 """Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, and ONNX Runtime
-ignores NaN where it takes a maximum.
+ignores NaN where it takes a maximum and in the activations of recurrent layers.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None

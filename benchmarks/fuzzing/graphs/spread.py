@@ -97,8 +97,8 @@ def spread_of(
         name = array.dtype.name
         if is_real(array.dtype):
             # Also where each result is an element: another rounding of a position takes a little of its neighbour.
-            inside = ROUNDED_INSIDE.get(node.op_type, 0.0)
-            change = np.maximum(change, inside * _largest(array))
+            inside = max(ROUNDED_INSIDE[node.op_type], UNITS[name]) if node.op_type in ROUNDED_INSIDE else 0.0
+            change = np.maximum(change, inside * _largest(array) + SIGMOIDS.get(node.op_type, 0.0))
             if not moved:
                 with np.errstate(all="ignore"):
                     size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
@@ -158,6 +158,10 @@ ROUNDED_INSIDE: Mapping[str, float] = {
 """Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step), and the error
 of a result relative to the largest element.
 """
+SIGMOIDS: Mapping[str, float] = dict.fromkeys(
+    ("Sigmoid", "Scan", "Loop", "If", "GRU", "LSTM", "RNN"), 2.0**-26
+)
+"""Operators that may hold a Sigmoid, and the error of ONNX Runtime's: far from 0 the error is not relative."""
 FIXED_POINT = frozenset(("QLinearSoftmax",))
 """Operators that ONNX Runtime computes with integer tables; results differ from the definition by one step."""
 ROUNDED = frozenset(("QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"))
