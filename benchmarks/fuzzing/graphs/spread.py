@@ -73,7 +73,9 @@ def spread_of(
     if node.op_type in DIVIDES and _may_be_zero(*feeds[node.input[-1]]):
         raise UnstableError("divides by a result that may be 0")
     rng = np.random.default_rng(len(feeds) + 7 * len(node.output))
-    moved = all(_moved(array, [given for given, _ in feeds.values()]) for array in results)
+    moved = node.op_type not in SUMS and all(
+        _moved(array, [given for given, _ in feeds.values()]) for array in results
+    )
     spread = any(s.any for _, s in feeds.values())
     changes = [np.zeros(array.shape) for array in results]
     if spread:
@@ -158,6 +160,8 @@ ROUNDED_INSIDE: Mapping[str, float] = {
 """Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step), and the error
 of a result relative to the largest element.
 """
+SUMS = frozenset(("Mean", "Sum"))
+"""Operators that round a sum also where the result is an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
     ("Sigmoid", "Scan", "Loop", "If", "GRU", "LSTM", "RNN"), 2.0**-26
 )

@@ -204,6 +204,13 @@ def resize(b: Builder, operator: Operator) -> None:
             )
             if "keep_aspect_ratio_policy" in known and b.draw.chance(0.3):
                 attributes["keep_aspect_ratio_policy"] = b.draw.of(("stretch", "not_larger", "not_smaller"))
+        if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+            # ONNX Runtime copies an axis that keeps its size, whatever the region.
+            lengths = formals["sizes"] if "sizes" in formals else np.floor(formals["scales"] * array.shape)
+            kept = lengths == array.shape
+            formals["roi"] = np.where([*kept, *kept], np.repeat([0, 1], array.ndim), formals["roi"]).astype(
+                np.float32
+            )
         if "axes" in known and b.draw.chance(0.3) and "roi" not in formals:
             attributes["axes"] = along
             for name in ("scales", "sizes"):
