@@ -95,8 +95,8 @@ class VdlaBackend:
             alone = link_alone(config, lowered, {parameter.name for parameter in program.parameters})
         except (EmissionError, PlacementError, LegalityError) as error:
             raise UserError(
-                f"{program.name}: {str(error).splitlines()[0]}; on the accelerator products and stores are tensorized "
-                "with its intrinsics, and what they read lies in scratchpads (`set_scope`, `cache_read`)"
+                f"{program.name}: {str(error).splitlines()[0]}; on the accelerator every product and store must be "
+                "tensorized with an intrinsic, and must read buffers in scratchpads (`set_scope`, `cache_read`)"
             ) from None
         segments = [
             Segment(

@@ -131,7 +131,7 @@ class _Machine:
         for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             count = np.asarray(self.memory.value(extent, place))
             if count.min() != count.max():
-                raise EvaluateError(f"a box of {region.buffer.name} is not the same in all iterations")
+                raise EvaluateError(f"the extents of a box of {region.buffer.name} differ between iterations")
             begin = np.asarray(self.memory.value(start, place))
             begin = begin.reshape((1,) * (len(place.axes) - begin.ndim) + begin.shape)
             steps = np.arange(int(count.max()), dtype=np.int64)

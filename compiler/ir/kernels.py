@@ -265,7 +265,7 @@ def _host_obstacle(node: Stmt) -> str | None:
         case For(kind=kind) if kind not in ("serial", "unroll"):
             return f"`{summarize(node)}` is around the kernels, where loops are serial; bind it to an axis of blocks"
         case Assign() | Reduce() | Copy() | Intrinsic() | Barrier() | Commit() | Wait():
-            return f"`{summarize(node)}` stands in no loop over blocks; bind a loop around it to block.x"
+            return f"`{summarize(node)}` is in no loop over blocks; bind a loop around it to block.x"
         case Alloc(buffer=buffer) if owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in no kernel; allocate it inside its blocks"
     return next((found for child in children(node) if (found := _host_obstacle(child)) is not None), None)
@@ -282,7 +282,7 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
         case Copy(asynchronous=True):
             return None
         case Assign() | Reduce() | Copy() | Intrinsic() if not alone:
-            return f"`{summarize(node)}` stands in no loop over threads; bind one around it to thread.x"
+            return f"`{summarize(node)}` is in no loop over threads; bind one around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
         case Alloc(buffer=buffer) if not shared_between_threads(buffer):

@@ -34,7 +34,7 @@ def box_copy(program: Program, name: str) -> Program:
         loops[loop.name] = loop
         at -= 1
     if not loops:
-        raise LegalityError(f"{where}it stands in no loops over the elements", program, name)
+        raise LegalityError(f"{where}it is in no loops over the elements", program, name)
     if any(free_vars(loop.extent) & loops.keys() for loop in loops.values()):
         raise LegalityError(f"{where}its loops depend on one another", program, name)
     order = [_variables(load, loops) for load in elements]

@@ -25,7 +25,7 @@ def guard(program: Program, loop: str, multiple: int) -> Program:
     path, at = locate_loop(program, loop)
     where = f"cannot guard {loop}: "
     if multiple < 1:
-        raise LegalityError(f"{where}{multiple} is no multiple", program, loop)
+        raise LegalityError(f"{where}the multiple is {multiple}, and must be 1 or more", program, loop)
     if at.kind not in ("serial", "unroll"):
         raise LegalityError(f"{where}it is {at.kind}", program, loop)
     ranges = loop_ranges(n for n in path if isinstance(n, For))

@@ -37,7 +37,7 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
     if multiple < 1:
-        raise LegalityError(f"{where}{multiple} is no multiple", program, loop)
+        raise LegalityError(f"{where}the multiple is {multiple}, and must be 1 or more", program, loop)
     if not isinstance(at.extent, Const):
         raise LegalityError(f"{where}its extent is not constant", program, loop)
     old = int(at.extent.value)
@@ -50,7 +50,7 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     data = any(loop in free_vars(i) for i in reduce.indices)
     padded = list(_padded(reduce, loop, steps=data))
     if any(buffer is None for buffer, _, _ in padded):
-        reason = f"{where}{reduce.name} uses it otherwise than as an index"
+        reason = f"{where}{reduce.name} uses {loop} elsewhere than as an index"
         raise LegalityError(reason, program, reduce.name)
     multiplied = factors(reduce.value)
     if not data and not all(

@@ -88,7 +88,7 @@ def test_options_that_are_none(text: str, message: str):
     ("name", "message"),
     [
         ("halves", "OpenCL C has no code for b?float16"),
-        ("whole-blocks", "opencl has no copies of a whole block"),
+        ("whole-blocks", "opencl cannot copy for a whole block"),
     ],
 )
 def test_what_it_has_not_is_refused(name: str, message: str):

@@ -32,8 +32,8 @@ OF_FINITE = (
         *("Clip", "Hardmax"),
     }
 )
-"""Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, NaN is no bound, and
-ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers.
+"""Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, NaN is no bound,
+and ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None

@@ -135,8 +135,8 @@ def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):
         raise LoweringError(
-            f"`{summarize(copies[0])}` stands in no loop over threads, and {target.arch} has no copies of a whole "
-            "block; share it out to threads, or generate code with -arch=sm_90"
+            f"`{summarize(copies[0])}` is in no loop over threads, and {target.arch} cannot copy for a whole "
+            "block; distribute the copy over threads, or generate code with -arch=sm_90"
         )
     swizzled = swizzled_buffers(kernel.body)
     filled = {id(copy) for copy in copies}
@@ -151,8 +151,8 @@ def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
                 used += [operand.buffer.name for operand in node.operands]
         if found := sorted(swizzled & set(used)):
             raise LoweringError(
-                f"`{summarize(node)}`: {found[0]} is read by products of warpgroups in swizzled rows, which only "
-                "copies of a whole block fill and nothing else reads"
+                f"`{summarize(node)}`: products of warpgroups read {found[0]} in swizzled rows; only copies of "
+                "a whole block can write this buffer, and nothing else can read it"
             )
 
 
@@ -184,7 +184,7 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
     for d in reversed([d for d, e in enumerate(to.extents) if e != _ONE]):
         if storage.strides[d] != step:
             raise LoweringError(
-                f"`{summarize(copy)}` fills a box with gaps; copies of a whole block leave none"
+                f"`{summarize(copy)}` writes a box with gaps, and a copy of a whole block can leave none"
             )
         step *= _constant(copy, to.extents[d])
     rank = len(tensor.shape)
@@ -231,7 +231,7 @@ class _Groups:
                     count = evaluate(node.extent, values)
                 except KeyError:
                     raise LoweringError(
-                        f"`{summarize(node)}`: what is copied for a whole block in it would differ between blocks"
+                        f"`{summarize(node)}`: the number of iterations and so of copies differs between blocks"
                     ) from None
                 for i in range(count):
                     self.visit(node.body, {**values, node.name: i})
@@ -264,7 +264,7 @@ class _Groups:
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     """The tensor map of a copy; raises LoweringError if it has none."""
     of, to = copy.source.buffer, copy.destination.buffer
-    where = f"`{summarize(copy)}` stands in no loop over threads, and no tensor map says what it reads: "
+    where = f"`{summarize(copy)}` is in no loop over threads, and no tensor map can describe its source: "
     size = of.dtype.bits // 8
     if copy.pad is not None and copy.pad.value != 0:
         raise LoweringError(f"{where}it pads with {copy.pad.value}, and such copies pad with 0")
@@ -287,7 +287,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     if swizzle and (swizzle not in SWIZZLES or to.shape[-1] != box[-1]):
         sizes = ", ".join(map(str, SWIZZLES))
         raise LoweringError(
-            f"{where}swizzled rows have {sizes} bytes, as the rows of {to.name} that it fills"
+            f"{where}swizzled rows must have {sizes} bytes, and the rows of {to.name} must be as long"
         )
     rounds = swizzle > 0 and of.dtype is TF32
     return TensorMap(element_bytes=size, shape=of.shape, box=box, swizzle=swizzle, rounds=rounds)
@@ -296,7 +296,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
 def _constant(copy: Copy, extent: Expr) -> int:
     if not isinstance(extent, Const):
         raise LoweringError(
-            f"`{summarize(copy)}` stands in no loop over threads, so its extents must be constants"
+            f"`{summarize(copy)}` is in no loop over threads, so its extents must be constants"
         )
     return int(extent.value)
 

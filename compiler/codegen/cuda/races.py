@@ -257,7 +257,9 @@ def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, in
             needed |= {loop.name, *free_vars(loop.extent)}
     sizes = [size if name in needed else min(1, size) for name, size in zip(names, sizes, strict=True)]
     if prod(sizes) > MOST_ITERATIONS:
-        raise LoweringError(f"{kernel.name} has too many blocks that differ to look for races in all of them")
+        raise LoweringError(
+            f"{kernel.name} has more than {MOST_ITERATIONS} different blocks, too many to search for races"
+        )
     if prod(sizes) == 0:
         return []
     points = np.indices(sizes).reshape(len(sizes), -1)

@@ -196,7 +196,7 @@ class KernelEmitter:
                 self.source.line(f"// {_title(statement)}")
                 emit_bulk_copy(self, statement)
             case Assign() | Reduce() | Copy() | Intrinsic():
-                raise LoweringError(f"`{summarize(statement)}` stands in no loop over threads")
+                raise LoweringError(f"`{summarize(statement)}` is in no loop over threads")
 
     def block_loop(self, loop: For) -> None:
         """Emits a loop of all threads together, which may have no iteration."""

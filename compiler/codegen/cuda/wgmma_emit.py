@@ -223,8 +223,8 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
     size = region.buffer.dtype.bits // 8
     if storage.space != "shared" or storage.strides[-2:] != (CORE, 1):
         raise LoweringError(
-            f"`{summarize(use)}`: {format_region(region)} are no core matrices of {CORE}x{CORE} in shared memory; "
-            f"pack its last two dimensions so"
+            f"`{summarize(use)}`: {format_region(region)} is not in core matrices of {CORE}x{CORE} elements in shared "
+            "memory; make a core matrix its last two dimensions"
         )
     outer, inner = (stride * size for stride in storage.strides[-4:-2])
     line = 16

@@ -62,7 +62,9 @@ def _host(s: Schedule, statement: Stmt, threads: int) -> None:
         case For():
             _nest(s, statement, threads)
         case _:
-            raise TypeError(f"a {type(statement).__name__} stands in no loop; see flat.flattened")
+            raise TypeError(
+                f"a {type(statement).__name__} is in no loop; flat.flattened puts each statement into one"
+            )
 
 
 def _nest(s: Schedule, outermost: For, threads: int) -> None:

@@ -84,8 +84,8 @@ def check_machine(config: Config, virtual_threads: int) -> None:
     if config.block_in != config.block_out and config.batch > 1:
         raise CompileError(
             f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
-            f"{config.block_out}; vectors of several images are no neighbours of each other: make batch 1, or the "
-            "blocks equal"
+            f"{config.block_out}; with a batch above 1 the results of one layer are the next layer's inputs only if "
+            "both blocks are equal: make batch 1, or the blocks equal"
         )
     if not config.has("post"):
         raise CompileError(

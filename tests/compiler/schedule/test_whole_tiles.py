@@ -104,14 +104,14 @@ def test_padded_windows() -> None:
     shapes = {n.buffer.name: n.buffer.shape for n in walk(s.program) if isinstance(n, Alloc)}
     assert shapes == {"a": (28,), "w": (4,), "sum": (8,)}
     same(windows(), s)
-    assert_refused(windows, lambda s: s.pad("k", 3), "add uses it otherwise than as an index")
+    assert_refused(windows, lambda s: s.pad("k", 3), "add uses k elsewhere than as an index")
 
 
 REFUSED = [
-    (staged, lambda s: s.pad("i", 0), "cannot pad i: 0 is no multiple"),
+    (staged, lambda s: s.pad("i", 0), "cannot pad i: the multiple is 0"),
     (staged, lambda s: s.pad("a", 4), "cannot pad a: it is no nest around one sum"),
     (product, lambda s: s.pad("i", 4), "cannot pad i: C is not an allocation of its size"),
-    (staged, lambda s: (s.split("k", 4), s.pad("k.0", 3)), "gemm uses it otherwise than as an index"),
+    (staged, lambda s: (s.split("k", 4), s.pad("k.0", 3)), "gemm uses k.0 elsewhere than as an index"),
     (staged, lambda s: (s.split("k", 4), s.pad("k.1", 3)), "cannot pad k.1: its extent is not constant"),
     (lambda: product("max"), lambda s: s.pad("k", 4), "cannot pad k: it is no nest around one sum"),
     (
@@ -126,7 +126,7 @@ REFUSED = [
         lambda s: (s.expand_copy("load"), s.pad("i", 4)),
         "cannot pad i: a is not filled by one plain copy",
     ),
-    (sums, lambda s: s.guard("i", 0), "cannot guard i: 0 is no multiple"),
+    (sums, lambda s: s.guard("i", 0), "cannot guard i: the multiple is 0"),
     (sums, lambda s: (s.parallel("i"), s.guard("i", 4)), "cannot guard i: it is parallel"),
     (sums, lambda s: (s.guard("i", 4), s.guard("i", 5)), "cannot guard i: the name i.in is taken"),
 ]

@@ -108,7 +108,7 @@ def test_asynchronous_copies_go_from_global_to_shared_memory():
     [
         (axes(tx=4), "around the kernels"),
         (axes(tx=4, bx=4), "around the kernels"),
-        (Program(name="p", parameters=(Y,), body=assign(Y, 0, 1.0)), "stands in no loop over blocks"),
+        (Program(name="p", parameters=(Y,), body=assign(Y, 0, 1.0)), "is in no loop over blocks"),
         (
             Program(
                 name="p",

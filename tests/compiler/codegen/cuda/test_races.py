@@ -235,9 +235,9 @@ def test_not_in_kernel_form():
     with pytest.raises(LoweringError, match="stands in a loop over threads"):
         check_races(one_block(inside))
     bare = seq(assign(S, 0, X[0]), threads("t", 64, lambda t: assign(Y, t, X[t])))
-    with pytest.raises(LoweringError, match="stands in no loop over threads"):
+    with pytest.raises(LoweringError, match="is in no loop over threads"):
         check_races(one_block(bare))
-    with pytest.raises(LoweringError, match="stands in no loop over blocks"):
+    with pytest.raises(LoweringError, match="is in no loop over blocks"):
         check_races(Program(name="kernel", parameters=(X, Y), body=assign(Y, 0, X[0])))
     with pytest.raises(LoweringError, match="bind it to an axis of blocks"):
         check_races(

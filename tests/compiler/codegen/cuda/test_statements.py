@@ -284,7 +284,7 @@ def test_an_instruction_of_one_thread():
     ("body", "says"),
     [
         (threads(put(Y, T, X[T])), "is around the kernels"),
-        (blocks(put(Y, 0, X[B])), "stands in no loop over threads"),
+        (blocks(put(Y, 0, X[B])), "is in no loop over threads"),
         (blocks(threads(seq(put(Y, T, X[T]), Barrier()))), "stands in a loop over threads"),
         (
             blocks(threads(put(Y, T, Call("power", (X[T], X[T]), F32)))),
