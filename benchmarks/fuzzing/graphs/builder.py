@@ -29,11 +29,11 @@ OF_FINITE = (
     | {
         *("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"),
         *("MaxPool", "GlobalMaxPool", "MaxRoiPool"),
-        *("Clip", "Hardmax"),
+        *("ArgMax", "ArgMin", "Clip", "Hardmax", "TopK"),
     }
 )
-"""Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, NaN is no bound,
-and ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers.
+"""Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, NaN is no bound
+and has no order, and ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
