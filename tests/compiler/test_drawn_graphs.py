@@ -419,6 +419,18 @@ def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
     np.testing.assert_array_equal(got, wanted.astype(np.float32))
 
 
+@pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"])
+def test_a_constant_of_one_short_number_has_its_value(kind: str) -> None:
+    """A float8 in an expression was the number in place of its code: -2 became NaN."""
+    feeds = {"x": floats(3)}
+    model = built(
+        [node("CastLike", "c x", "t"), helper.make_node("Add", ["t", "x"], ["y"])], feeds, {}, [], 23
+    )
+    model.graph.initializer.append(helper.make_tensor("c", getattr(TensorProto, kind), [], [-2]))
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (3,)))
+    np.testing.assert_allclose(ours(model, feeds)["y"], feeds["x"] - 2, rtol=1e-6)
+
+
 EVALUATED: dict[str, tuple[onnx.NodeProto, dict[str, np.ndarray], int, np.ndarray]] = {
     "BatchNormalization before opset 14": (
         node("BatchNormalization", "c s b m v", epsilon=0.25),

@@ -30,10 +30,12 @@ OF_FINITE = (
         *("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"),
         *("MaxPool", "GlobalMaxPool", "MaxRoiPool"),
         *("ArgMax", "ArgMin", "Clip", "Hardmax", "TopK"),
+        *("Conv", "ConvTranspose"),
     }
 )
 """Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, NaN is no bound
-and has no order, and ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers.
+and has no order, and ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers, and
+spreads NaN over neighbours in convolutions.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None

@@ -156,14 +156,16 @@ ROUNDED_INSIDE: Mapping[str, float] = {
     **dict.fromkeys(("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"), 0.01),
     **dict.fromkeys(("Resize", "Upsample", "GridSample", "RoiAlign"), 2.0**-20),
     **dict.fromkeys(("GRU", "LSTM", "RNN", "DFT", "STFT"), 2.0**-20),
+    **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), 2.0**-17),
 }
-"""Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step), and the error
+"""Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step, the mean of
+equal elements, whose rounding the division by their deviation enlarges), and the error
 of a result relative to the largest element.
 """
 SUMS = frozenset(("Mean", "Sum"))
 """Operators that round a sum also where the result is an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
-    ("Sigmoid", "Scan", "Loop", "If", "GRU", "LSTM", "RNN"), 2.0**-26
+    ("Sigmoid", "Scan", "Loop", "If", "GRU", "LSTM", "RNN", "DynamicQuantizeLSTM"), 2.0**-26
 )
 """Operators that may hold a Sigmoid, and the error of ONNX Runtime's: far from 0 the error is not relative."""
 FIXED_POINT = frozenset(("QLinearSoftmax",))

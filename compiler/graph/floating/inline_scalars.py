@@ -53,7 +53,9 @@ def _inlined(graph: Graph, node: Node) -> Node:
     for i, name in enumerate(node.inputs):
         array = graph.constants.get(name)
         dtype = types.get(argument(i).name, DType.FLOAT32)
-        if array is not None and array.size == 1 and not (dtype.is_float and np.isnan(array).any()):
+        # An expression holds the code of a float8 or float4, not its number.
+        number = not dtype.is_code and not (dtype.is_float and array is not None and np.isnan(array).any())
+        if array is not None and array.size == 1 and number:
             values[argument(i).name] = Const(array.reshape(-1)[0].item(), dtype)
         else:
             values[argument(i).name] = argument(len(kept), dtype)
