@@ -1,1 +1,1 @@
-"""Chooses how each layer is quantized, from its error and from the latency or energy on a machine."""
+"""Chooses each layer's quantization by the layer's error and by the latency or energy on a machine."""

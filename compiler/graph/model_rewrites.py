@@ -13,7 +13,7 @@ import onnx
 from onnx import defs, helper, inliner, numpy_helper, shape_inference
 
 from .errors import InvalidModelError, ModelError
-from .onnx_attributes import CONTRIBUTED, STANDARD
+from .onnx_attributes import CONTRIBUTED, STANDARD, subgraphs
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Models of opsets
@@ -81,7 +81,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
     try:
         if opset < 1:
             raise ValueError("there is no such opset")
-        # The converter infers shapes, also behind invalid nodes, and may change the number of nodes.
+        # The converter infers shapes even behind a node that `opset` does not allow, and may add nodes.
         needing = [place for place, node in enumerate(model.graph.node) if _needs_a_shape(node)]
         with _in_domains(model, dict.fromkeys(needing, _HIDDEN)):
             converted = version_converter.convert_version(model, wanted)
@@ -110,9 +110,8 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray],
     """
     known = dict(around) | {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
-        for entry in node.attribute:
-            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-                _write_coordinates(body, known, may_shrink=may_shrink)
+        for body in subgraphs(node):
+            _write_coordinates(body, known, may_shrink=may_shrink)
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             known[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         if node.op_type != "Resize" or node.domain not in STANDARD:
@@ -138,9 +137,8 @@ def _flatten_to_two_axes(graph: onnx.GraphProto) -> None:
     """
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        for entry in node.attribute:
-            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-                _flatten_to_two_axes(body)
+        for body in subgraphs(node):
+            _flatten_to_two_axes(body)
         if node.op_type != "Hardmax" or node.domain not in STANDARD:
             nodes.append(node)
             continue

@@ -124,10 +124,17 @@ def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, An
     )
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node holds as attributes, like the body of a Loop."""
+    for entry in node.attribute:
+        if entry.HasField("g"):
+            yield entry.g
+        yield from entry.graphs
+
+
 def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
     """The nodes of a graph and of its subgraphs, each with its index in its own graph."""
     for number, node in enumerate(graph.node):
         yield number, node
-        for entry in node.attribute:
-            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-                yield from nodes_of(body)
+        for body in subgraphs(node):
+            yield from nodes_of(body)

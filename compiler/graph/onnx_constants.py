@@ -12,7 +12,7 @@ import onnx
 from .budgets import item_bytes, too_large_constant
 from .errors import NodeErrors
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
-from .onnx_attributes import STANDARD
+from .onnx_attributes import STANDARD, subgraphs
 from .onnx_context import OnnxNode
 
 LOOPED = frozenset(
@@ -76,7 +76,7 @@ def evaluate_node(
         )
     if node.op_type in _OF_OURS:
         return {node.outputs[0]: _OF_OURS[node.op_type](context, node, feeds)}
-    if any(entry.HasField("g") or entry.graphs for entry in node.proto.attribute):
+    if any(True for _ in subgraphs(node.proto)):
         # Time and memory of a subgraph, a loop's body, say, are unknown before it runs.
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
     if node.domain and means_standard(node.domain, node.op_type):
@@ -150,9 +150,9 @@ def _check_size(
 def _opset_of_form(node: OnnxNode, opset: int) -> int:
     """The opset in which to evaluate a node: the model's, or the newest one.
 
-    The newest one for a node with more inputs than the operator has in the model's opset (steps that replace an integer
-    operator are written in the newest form), and for BatchNormalization: before opset 14 the reference implementation
-    (1.23) computes the statistics of a batch.
+    A node with more inputs than the operator has in the model's opset needs the newest one, as steps that replace an
+    integer operator are written in the newest form. BatchNormalization needs the newest one because the reference
+    implementation (1.23) computes the statistics of a batch before opset 14.
     """
     if node.op_type == "BatchNormalization":
         return onnx.defs.onnx_opset_version()
@@ -223,10 +223,10 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
 
 
 _OF_OURS: Mapping[str, Callable[[NodeErrors, OnnxNode, Mapping[str, np.ndarray | None]], np.ndarray]] = {
-    # The reference implementation supports one opset's form of these, and only axes in ascending order.
+    # The reference implementation supports one opset's form of Squeeze, and only axes in ascending order.
     "Squeeze": _with_unit_axes,
     "Unsqueeze": _with_unit_axes,
-    # Here it supports only some of the shapes that ONNX allows.
+    # The reference implementation supports only some of the shapes that ONNX allows for GatherElements.
     "GatherElements": _gather_elements,
     "OneHot": _one_hot,
 }

@@ -7,7 +7,7 @@ of a number has that number as its dimension.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import onnx
 from onnx import helper, numpy_helper, shape_inference
@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper, shape_inference
 from ..ir.limits import MOST_NUMBERS
 from .budgets import SMALLER
 from .errors import ModelError
+from .onnx_attributes import nodes_of, subgraphs
 
 MOST_RANGES = 32
 """Most Ranges whose lengths are computed: each takes an inference of all nodes before it."""
@@ -24,9 +25,9 @@ _SMALL = 64
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
     """Whether shape inference may follow values. Raises ModelError for a Range of more than MOST_NUMBERS numbers."""
-    if any(function.node for function in model.functions) or any(
-        map(_holds_range, _bodies(model.graph.node))
-    ):
+    bodies = (body for node in model.graph.node for body in subgraphs(node))
+    inner = (node.op_type for body in bodies for _, node in nodes_of(body))
+    if any(function.node for function in model.functions) or "Range" in inner:
         return False
     found = [index for index, node in enumerate(model.graph.node) if node.op_type == "Range"]
     if len(found) > MOST_RANGES:
@@ -40,18 +41,6 @@ def check_ranges(label: str, model: onnx.ModelProto) -> bool:
                 f"more than the {MOST_NUMBERS:,} that there may be; {SMALLER}"
             )
     return True
-
-
-def _bodies(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.GraphProto]:
-    for node in nodes:
-        for entry in node.attribute:
-            if entry.HasField("g"):
-                yield entry.g
-            yield from entry.graphs
-
-
-def _holds_range(body: onnx.GraphProto) -> bool:
-    return any(node.op_type == "Range" for node in body.node) or any(map(_holds_range, _bodies(body.node)))
 
 
 def _numbers(model: onnx.ModelProto, index: int) -> int | None:

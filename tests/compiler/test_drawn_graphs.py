@@ -388,7 +388,7 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> None:
-    """Flatten has negative axes since opset 11 only: in a model of opset 10 its result has no shape."""
+    """A negative axis of Flatten is valid since opset 11: in a model of opset 10 the result has no shape."""
     graph = helper.make_graph(
         [helper.make_node("Flatten", ["x"], ["f"], "flat", axis=-1), node("EyeLike", "f", dtype=1)],
         "later",
@@ -421,7 +421,7 @@ def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
 
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"])
 def test_a_constant_of_one_short_number_has_its_value(kind: str) -> None:
-    """A float8 in an expression was the number in place of its code: -2 became NaN."""
+    """An expression held the number of a float8 constant instead of its code: -2 became NaN."""
     feeds = {"x": floats(3)}
     model = built(
         [node("CastLike", "c x", "t"), helper.make_node("Add", ["t", "x"], ["y"])], feeds, {}, [], 23

@@ -13,16 +13,16 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
+from vdla.compiler.graph.onnx_attributes import subgraphs
+
 from ..drawing import Draw
 from .oracle import IR_VERSION, Engine, NoValueError, element_type, node_run
-from .spread import ROUNDED, Spread, UnstableError, spread_of
+from .spread import RECURRENT, ROUNDED, Spread, UnstableError, spread_of
 from .tables import Operator
 from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor."""
-RECURRENT = frozenset(("GRU", "LSTM", "RNN"))
-"""Operators whose results are not drawn unless they are finite: ONNX Runtime's Softplus overflows where exp does."""
 OF_FINITE = (
     ROUNDED
     | RECURRENT
@@ -33,9 +33,10 @@ OF_FINITE = (
         *("Conv", "ConvTranspose"),
     }
 )
-"""Operators with no defined result for inputs that are not finite: NaN and infinity have no integer, NaN is no bound
-and has no order, and ONNX Runtime ignores NaN where it takes a maximum and in the activations of recurrent layers, and
-spreads NaN over neighbours in convolutions.
+"""Operators with no defined result for inputs that are not finite.
+
+NaN and infinity have no integer; NaN is no bound and has no order. ONNX Runtime ignores NaN in maxima and in the
+activations of recurrent layers, and spreads NaN over neighbours in convolutions.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
@@ -239,6 +240,7 @@ class Builder:
         if empty and not self.draw.chance(0.05):
             raise UnfitError("makes nothing")
         if not all(_finite(array) for array in results) and (
+            # ONNX Runtime's Softplus, an activation of recurrent layers, overflows where exp does.
             node.op_type in RECURRENT or not self.draw.chance(0.15)
         ):
             raise UnfitError("makes what is not finite")
@@ -305,13 +307,12 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 def outer_names(node: onnx.NodeProto) -> list[str]:
     """Names of the tensors outside of a node that its subgraphs read."""
     found: list[str] = []
-    for entry in node.attribute:
-        for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-            own = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
-            for inner in body.node:
-                found.extend(name for name in (*inner.input, *outer_names(inner)) if name and name not in own)
-                own.update(inner.output)
-            found.extend(info.name for info in body.output if info.name not in own)
+    for body in subgraphs(node):
+        own = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+        for inner in body.node:
+            found.extend(name for name in (*inner.input, *outer_names(inner)) if name and name not in own)
+            own.update(inner.output)
+        found.extend(info.name for info in body.output if info.name not in own)
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from vdla.compiler.graph.onnx_attributes import subgraphs
 from vdla.compiler.graph.onnx_constants import reference_is_mistaken
 from vdla.compiler.graph.onnx_context import read_node
 
@@ -116,7 +117,7 @@ def _by_reference(model: onnx.ModelProto) -> Callable[[Mapping[str, np.ndarray]]
 
     evaluator = ReferenceEvaluator(model)
     (node,) = model.graph.node
-    if node.op_type in OF_TYPE or any(entry.HasField("g") for entry in node.attribute):
+    if node.op_type in OF_TYPE or any(True for _ in subgraphs(node)):
         return lambda feeds: evaluator.run(None, dict(feeds))
 
     def run(feeds: Mapping[str, np.ndarray]) -> Any:

@@ -19,8 +19,8 @@ from .values import SHAPES
 PAIRED = 0.92
 """Share of results that are followed by such a pair; the others stay float."""
 TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
-"""Operators that the accelerator rounds twice, so that a result may be a quantization step away: a linear Resize rounds
-after its columns and after its rows.
+"""Operators with results that may be a quantization step away, because the accelerator rounds twice: a linear Resize
+rounds after its columns and after its rows.
 """
 QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
 

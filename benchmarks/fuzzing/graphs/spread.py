@@ -152,10 +152,12 @@ def _near_ties(
     return {**feeds, node.input[0]: (data, Spread(np.maximum(spread.array, least)))}
 
 
+RECURRENT = frozenset(("GRU", "LSTM", "RNN"))
+"""Operators that are recurrent layers."""
 ROUNDED_INSIDE: Mapping[str, float] = {
     **dict.fromkeys(("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"), 0.01),
     **dict.fromkeys(("Resize", "Upsample", "GridSample", "RoiAlign"), 2.0**-20),
-    **dict.fromkeys(("GRU", "LSTM", "RNN", "DFT", "STFT"), 2.0**-20),
+    **dict.fromkeys((*RECURRENT, "DFT", "STFT"), 2.0**-20),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), 2.0**-17),
 }
 """Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step, the mean of
@@ -165,7 +167,7 @@ of a result relative to the largest element.
 SUMS = frozenset(("Mean", "Sum"))
 """Operators that round a sum also where the result is an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
-    ("Sigmoid", "Scan", "Loop", "If", "GRU", "LSTM", "RNN", "DynamicQuantizeLSTM"), 2.0**-26
+    ("Sigmoid", "Scan", "Loop", "If", *RECURRENT, "DynamicQuantizeLSTM"), 2.0**-26
 )
 """Operators that may hold a Sigmoid, and the error of ONNX Runtime's: far from 0 the error is not relative."""
 FIXED_POINT = frozenset(("QLinearSoftmax",))

@@ -123,7 +123,7 @@ class _Outline:
     """The walk over a program at host level."""
 
     def __init__(self, target: GpuTarget, name: str, program: Program) -> None:
-        # The name as an identifier of the language; several kernels add a number to the name.
+        # A legal identifier of the language. If there are several kernels, the name of each is this one and a number.
         self.target, self.dialect = target, target.dialect
         self.name = Names(self.dialect.names).make(name)
         self.parameters = {p.name for p in program.parameters}

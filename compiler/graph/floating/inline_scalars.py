@@ -53,9 +53,7 @@ def _inlined(graph: Graph, node: Node) -> Node:
     for i, name in enumerate(node.inputs):
         array = graph.constants.get(name)
         dtype = types.get(argument(i).name, DType.FLOAT32)
-        # An expression holds the code of a float8 or float4, not its number.
-        number = not dtype.is_code and not (dtype.is_float and array is not None and np.isnan(array).any())
-        if array is not None and array.size == 1 and number:
+        if array is not None and _is_number(array, dtype):
             values[argument(i).name] = Const(array.reshape(-1)[0].item(), dtype)
         else:
             values[argument(i).name] = argument(len(kept), dtype)
@@ -82,3 +80,8 @@ def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) 
         inputs.append(zeros)
     values = {argument(i).name: argument(place, types[argument(i).name]) for place, i in enumerate(read)}
     return replace(node, operator=Elementwise(body=substitute_expr(body, values)), inputs=tuple(inputs))
+
+
+def _is_number(array: np.ndarray, dtype: DType) -> bool:
+    """Whether a constant can become a number of an expression, which holds the code of a float8 or float4 instead."""
+    return array.size == 1 and not dtype.is_code and not (dtype.is_float and np.isnan(array).any())

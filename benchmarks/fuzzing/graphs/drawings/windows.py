@@ -189,11 +189,6 @@ def resize(b: Builder, operator: Operator) -> None:
         ):
             if name in known and b.draw.chance(0.3) and (name != "exclude_outside" or mode == "cubic"):
                 attributes[name] = b.draw.of(values)
-        if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-            low, high = b.draw.rng.uniform(0, 0.4, array.ndim), b.draw.rng.uniform(0.6, 1.2, array.ndim)
-            formals["roi"] = np.concatenate([low, high]).astype(np.float32)
-        elif b.opset < 13:
-            formals["roi"] = np.zeros(0, np.float32)
         if b.draw.chance(0.4):
             sizes = np.array(
                 [1 + b.draw.below(9) if i in along else s for i, s in enumerate(array.shape)], np.int64
@@ -205,12 +200,14 @@ def resize(b: Builder, operator: Operator) -> None:
             if "keep_aspect_ratio_policy" in known and b.draw.chance(0.3):
                 attributes["keep_aspect_ratio_policy"] = b.draw.of(("stretch", "not_larger", "not_smaller"))
         if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-            # ONNX Runtime copies an axis that keeps its size, whatever the region.
-            lengths = formals["sizes"] if "sizes" in formals else np.floor(formals["scales"] * array.shape)
+            # ONNX Runtime ignores the region of an axis that keeps its size, and copies the axis.
+            lengths = formals["sizes"] if "sizes" in formals else np.floor(scales * array.shape)
             kept = lengths == array.shape
-            formals["roi"] = np.where([*kept, *kept], np.repeat([0, 1], array.ndim), formals["roi"]).astype(
-                np.float32
-            )
+            low = np.where(kept, 0, b.draw.rng.uniform(0, 0.4, array.ndim))
+            high = np.where(kept, 1, b.draw.rng.uniform(0.6, 1.2, array.ndim))
+            formals["roi"] = np.concatenate([low, high]).astype(np.float32)
+        elif b.opset < 13:
+            formals["roi"] = np.zeros(0, np.float32)
         if "axes" in known and b.draw.chance(0.3) and "roi" not in formals:
             attributes["axes"] = along
             for name in ("scales", "sizes"):
