@@ -23,6 +23,8 @@ from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor."""
+MOST_GATED = 1e4
+"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits where they are large."""
 OF_FINITE = (
     ROUNDED
     | RECURRENT
@@ -226,6 +228,10 @@ class Builder:
         arrays = {name: value.array for name, value in feeds.items()}
         if node.op_type in OF_FINITE and not all(_finite(array) for array in arrays.values()):
             raise UnfitError("has an input that is not finite")
+        if node.op_type in RECURRENT and any(
+            np.abs(array).max(initial=0) > MOST_GATED for array in arrays.values()
+        ):
+            raise UnfitError("its gates cancel each other")
         if node.op_type == "QuantizeLinear" and _overflows(*(arrays[name] for name in node.input[:2])):
             raise UnfitError("its steps are more than its type can count")
         try:

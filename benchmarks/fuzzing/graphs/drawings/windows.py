@@ -189,6 +189,7 @@ def resize(b: Builder, operator: Operator) -> None:
         ):
             if name in known and b.draw.chance(0.3) and (name != "exclude_outside" or mode == "cubic"):
                 attributes[name] = b.draw.of(values)
+        cropped = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
         if b.draw.chance(0.4):
             sizes = np.array(
                 [1 + b.draw.below(9) if i in along else s for i, s in enumerate(array.shape)], np.int64
@@ -197,9 +198,9 @@ def resize(b: Builder, operator: Operator) -> None:
             formals |= (
                 {"sizes": sizes} if b.opset >= 13 else {"scales": np.zeros(0, np.float32), "sizes": sizes}
             )
-            if "keep_aspect_ratio_policy" in known and b.draw.chance(0.3):
+            if "keep_aspect_ratio_policy" in known and b.draw.chance(0.3) and not cropped:
                 attributes["keep_aspect_ratio_policy"] = b.draw.of(("stretch", "not_larger", "not_smaller"))
-        if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        if cropped:
             # ONNX Runtime ignores the region of an axis that keeps its size, and copies the axis.
             lengths = formals["sizes"] if "sizes" in formals else np.floor(scales * array.shape)
             kept = lengths == array.shape
