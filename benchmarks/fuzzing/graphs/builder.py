@@ -32,13 +32,13 @@ OF_FINITE = (
         *("DynamicQuantizeLSTM", "DynamicQuantizeMatMul"),
         *("MaxPool", "GlobalMaxPool", "MaxRoiPool"),
         *("ArgMax", "ArgMin", "Clip", "Hardmax", "TopK"),
-        *("Conv", "ConvTranspose"),
+        *("Conv", "ConvTranspose", "LRN"),
     }
 )
 """Operators with no defined result for inputs that are not finite.
 
 NaN and infinity have no integer; NaN is no bound and has no order. ONNX Runtime ignores NaN in maxima and in the
-activations of recurrent layers, and spreads NaN over neighbours in convolutions.
+activations of recurrent layers, and spreads NaN over neighbours in convolutions and in running sums.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
