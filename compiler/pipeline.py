@@ -25,7 +25,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vdla.isa.config import Config
 from vdla.util.collector import collector_paused
 from vdla.util.whole_files import make_folder, write_whole
 
@@ -37,6 +36,8 @@ from .ir.stmt import Program
 from .passes.pipeline import dump_node, dump_to
 
 if TYPE_CHECKING:
+    from vdla.isa.config import Config
+
     from .codegen.cpu.machine import CpuTarget
     from .codegen.vdla.link import Linked
     from .divided import Division

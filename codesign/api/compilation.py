@@ -12,7 +12,6 @@ from vdla.compiler.graph.errors import NodeError, parameters_of
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.schedule import Schedule
-from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
 from vdla.util.user_cache import CacheError, say_not_kept
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from vdla.compiler.runtime.lengths import Lengths
     from vdla.compiler.tune.records.book import RecordBook
+    from vdla.isa.config import Config
 
 
 def compile(
@@ -179,7 +179,11 @@ def _lengths(lengths: Mapping[str, tuple[int, int]]) -> Lengths:
 
 
 def _config(config: Config | str | Path | None) -> Config | None:
-    return config if config is None or isinstance(config, Config) else load_config(config)
+    if config is None:
+        return None
+    from vdla.isa.config import Config, load_config
+
+    return config if isinstance(config, Config) else load_config(config)
 
 
 def _records(records: RecordBook | str | Path | None) -> RecordBook | None:

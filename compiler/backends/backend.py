@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from vdla.isa.config import Config, load_config
-
 if TYPE_CHECKING:
+    from vdla.isa.config import Config
+
     from ..graph.onnx_read import Source
     from ..ir.stmt import Program
     from ..runtime.executable import Executable
@@ -40,6 +40,8 @@ class CompileOptions:
     @property
     def machine(self) -> Config:
         """The configuration, `vta` unless one is given."""
+        from vdla.isa.config import load_config
+
         return load_config("vta") if self.config is None else self.config
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
-
-from vdla.isa.config import Config
 
 from ..ir.visit import walk_expr
 from ..te.blocks import Pair, Window
@@ -40,6 +39,9 @@ from .operators import (
     MaxPool,
     RecurrentSteps,
 )
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 
 def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tuple[int, int, int, int]:

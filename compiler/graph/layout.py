@@ -7,16 +7,17 @@ only graph inputs have it, and only if every reader supports it (`LOAD.PATCH`: f
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-
-from vdla.isa.config import Config
 
 from ..te.blocks import Blocks, Window, ceil_div
 from ..te.ops.patch_layout import PatchLayout
 from ..te.sweep import Sweep
 from ..te.taps import TapGroups
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 Layout = Literal["blocked", "interleaved"]
 

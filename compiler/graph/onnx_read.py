@@ -12,7 +12,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from vdla.util.files import read_file
-from vdla.util.git_lfs import is_pointer, pointer_problem
 
 from .errors import ModelError
 from .external_data import load_external_data
@@ -76,20 +75,28 @@ def read_model(source: Source) -> ReadModel:
         return ReadModel(label=label, bare=onnx.load_model_from_string(source.bare), weights=source.weights)
     try:
         content = _content(source)
-        if is_pointer(content):
-            raise ModelError(f"{label}: {pointer_problem('the model')}")
-        small, weights = cut_weights(content)
-        proto = onnx.load_model_from_string(small)
     except FileNotFoundError:
         raise ModelError(f"{label}: no such file: '{label}'; check the path") from None
     except OSError as error:
         raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
+    try:
+        small, weights = cut_weights(content)
+        proto = onnx.load_model_from_string(small)
     except (DecodeError, ValueError):
-        raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again") from None
+        raise ModelError(f"{label}: {_problem_of(content)}") from None
     check_texts(label, proto)
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
     return ReadModel(label=label, bare=inline_functions(label, proto), weights=weights)
+
+
+def _problem_of(content: bytes) -> str:
+    """The message about the content of a file that is no ONNX model."""
+    from vdla.util.git_lfs import is_pointer, pointer_problem
+
+    if is_pointer(content):
+        return pointer_problem("the model")
+    return "is no ONNX file or is damaged; export or copy it again"
 
 
 def is_quantized(source: Source | ReadModel) -> bool:

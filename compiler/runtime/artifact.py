@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vdla.isa.program import Program
-
 from ..graph.graph import Graph
 from ..graph.layout import Layout
+
+if TYPE_CHECKING:
+    from vdla.isa.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ..codegen.cpu.memory import Constants
 from ..graph.graph import Graph
-from .artifact import Compiled
 from .beginnings import Beginnings
 from .launch import Launch
+
+if TYPE_CHECKING:
+    from .artifact import Compiled
 
 KernelT = TypeVar("KernelT")
 

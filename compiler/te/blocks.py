@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from vdla.isa.config import Config
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]

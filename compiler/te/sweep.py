@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vdla.isa.config import Config
-
 from .blocks import Window, ceil_div
 from .taps import TapGroups
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

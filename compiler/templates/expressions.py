@@ -40,20 +40,7 @@ from ..graph.operators import (
 from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..te.blocks import Window
-from ..te.ops.blocked_winograd import blocked_outputs, blocked_tiles
 from ..te.ops.convolution import Convolution as Sizes
-from ..te.ops.float_elementwise import float_elementwise
-from ..te.ops.float_pool import float_pool
-from ..te.ops.indexed import gather_elements
-from ..te.ops.lstm import lstm_steps
-from ..te.ops.movement import concat, gather, permute, remap
-from ..te.ops.normalization import Normalized, normalize
-from ..te.ops.recurrent import recurrent_steps
-from ..te.ops.reduction import reduction
-from ..te.ops.relayout import relayout
-from ..te.ops.resize import axis_table, resize
-from ..te.ops.scan import cumulative_sum
-from ..te.ops.softmax import softmax
 from .fused import shapes_beside, storage_beside
 
 
@@ -136,12 +123,16 @@ def normalization_sizes(graph: Graph, node: Node, operator: Normalization) -> tu
 
 
 def _elementwise(graph: Graph, node: Node, operator: Elementwise, _: int) -> Expression:
+    from ..te.ops.float_elementwise import float_elementwise
+
     out = graph.tensors[node.output]
     shapes = [storage_beside(graph.tensors[name], len(out.storage), out.block) for name in node.inputs]
     return Expression(program=float_elementwise(shapes, operator.body))
 
 
 def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool, _: int) -> Expression:
+    from ..te.ops.float_pool import float_pool
+
     data = data_of(graph, node)
     height, width = data.shape[2:]
     program = float_pool(
@@ -157,11 +148,15 @@ def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool, _: int) -> 
 
 
 def _softmax(graph: Graph, node: Node, operator: Softmax, width: int) -> Expression:
+    from ..te.ops.softmax import softmax
+
     program = softmax(graph.data_shape(node), operator.axis, width=width, logarithm=operator.logarithm)
     return Expression(program=program, statements=("scale",))
 
 
 def _normalization(graph: Graph, node: Node, operator: Normalization, width: int) -> Expression:
+    from ..te.ops.normalization import Normalized, normalize
+
     outer, channels, size = normalization_sizes(graph, node, operator)
     sizes = Normalized(
         outer=outer,
@@ -175,18 +170,24 @@ def _normalization(graph: Graph, node: Node, operator: Normalization, width: int
 
 
 def _reduction(graph: Graph, node: Node, operator: Reduction, width: int) -> Expression:
+    from ..te.ops.reduction import reduction
+
     beside = shapes_beside(graph, node, operator.axes)
     shape = graph.data_shape(node)
     return Expression(program=reduction(shape, operator.axes, operator.kind, width=width, beside=beside))
 
 
 def _cumulative_sum(graph: Graph, node: Node, operator: CumulativeSum, _: int) -> Expression:
+    from ..te.ops.scan import cumulative_sum
+
     shape = graph.data_shape(node)
     program = cumulative_sum(shape, operator.axis, exclusive=operator.exclusive, reverse=operator.reverse)
     return Expression(program=program)
 
 
 def _resize(graph: Graph, node: Node, operator: Resize, _: int) -> Expression:
+    from ..te.ops.resize import axis_table, resize
+
     data = data_of(graph, node)
     sizes, outputs = data.shape[2:], graph.tensors[node.output].shape[2:]
     program = resize(
@@ -214,6 +215,8 @@ def _resize(graph: Graph, node: Node, operator: Resize, _: int) -> Expression:
 
 
 def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
+    from ..te.ops.movement import gather
+
     dtype = graph.tensors[node.output].dtype
     if operator.indices is None:
         count = graph.tensors[node.own_inputs[-1]].size
@@ -223,6 +226,8 @@ def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
 
 
 def _gather_elements(graph: Graph, node: Node, operator: GatherElements, _: int) -> Expression:
+    from ..te.ops.indexed import gather_elements
+
     data, indices = (graph.tensors[name] for name in node.own_inputs)
     return Expression(program=gather_elements(data.shape, indices.shape, operator.axis, dtype=data.dtype))
 
@@ -232,6 +237,8 @@ def _computed(_: Graph, __: Node, operator: Computed, ___: int) -> Expression:
 
 
 def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expression:
+    from ..te.ops.relayout import relayout
+
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
     program = relayout(
@@ -246,6 +253,8 @@ def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expressio
 
 
 def _winograd_tiles(graph: Graph, node: Node, operator: WinogradTiles, _: int) -> Expression:
+    from ..te.ops.blocked_winograd import blocked_tiles
+
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     sizes = Sizes(
@@ -255,6 +264,8 @@ def _winograd_tiles(graph: Graph, node: Node, operator: WinogradTiles, _: int) -
 
 
 def _winograd_outputs(graph: Graph, node: Node, operator: WinogradOutputs, _: int) -> Expression:
+    from ..te.ops.blocked_winograd import blocked_outputs
+
     out = graph.tensors[node.output]
     batch, filters, height, width = out.shape
     program = blocked_outputs(
@@ -270,12 +281,16 @@ def _winograd_outputs(graph: Graph, node: Node, operator: WinogradOutputs, _: in
 
 
 def _lstm(graph: Graph, node: Node, operator: LstmSteps, _: int) -> Expression:
+    from ..te.ops.lstm import lstm_steps
+
     _, _, batch, hidden = graph.tensors[node.output].shape
     program = lstm_steps(steps=operator.steps, batch=batch, hidden=hidden, directions=operator.directions)
     return Expression(program=program)
 
 
 def _recurrent(graph: Graph, node: Node, operator: RecurrentSteps, _: int) -> Expression:
+    from ..te.ops.recurrent import recurrent_steps
+
     _, _, batch, hidden = graph.tensors[node.output].shape
     program = recurrent_steps(
         cell=operator.cell,
@@ -289,11 +304,15 @@ def _recurrent(graph: Graph, node: Node, operator: RecurrentSteps, _: int) -> Ex
 
 
 def _permute(graph: Graph, node: Node, operator: Permute, _: int) -> Expression:
+    from ..te.ops.movement import permute
+
     dtype = graph.tensors[node.output].dtype
     return Expression(program=permute(graph.data_shape(node), operator.axes, dtype=dtype))
 
 
 def _concatenate(graph: Graph, node: Node, operator: Concatenate, _: int) -> Expression:
+    from ..te.ops.movement import concat
+
     return Expression(
         program=concat(
             [graph.tensors[name].storage for name in node.own_inputs],
@@ -304,6 +323,8 @@ def _concatenate(graph: Graph, node: Node, operator: Concatenate, _: int) -> Exp
 
 
 def _remap(graph: Graph, node: Node, operator: Remap, _: int) -> Expression:
+    from ..te.ops.movement import remap
+
     dtype = graph.tensors[node.output].dtype
     return Expression(program=remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype))
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from ...ir.types import DType
 from .bit_functions import call_bits
-from .double_functions import call_double
 from .errors import LoweringError
 from .text import Block, Value, constant, type_text
 
@@ -44,8 +43,6 @@ def call_function(block: Block, name: str, arguments: list[Value], dtype: DType)
         return m.divide(*arguments)
     if name == "sqrt" and dtype is DType.FLOAT64:
         return m.sqrt(arguments[0])
-    if dtype is DType.FLOAT32 and (value := call_double(block, name, arguments)) is not None:
-        return value
     functions: dict[str, Callable[[Value], Value]] = {
         "exp": m.exp,
         "tanh": m.tanh,
@@ -54,6 +51,11 @@ def call_function(block: Block, name: str, arguments: list[Value], dtype: DType)
         "sqrt": m.sqrt,
         "erf": m.erf,
     }
+    if dtype is DType.FLOAT32 and name not in functions:
+        from .double_functions import call_double
+
+        if (value := call_double(block, name, arguments)) is not None:
+            return value
     if name not in functions or len(arguments) != 1 or dtype is not DType.FLOAT32:
         raise LoweringError(
             f"function {name} has no code on this target; there are divide, {', '.join(functions)}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,13 +17,15 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.types import DType
 from ...te.blocks import ceil_div
 from ...te.merge import Shape, merge_broadcast
-from ...te.scalar_steps import FUNCTIONS, Steps, step_weights
 from ..space import Account, Axis, Columns, Space, one_point
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .elementwise import Knobs
 from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
 from .points import estimates, knobs_at
 from .vectors import vector_width
+
+if TYPE_CHECKING:
+    from ...te.scalar_steps import Steps
 
 HALVES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Widths of a step, in half vectors."""
@@ -121,6 +124,8 @@ def default_values(target: CpuTarget, shapes: Sequence[Shape]) -> dict[str, int]
 
 
 def _shape(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> _Shape:
+    from ...te.scalar_steps import FUNCTIONS, step_weights
+
     result, inputs = merge_broadcast(shapes)
     lanes = target.lanes(DType.FLOAT32)
     # Blocks help if elements are read repeatedly along a dimension and do not all stay in the cache.

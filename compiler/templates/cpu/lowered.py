@@ -8,7 +8,6 @@ from typing import TypeAlias
 from ...codegen.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..lowered_node import LoweredNode
-from .sketches import sketch_workload
 from .workload import CpuWorkload, Operator
 
 LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
@@ -19,6 +18,8 @@ def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None 
 
     `window`: of a transposed convolution.
     """
+    from .sketches import sketch_workload
+
     workload = sketch_workload(operator, lowered.program, lowered.constants, window)
     if workload is None:
         return lowered

@@ -13,7 +13,7 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ..registry import Registry
-from ..space import Values
+from ..space import Space, Values
 from ..template import Template, table_of
 from . import (
     conv2d,
@@ -26,7 +26,6 @@ from . import (
     elementwise_space,
     pool,
     pool_space,
-    sketches,
 )
 from .workload import (
     Conv2dCpu,
@@ -100,11 +99,22 @@ _ELEMENTWISE: Template[CpuTarget, ElementwiseCpu, Program] = Template(
         lambda target, program, _, knobs: elementwise.schedule(target, program, knobs, parallel=True),
     ),
 )
+
+
+def _sketch_space(target: CpuTarget, workload: SketchCpu) -> Space:
+    from . import sketches
+
+    return sketches.space(target, workload)
+
+
+def _sketch_schedule(target: CpuTarget, workload: SketchCpu, _: Program, values: Values) -> Schedule:
+    from . import sketches
+
+    return sketches.schedule(target, workload, values or None)
+
+
 _SKETCH: Template[CpuTarget, SketchCpu, Program] = Template(
-    name="sketch_cpu",
-    space=sketches.space,
-    choice=lambda target, w: {},
-    schedule=lambda target, w, _, values: sketches.schedule(target, w, values or None),
+    name="sketch_cpu", space=_sketch_space, choice=lambda target, w: {}, schedule=_sketch_schedule
 )
 
 CPU: Registry[CpuTarget, CpuWorkload] = Registry(

@@ -11,11 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import prod
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ...ir.expr import Expr
-from ...ir.node_reader import ProgramFormatError
-from ...ir.program_json import program_from_dict, program_to_dict
 from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.types import DType
@@ -28,9 +26,11 @@ from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.float_pool import float_pool
 from ...te.ops.product import Matrices, product
-from ...te.scalar_steps import Steps, expression, steps_of
 from ..workload_limits import MOST_ELEMENTS as MOST_TENSOR
 from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
+
+if TYPE_CHECKING:
+    from ...te.scalar_steps import Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +180,14 @@ class ElementwiseCpu(_Described):
         """The workload of an expression over inputs of these shapes. Raises ValueError if there is none, see
         `steps_of`.
         """
+        from ...te.scalar_steps import steps_of
+
         return ElementwiseCpu(shapes=merge_broadcast(shapes)[1], steps=steps_of(body))
 
     def program(self) -> Program:
         """The tensor expression. Raises ValueError if the shapes do not broadcast, or the steps are invalid."""
+        from ...te.scalar_steps import expression
+
         return float_elementwise(self.shapes, expression(self.steps))
 
 
@@ -219,6 +223,8 @@ class SketchCpu(_Described):
 
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
+        from ...ir.program_json import program_to_dict
+
         return {
             "template": self.template,
             "operator": self.operator,
@@ -305,6 +311,9 @@ def _value(where: str, name: str, value: Any) -> Any:
     if name == "template":
         return value
     if name == "expression":
+        from ...ir.node_reader import ProgramFormatError
+        from ...ir.program_json import program_from_dict
+
         try:
             return program_from_dict(value)
         except ProgramFormatError as error:
