@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from campaign import representatives
+from shipped import shipped
 
-from vdla.codesign import models
 from vdla.compiler.pipeline import compile_program
 from vdla.hw.harness.engine import simulate_rtl
 from vdla.isa.assembler import assemble
@@ -42,13 +43,13 @@ def test_the_named_programs_are_100():
     assert 10 * len(TENS) == sum(NAMED.values()) == 100
 
 
-# Its library takes as long as all else here: always run are the machines with every extension but one, and the default.
+# The library of `WITHOUT` takes as long as all else here: always run are twenty programs of each of the others, the
+# machine with every extension but one, and the default.
 @pytest.mark.parametrize(
     ("name", "start"),
-    [
-        pytest.param(name, start, marks=pytest.mark.campaign if name == WITHOUT else ())
-        for name, start in TENS
-    ],
+    representatives(
+        TENS, 0, always=[(name, start) for name, start in TENS if name != WITHOUT and start < 20]
+    ),
 )
 def test_random_programs(name: str, start: int):
     results = [run_case(case(MACHINES[name], number, 0)) for number in range(start, start + 10)]
@@ -94,7 +95,7 @@ def test_loads_in_flight_are_bounded():
 
 @pytest.mark.parametrize("name", ["mlp", "small_cnn"])
 def test_whole_network(name: str):
-    program = compile_program(models.build(name).SerializeToString(), TINY).program
+    program = compile_program(shipped(name, "u8"), TINY).program
     image = program.image.copy()
     rng = np.random.default_rng(0)
     for segment in program.segments:
@@ -176,15 +177,16 @@ def test_a_campaign_in_processes_runs_every_case_once():
     heard: list[CaseResult] = []
     failures: list[Failure] = []
     listener = Listener(ran=heard.append, minimized=failures.append)
-    campaign = run_campaign((TINY,), 14, 0, jobs=2, listener=listener)
+    count = 8
+    campaign = run_campaign((TINY,), count, 0, jobs=2, listener=listener)
     assert campaign.mismatches == [] and failures == [] and campaign.failure is None
-    assert sorted(result.case.number for result in heard) == list(range(14))
+    assert sorted(result.case.number for result in heard) == list(range(count))
     document = campaign.document()
-    assert document["programs"] == 14 and document["mismatches"] == 0
+    assert document["programs"] == count and document["mismatches"] == 0
     assert document["instructions"] == sum(
-        len(launch(case(TINY, n, 0)).program.instructions) for n in range(14)
+        len(launch(case(TINY, n, 0)).program.instructions) for n in range(count)
     )
-    assert document["configurations"] == {"tiny": 14}
+    assert document["configurations"] == {"tiny": count}
     assert document["coverage"]["hit"] > 300 and document["coverage_holes"] == []
 
 

@@ -10,6 +10,7 @@ import pytest
 from amaranth.hdl import Const, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from tiny_verilog import tiny_verilog
 
 from vdla.hw.compute.columns import COLUMN
 from vdla.hw.lanes import ACCUMULATOR_LANE, ALU_LANE
@@ -18,7 +19,7 @@ from vdla.hw.store import requantize
 from vdla.hw.store.lanes import REDUCTION, STAGE_B
 from vdla.hw.synthesis.netlist import module_lines, plain_path
 from vdla.hw.synthesis.units import unit_of_path
-from vdla.hw.verilog import component_verilog, generate_verilog
+from vdla.hw.verilog import component_verilog
 from vdla.isa.config import load_config
 
 TINY = load_config("tiny")
@@ -26,7 +27,7 @@ TINY = load_config("tiny")
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return generate_verilog(TINY)
+    return tiny_verilog()
 
 
 def test_equal_units_are_instances_of_one_module(text: str):
@@ -131,18 +132,30 @@ def test_every_memory_has_initial_values(text: str):
     assert len(re.findall(r"\[\d+\] = 32'd0;", text)) < 10
 
 
+# Yosys takes long for the whole: always run is the unit with most of the text. The smallest machine is read as a whole
+# where mutants are made of it (verify/faults/test_faults.py).
 @pytest.mark.parametrize(
-    "commands",
+    ("unit", "commands"),
     [
-        "hierarchy -top vdla\nproc\nopt\nsynth -top \\vdla.memory_port\n",
-        pytest.param("hierarchy -top vdla\nproc\nopt\nsynth\n", marks=pytest.mark.campaign),
+        ("store", "synth -top \\vdla.store.reader"),
+        pytest.param("", "synth -top \\vdla.memory_port", marks=pytest.mark.campaign),
+        pytest.param("", "synth", marks=pytest.mark.campaign),
     ],
-    ids=("one module", "whole"),
+    ids=("the largest unit", "one module", "whole"),
 )
-def test_a_users_own_yosys_reads_it(text: str, tmp_path: Path, commands: str):
+def test_a_users_own_yosys_reads_it(text: str, tmp_path: Path, unit: str, commands: str):
+    top = "vdla"
+    if unit:
+        # Its modules, without the number that Amaranth gives the unit.
+        top = f"\\vdla.{unit}"
+        text = re.sub(rf"(\\vdla\.{unit})\$\d+", r"\1", text)
+        modules = re.findall(r"^module .*?^endmodule$", text, re.MULTILINE | re.DOTALL)
+        modules = [item for item in modules if item.startswith((f"module {top} ", f"module {top}."))]
+        assert len(modules) > 10
+        text = "\n".join(modules)
     (tmp_path / "vdla.v").write_text(text)
     script = tmp_path / "script.ys"
-    script.write_text(f"read_verilog {tmp_path}/vdla.v\n{commands}")
+    script.write_text(f"read_verilog {tmp_path}/vdla.v\nhierarchy -top {top}\nproc\nopt\n{commands}\n")
     run = "import sys; from pyosys import libyosys as y; y.run_pass(f'script {sys.argv[1]}', y.Design())"
     done = subprocess.run([sys.executable, "-c", run, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-500:]

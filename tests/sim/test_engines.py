@@ -153,11 +153,12 @@ def test_random_values(seed: int):
     check_values(random_program(config, seed, length=50))
 
 
-# Machines with which programs take less than 10,000 cycles: the slow model takes them one by one.
+# Machines with which programs take few cycles: the slow model takes them one by one.
 QUICK = (1000, 1003, 1004, 1005, 1007, 1011, 1038, 1001, 1008, 1015, 1017, 1028)
+QUICK_CYCLES = 4000
 
 
-@pytest.mark.parametrize("seed", representatives(QUICK, 0, always=list(QUICK[:3])))
+@pytest.mark.parametrize("seed", representatives(QUICK, 0, always=[1003, 1011, 1017]))
 def test_random_timing(seed: int):
     config = random_config(seed)
     check_timing(random_program(config, seed, length=30))
@@ -192,10 +193,18 @@ def test_loads_in_flight_are_bounded():
     check_timing(bare_program(TINY, assemble(text, TINY)))
 
 
-@pytest.mark.parametrize("name", MACHINES)
+# Each of these is between two others, or differs from another by what a third has.
+BETWEEN = ("32x32", "512-bit bus", "latency 1", "one bank", "chain memory, 16x4", "one lane, 4 passes")
+
+
+@pytest.mark.parametrize(
+    "name", representatives(MACHINES, 0, always=[name for name in MACHINES if name not in BETWEEN])
+)
 def test_machines(name: str):
     config: Config = MACHINES[name]
     check_values(random_program(config, 7, length=40))
     programs = (random_program(config, seed, length=16) for seed in itertools.count(3))
-    # Some wait for tens of thousands of cycles, each of which costs the slow model a millisecond.
-    check_timing(next(program for program in programs if cycles(program) < 10_000))
+    # Some wait for tens of thousands of cycles, each of which costs the slow model a millisecond; some do little.
+    check_timing(
+        next(item for item in programs if len(item.instructions) >= 30 and cycles(item) < QUICK_CYCLES)
+    )

@@ -11,14 +11,14 @@ from .model import Model
 
 def step(model: Model, name: str, unit: Unit, now: int) -> None:
     """One step of the writer: of the oldest load that has begun and not done all its steps."""
-    earliest = 0
+    earliest, behind = 0, parameter_cycles(model.config)
     for instruction in model.units[unit]:
         if instruction.begin is None or instruction.begin >= now:
             return
         if name == "store" and instruction.name.startswith(("STORE", "ROWS")):
             if instruction is model.reading and model.vector < model.vectors:
                 return
-            earliest = max(earliest, (instruction.last_read or 0) + parameter_cycles(model.config))
+            earliest = max(earliest, (instruction.last_read or 0) + behind)
             continue
         if instruction.end is not None or instruction.complete is not None:
             continue

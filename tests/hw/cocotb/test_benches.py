@@ -10,6 +10,7 @@ from campaign import representatives
 from stages import graph
 
 from vdla.codesign import models
+from vdla.compiler.graph.graph import quantized_tensor
 from vdla.compiler.pipeline import compile_program
 from vdla.hw.bench import Simulator, run_bench
 from vdla.isa.config import Config, load_config
@@ -17,6 +18,7 @@ from vdla.isa.layout import Opcode
 from vdla.isa.program import Program, save_program
 from vdla.sim import simulate
 from vdla.verify.random_programs import random_program
+from vdla.verify.small_networks import QUANTIZATION, NetworkBuilder
 
 TINY = load_config("tiny")
 BENCHES = Path(__file__).parent / "benches"
@@ -73,6 +75,14 @@ def small_network() -> Program:
     return with_inputs(compile_program(graph(), TINY).program, 1)
 
 
+def smallest_network() -> Program:
+    """A convolution of 500 cycles, for benches that run it again and again."""
+    tensors = {"input": quantized_tensor("input", (1, 4, 6, 5), QUANTIZATION)}
+    network = NetworkBuilder(rng=np.random.default_rng(0), tensors=tensors)
+    last = network.convolution("input", 4, 3)
+    return with_inputs(compile_program(network.graph("smallest", ("input",), last), TINY).program, 1)
+
+
 def run(bench: str, folder: Path, simulator: Simulator, config: Config = TINY, **environment: str) -> None:
     # Icarus is slow: some benches run less of themselves there.
     short = {"VDLA_SHORT": "1"} if simulator == "icarus" else {}
@@ -126,5 +136,5 @@ def test_control_registers(simulator: Simulator, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))
 def test_reset_errors_and_stop(simulator: Simulator, tmp_path: Path) -> None:
-    write_case(tmp_path, small_network(), "network")
+    write_case(tmp_path, smallest_network(), "network")
     run("bench_reset.py", tmp_path, simulator)

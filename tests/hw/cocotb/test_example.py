@@ -49,7 +49,7 @@ def test_a_bench_that_fails_says_what(blocks: list[str], tmp_path: Path) -> None
     wrong = blocks[0].replace("values + 5", "values + 6")
     assert wrong != blocks[0]
     (tmp_path / "bench_example.py").write_text(wrong, encoding="utf-8")
-    outcome = run_script(tmp_path, blocks[1].replace('("verilator", "icarus")', '("icarus",)'))
+    outcome = run_script(tmp_path, blocks[1].replace('("verilator", "icarus")', '("verilator",)'))
     assert outcome.returncode == 1
     assert "BenchFailed: bench_example.py: failed: eight_vectors_plus_five" in outcome.stderr
     assert re.search(

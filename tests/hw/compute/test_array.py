@@ -36,16 +36,21 @@ SHAPES = [
     dataclasses.replace(TINY, batch=2, block_out=8, extensions=("depthwise", "taps", "zero_points")),
     dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=("depthwise", "taps")),
     dataclasses.replace(TINY, batch=2, block_in=8, block_out=8, extensions=SWEEPING),
-    dataclasses.replace(TINY, block_in=8, block_out=16, multiplier_stages=2, extensions=SWEEPING),
-    dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=SWEEPING),
+    dataclasses.replace(TINY, block_out=8, multiplier_stages=2, extensions=SWEEPING),
+    dataclasses.replace(TINY, block_in=8, inp_buffer_bytes=1024, extensions=SWEEPING),
     folding(8, 2, "depthwise"),
     folding(8, 2, batch=2, multiplier_stages=3),
-    folding(16, 4, *SWEEPING),
     folding(8, 2, *SWEEPING, batch=2),
-    folding(32, 8, "depthwise", "taps", multiplier_stages=2),
+    folding(16, 4, "depthwise", "taps", multiplier_stages=2),
 ]
-LARGE = [folding(16, folds, *SWEEPING, batch=2) for folds in (2, 4)]
-"""Arrays of two images and many lanes take the interpreted simulator a minute."""
+LARGE = [
+    dataclasses.replace(TINY, block_in=8, block_out=16, multiplier_stages=2, extensions=SWEEPING),
+    folding(32, 8, "depthwise", "taps", multiplier_stages=2),
+    dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=SWEEPING),
+    folding(16, 4, *SWEEPING),
+    *(folding(16, folds, *SWEEPING, batch=2) for folds in (2, 4)),
+]
+"""Arrays of many lanes take the interpreted simulator seconds, those of two images as well a minute."""
 
 
 def expected(

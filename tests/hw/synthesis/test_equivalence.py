@@ -127,8 +127,8 @@ def test_what_inputs_never_show_is_proven_in_the_module_above(design: Mutants):
             ("ring", "RD_ADDR", 0, "inv"),
             ("ring", "RD_DATA", 1, "const1"),
         ],
-        1,
-        always=[("wrap", "Y", 2, "const0"), ("counter", "Q", 1, "inv"), ("ring", "WR_EN", 9, "const0")],
+        0,
+        always=[("counter", "Q", 1, "inv"), ("ring", "WR_EN", 9, "const0")],
     ),
 )
 def test_what_differs_does_so_in_every_part(design: Mutants, cell: str, port: str, bit: int, mode: str):
@@ -144,7 +144,7 @@ def test_a_register_without_an_initial_value_may_have_any(design: Mutants):
     assert [item.outcome for item in comparisons] == [Outcome.DIFFERS] * 2
 
 
-@pytest.mark.parametrize("mode", ["inv", "const1"])
+@pytest.mark.parametrize("mode", representatives(["inv", "const1"], 0, always=["const1"]))
 def test_another_clock_is_not_compared(design: Mutants, mode: str):
     comparisons = compare(design, "vdla.unit.part", "counter", "CLK", 0, mode)
     assert [item.outcome for item in comparisons] == [Outcome.UNDECIDED] * 2
@@ -156,7 +156,7 @@ def test_another_clock_is_not_compared(design: Mutants, mode: str):
     representatives(
         [("other", "in", 6), ("other", "out", 6), ("part", "sent", 3), ("part", "data", 1)],
         0,
-        always=[("other", "in", 6), ("part", "data", 1)],
+        always=[("part", "data", 1)],
     ),
 )
 def test_ports_of_instances_count(design: Mutants, cell: str, port: str, bit: int):

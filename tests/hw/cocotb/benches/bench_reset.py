@@ -33,7 +33,7 @@ FAILED = {"running": False, "finished": False, "error": True, "quiet": True}
 
 
 class Bench:
-    """The small network, which can be run again and again on a memory."""
+    """The smallest network, which can be run again and again on a memory."""
 
     def __init__(self, dut, *, stalls: Stalls | None = None) -> None:
         self.dut, self.case = dut, load_case("network")
