@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -59,8 +60,12 @@ def folding(config: Config, chance: random.Random) -> Config:
     return replace(config, extensions=(*config.extensions, "fold"), folds=folds)
 
 
-@pytest.mark.parametrize("folds", [False, True])
-@pytest.mark.parametrize("seed", representatives(range(200), 1, always=(8, 19)))
+@pytest.mark.parametrize(
+    ("seed", "folds"),
+    representatives(
+        itertools.product(range(200), (False, True)), 0, always=((8, False), (19, True), (100, True))
+    ),
+)
 def test_networks_equal_the_interpreter(seed: int, folds: bool, tmp_path: Path):
     chance = random.Random(seed)
     name, width, depth = chance.choice(NAMES), chance.choice((0.125, 0.25, 0.5)), chance.choice((0.1, 0.25))

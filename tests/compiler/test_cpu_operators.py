@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from campaign import examples
+from campaign import examples, representatives
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,9 +48,22 @@ def behind_convolution(channels: int = 19, opset: int = 17) -> FloatNetwork:
     return net
 
 
-@pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize("behind", ["convolution", "pool", "input"])
-def test_functions_of_one_tensor(name, behind) -> None:
+PLACES = ("convolution", "pool", "input")
+
+
+@pytest.mark.parametrize(
+    ("behind", "name"),
+    representatives(
+        itertools.product(PLACES, UNARY),
+        0,
+        # Every function in one place, some in all.
+        always=[
+            *((PLACES[i % len(PLACES)], name) for i, name in enumerate(UNARY)),
+            *((place, name) for place in PLACES for name in ("LeakyRelu", "Tanh")),
+        ],
+    ),
+)
+def test_functions_of_one_tensor(behind, name) -> None:
     opset = 18 if name == "Mish" else 17
     net = FloatNetwork(2, 5, 6, 7, opset=opset) if behind == "input" else behind_convolution(opset=opset)
     if behind == "pool":
@@ -67,11 +82,24 @@ def test_functions_of_positive_numbers(name) -> None:
     agree(net)
 
 
-@pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu"])
-@pytest.mark.parametrize("shape", [(19, 1, 1), (7,), (), (2, 1, 6, 7), (2, 19, 6, 7)])
-def test_functions_of_two_tensors(name, shape) -> None:
-    if name == "PRelu" and len(shape) not in (0, 1, 3):
-        return
+BINARY = ("PRelu", "Add", "Sub", "Mul", "Div", "Max", "Min")
+SHAPES = ((19, 1, 1), (7,), (), (2, 1, 6, 7), (2, 19, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    representatives(
+        [(shape, name) for shape in SHAPES for name in BINARY if name != "PRelu" or len(shape) in (0, 1, 3)],
+        0,
+        # Every function with two shapes, PRelu and Add with all that they take.
+        always=[
+            *((shape, "PRelu") for shape in SHAPES[:3]),
+            *((shape, "Add") for shape in SHAPES),
+            *((SHAPES[(2 * i + j) % len(SHAPES)], name) for i, name in enumerate(BINARY[2:]) for j in (0, 1)),
+        ],
+    ),
+)
+def test_functions_of_two_tensors(shape, name) -> None:
     net = behind_convolution()
     net.add("MaxPool", kernel_shape=[1, 1])
     other = (np.abs(net.rng.standard_normal(shape)) + 0.5).astype(np.float32)

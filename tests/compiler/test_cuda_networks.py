@@ -12,11 +12,12 @@ from archives import members, rewrite
 from fake_gpu import HostDevice
 from float_networks import FloatNetwork, reference, rounded_network, runtime
 from onnx import TensorProto, helper, numpy_helper
+from shipped import shipped
 
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
-from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.models import sample_inputs
 from vdla.compiler import gpu_stages
 from vdla.compiler.backends.table import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -144,7 +145,7 @@ def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
 
 
 def test_a_shipped_model_emulated():
-    exported = build("dqn", "float")
+    exported = onnx.load_model_from_string(shipped("dqn", "float"))
     feeds = {"input": sample_inputs("dqn", 1)}
     with compile_kernels(exported.SerializeToString(), gpu_emulated(TARGET)) as network:
         got = network.run(feeds)

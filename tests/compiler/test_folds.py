@@ -1,5 +1,6 @@
 """Machines that fold: whole weight tiles in several operations, of which those without weights are left out."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -60,9 +61,20 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("config", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize(("channels", "filters"), [(4, 24), (6, 36), (12, 44), (18, 20)])
-def test_networks_of_few_channels(config, channels, filters):
+FEW = ((4, 24), (6, 36), (12, 44), (18, 20))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    representatives(
+        itertools.product(MACHINES, FEW),
+        0,
+        # Every machine with two sizes, all sizes on several machines.
+        always=[(name, FEW[(i + j) % len(FEW)]) for i, name in enumerate(MACHINES) for j in (0, 1)],
+    ),
+)
+def test_networks_of_few_channels(name, sizes):
+    config, (channels, filters) = MACHINES[name], sizes
     assert_right(network(channels, filters), config, virtual_threads=2, reference=channels == 6)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from shipped import shipped
 
 from vdla.codesign import models
-from vdla.codesign.models.build import Form
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
@@ -195,7 +194,7 @@ CORNERS: dict[str, Build] = {
         b.input(2, 5, 9, 11), (4, 3), (2, 2), (3, 2, 1, 0)
     ),
     "large windows of an average with pads": lambda b: b.average_pool(
-        b.input(1, 3, 52, 50), (48, 47), (3, 3), (4, 4, 5, 0)
+        b.input(1, 3, 52, 50), (48, 47), (4, 5), (4, 4, 5, 0)
     ),
     "a maximum over more positions than accumulators": lambda b: b.max_pool(
         b.input(1, 5, 50, 49), (48, 47), (2, 1), (3, 0, 0, 4)
@@ -211,7 +210,7 @@ CORNERS: dict[str, Build] = {
         b.input(1, 35, 49, 48), 35, (47, 46), (2, 2), (4, 5, 3, 2), groups=35
     ),
     "pads wider than a load makes": lambda b: b.convolution(
-        b.input(1, 16, 6, 5), 7, (3, 3), pads=(17, 40, 33, 21)
+        b.input(1, 16, 3, 4), 7, (3, 3), pads=(17, 33, 16, 18)
     ),
     "pads larger than the image, with a dilation": lambda b: b.convolution(
         b.input(1, 3, 2, 2), 5, (3, 2), (2, 3), (7, 6, 8, 9), (3, 4)
@@ -359,8 +358,14 @@ def took_the_pool(result: Compiled) -> bool:
     ] == [True]
 
 
-@pytest.mark.parametrize("virtual_threads", [1, 2])
-@pytest.mark.parametrize("machine_name", SHORT_ROWS)
+@pytest.mark.parametrize(
+    ("machine_name", "virtual_threads"),
+    representatives(
+        itertools.product(SHORT_ROWS, (1, 2)),
+        0,
+        always=[(name, 1 + (i + i // 2) % 2) for i, name in enumerate(SHORT_ROWS)],
+    ),
+)
 def test_a_pool_over_rows_in_uneven_pieces(machine_name, virtual_threads):
     """Filled up, the last piece of a row would reach into the next block of filters."""
     config = SHORT_ROWS[machine_name]
@@ -411,23 +416,17 @@ def test_a_pool_too_wide_for_the_store_unit_is_refused_by_name():
 # --- shipped models -------------------------------------------------------------------------------------
 
 
-@cache
-def small_network(form: Form) -> bytes:
-    """The small convolutional network that ships, made once a form."""
-    return models.build("small_cnn", form).SerializeToString()
-
-
 @pytest.mark.parametrize(
     ("machine_name", "form"),
     representatives(
         [*((name, "u8") for name in MACHINES), ("vta", "s8"), ("tiny", "qop")],
-        6,
+        4,
         always=[("vta", "s8"), ("tiny", "qop")],
     ),
 )
 def test_the_small_network_on_every_machine(machine_name, form):
     config = MACHINES[machine_name]
-    result = compile_program(small_network(form), config, verify=True)
+    result = compile_program(shipped("small_cnn", form), config, verify=True)
     assert check(config, result.program.instructions, result.program.image) == []
     inputs = {result.graph.inputs[0].name: models.sample_inputs("small_cnn", 1, 3).astype(np.float32)}
     expected = interpret(result.graph, store_inputs(result.graph, inputs))
@@ -442,6 +441,7 @@ _ANOTHER_PROCESS = """
 import sys
 sys.path.insert(0, {folder!r})
 import hashlib
+import itertools
 from random_networks import machine, network
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.pipeline import compile_program
@@ -456,9 +456,10 @@ def test_equal_networks_give_equal_programs_in_every_process():
     here = [digest(compile_program(fuse(network(seed)), machine(seed))) for seed in seeds]
     assert here == [digest(compile_program(fuse(network(seed)), machine(seed))) for seed in seeds]
     code = _ANOTHER_PROCESS.format(folder=os.path.dirname(__file__), seeds=seeds)
-    for hash_seed in ("0", "12345"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        output = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        ).stdout
-        assert output.split() == here
+    # This process hashes texts otherwise.
+    hash_seed = "0" if os.environ.get("PYTHONHASHSEED") != "0" else "12345"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    output = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert output.split() == here

@@ -1,9 +1,11 @@
 """Blocks of several vectors, the last of which hold no channels: these are not multiplied, stored or, alone, read."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from campaign import representatives
 
 from vdla.compiler.codegen.vdla.columns import evaluator
 from vdla.compiler.graph.fuse import fuse
@@ -47,11 +49,24 @@ def gemm_cycles(compiled: Compiled) -> int:
     )
 
 
-@pytest.mark.parametrize("chained", [False, True])
-@pytest.mark.parametrize("config", [TALL, FLAT], ids=lambda config: config.name)
-@pytest.mark.parametrize(("channels", "filters"), [(4, 24), (6, 36), (12, 44), (18, 20)])
-def test_networks_of_uneven_blocks(config, channels, filters, chained):
-    config = CHAINED[config.name] if chained else config
+FEW = ((4, 24), (6, 36), (12, 44), (18, 20))
+PLAIN = {config.name: config for config in (TALL, FLAT)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name", "chained"),
+    representatives(
+        itertools.product(FEW, PLAIN, (False, True)),
+        0,
+        # All sizes on both machines, by turns with chains.
+        always=[
+            (sizes, name, (i + j) % 2 == 1) for i, sizes in enumerate(FEW) for j, name in enumerate(PLAIN)
+        ],
+    ),
+)
+def test_networks_of_uneven_blocks(sizes, name, chained):
+    channels, filters = sizes
+    config = (CHAINED if chained else PLAIN)[name]
     assert_right(network(channels, filters), config, virtual_threads=2, reference=channels == 6)
 
 

@@ -6,8 +6,8 @@ start-up code, no libc, so whatever an object left undefined would stop the link
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +107,10 @@ WebAssembly.instantiate(fs.readFileSync(program)).then(({ instance }) => {
 
 def zig(*arguments: str | Path, folder: Path) -> None:
     """One of the tools in the package: "cc", "ld.lld", "wasm-ld", …"""
-    command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
+    package = find_spec("ziglang")
+    assert package and package.submodule_search_locations
+    # Without another Python, which `python -m ziglang` is.
+    command = [str(Path(package.submodule_search_locations[0]) / "zig"), *map(str, arguments)]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{' '.join(command)}:\n{result.stderr}"
 

@@ -1,9 +1,11 @@
 """A kernel linked by itself takes the cycles of a network of that one layer."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from campaign import representatives
 
 from vdla.compiler.codegen.vdla.link import LoweredLayer
 from vdla.compiler.codegen.vdla.link_alone import link_alone
@@ -43,8 +45,18 @@ def lowered_node(compiled: Compiled, node: Node, virtual_threads: int) -> Lowere
     return lower_node(config, node.name, kernels, points, virtual_threads=virtual_threads)
 
 
-@pytest.mark.parametrize(("config", "virtual_threads"), [("vta", 2), ("edge8", 1), ("tiny", 2)])
-@pytest.mark.parametrize("layer", LAYERS)
+CONFIGS = (("vta", 2), ("edge8", 1), ("tiny", 2))
+
+
+@pytest.mark.parametrize(
+    ("layer", "config", "virtual_threads"),
+    representatives(
+        [(layer, *config) for layer, config in itertools.product(LAYERS, CONFIGS)],
+        0,
+        # Every layer on two machines.
+        always=[(layer, *CONFIGS[(i + j) % 3]) for i, layer in enumerate(LAYERS) for j in (0, 1)],
+    ),
+)
 def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_threads: int) -> None:
     machine = load_config(config)
     b = builder(4)

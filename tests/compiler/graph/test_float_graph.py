@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
 
 import numpy as np
 import onnx
 import pytest
+from campaign import representatives
 from float_networks import FloatNetwork, reference, relative, runtime
 from onnx import TensorProto, helper
 
@@ -160,9 +162,23 @@ def test_old_forms_of_softmax_and_squeeze(opset) -> None:
     assert relative(got, runtime(net.model(), {"x": x})[net.last]) <= 1e-5
 
 
-@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceMax", "ReduceSum", "ReduceL2"])
-@pytest.mark.parametrize("axes", [[2, 3], [1], [0, 2], [-1]])
-@pytest.mark.parametrize("keepdims", [0, 1])
+REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceSum", "ReduceL2")
+AXES = ([2, 3], [1], [0, 2], [-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "axes", "keepdims"),
+    representatives(
+        itertools.product(REDUCTIONS, AXES, (0, 1)),
+        0,
+        # Each kind and all axes, by turns, with and without the dimensions.
+        always=[
+            (kind, AXES[(i + keepdims) % len(AXES)], keepdims)
+            for i, kind in enumerate(REDUCTIONS)
+            for keepdims in (0, 1)
+        ],
+    ),
+)
 def test_reductions(kind, axes, keepdims) -> None:
     net = FloatNetwork(2, 19, 4, 5, opset=18)
     net.convolution(19, (1, 1))

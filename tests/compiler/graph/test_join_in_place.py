@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from campaign import representatives
 from float_networks import FloatNetwork, relative, runtime
 
 from vdla.compiler.codegen.cpu.ahead_of_time import write_shared_library
@@ -101,17 +103,27 @@ CASES: list[tuple[Callable[[], FloatNetwork], dict[str, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "expected"), CASES)
-def test_concatenations(build, expected) -> None:
+TARGETS = ("llvm", "llvm -mcpu=haswell")
+
+
+@pytest.mark.parametrize(
+    ("case", "target"),
+    representatives(
+        itertools.product(range(len(CASES)), TARGETS),
+        0,
+        # By turns, and both where a block of one target is two of the other's.
+        always=[*((case, TARGETS[case % 2]) for case in range(len(CASES))), (0, TARGETS[1]), (7, TARGETS[0])],
+    ),
+)
+def test_concatenations(case: int, target: str) -> None:
+    build, expected = CASES[case]
     net = build()
     model = net.model()
     x = np.random.default_rng(1).standard_normal(net.input_shape, dtype=np.float32)
     (wanted,) = runtime(model, {"x": x}).values()
-    for target in (host_target(), parse_target("llvm -mcpu=haswell")):
-        network = compile_kernels(model, cpu_now(target))
+    with compile_kernels(model, cpu_now(parse_target(target))) as network:
         (got,) = network.run({"x": x}).values()
         assert relative(got, wanted) <= 1e-5
-        network.close()
     passes = graph_passes(16, join=True)
     graph = run_graph_passes(import_float_model(model), passes)
     counts = Counter(type(node.operator).__name__ for node in graph.nodes)

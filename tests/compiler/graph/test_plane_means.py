@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from campaign import representatives
 from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 
@@ -166,8 +168,18 @@ def test_averages_of_large_planes_do_not_wrap() -> None:
         assert np.abs(network.run({"x": x})["y"] - reference(model, x)).max() <= 1.01 * STEP
 
 
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("axes", [[1], [2], [3], [1, 2], [1, 3], [2, 3]])
+RANK_FOUR = ([1], [2], [3], [1, 2], [1, 3], [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("axes", "keepdims"),
+    representatives(
+        itertools.product(RANK_FOUR, (0, 1)),
+        0,
+        # All axes, of one and of two with and without the dimensions.
+        always=[(axes, i % 2) for i, axes in enumerate(RANK_FOUR)],
+    ),
+)
 def test_means_of_a_product_of_rank_four(axes: list[int], keepdims: int) -> None:
     """Its last axis are the channels of the tensor; the mean over one axis was one over two."""
     net = FloatNetwork(2, 5, 3, 7, opset=13)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from shipped import shipped
 
-from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.models import sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions, fix, uniform
 from vdla.compiler.graph.quantize.error import Error
@@ -27,7 +28,7 @@ def prepare(proto: onnx.ModelProto) -> Run:
 
 @pytest.fixture(scope="module")
 def calibrated() -> tuple[Calibrated, Run]:
-    model = read_model(build("small_cnn", "float").SerializeToString())
+    model = read_model(shipped("small_cnn", "float"))
     plan = plan_quantization(model)
     return calibrate_model(model, plan, SAMPLES, prepare, Recipe(method="minmax"))
 
@@ -72,7 +73,7 @@ def test_decisions_that_change_nothing_are_dropped(calibrated: tuple[Calibrated,
 
 
 def test_choices_for_single_layers() -> None:
-    model = read_model(build("mlp", "float").SerializeToString())
+    model = read_model(shipped("mlp", "float"))
     feeds = [{"input": sample_inputs("mlp", 1)}]
     choices = {"fc1": ["s8", "per-tensor"], "fc2": ["float"]}
     made = quantize_model(model, feeds, prepare, Recipe(method="minmax"), choices=choices)

@@ -162,7 +162,7 @@ def test_long_sums_are_exact():
 
 def test_sums_of_rounded_factors_are_products_of_matrices():
     """They take no memory for each product, of which there are more here than there is memory for."""
-    program = round_factors(product(Matrices(rows=6000, depth=256, columns=6000), staged="by depth"))
+    program = round_factors(product(Matrices(rows=5000, depth=256, columns=5000), staged="by depth"))
     arrays = arrays_of(program)
     rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}
     found = evaluate(program, arrays, functions=FUNCTIONS)["Y"]

@@ -142,12 +142,12 @@ def run_once(network) -> None:
 
 @pytest.mark.parametrize("seed", representatives(range(5), 0, always=[0]))
 def test_changed_fields(saved: Path, tmp_path: Path, seed: int):
-    check_mutations(saved, tmp_path / "net.tar", load_network, run_once, 150, seed)
+    check_mutations(saved, tmp_path / "net.tar", load_network, run_once, 110, seed)
 
 
 @pytest.mark.parametrize("seed", representatives(range(5), 0, always=[0]))
 def test_changed_fields_of_networks_for_gpus(saved_for_gpu: Path, tmp_path: Path, seed: int):
-    check_mutations(saved_for_gpu, tmp_path / "net.tar", load_cuda_network, lambda _: None, 250, seed)
+    check_mutations(saved_for_gpu, tmp_path / "net.tar", load_cuda_network, lambda _: None, 180, seed)
 
 
 @pytest.mark.parametrize("seed", representatives(range(8), 0, always=[0]))

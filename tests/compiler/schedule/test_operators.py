@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from campaign import representatives
+from campaign import representatives, some
 
 from vdla.compiler.codegen.vdla import intrinsics
 from vdla.compiler.ir.hash import structural_hash
@@ -65,7 +65,8 @@ def schedule_conv2d(s, config, post, tiles, chunk, pool=None):
 
 
 def check(program, rng, build, poison=True):
-    """Runs `build` on a schedule of the program, then its trace from lists, every step against the program itself."""
+    """Runs `build` on a schedule of the program, then its trace from lists: every step verifies, a third of them, and
+    the last one, computes what the program itself does (in campaigns all of them)."""
     arrays = {
         p.name: rng.integers(-128, 128, p.shape, dtype=np.int8) for p in program.parameters if p.name != "Y"
     }
@@ -82,11 +83,12 @@ def check(program, rng, build, poison=True):
     declarations = build(done)
     trace = trace_from_lists(json.loads(json.dumps(trace_to_lists(done.trace))))
     assert trace == done.trace
+    compared = {*some(range(1, len(trace)), len(trace) // 3), len(trace)}
     for steps in range(1, len(trace) + 1):
         again = replay(program, trace[:steps], declarations).program
         verify(again)
         # Annotations change nothing that the interpreter sees.
-        if trace[steps - 1].primitive not in ("annotate", "set_scope"):
+        if steps in compared and trace[steps - 1].primitive not in ("annotate", "set_scope"):
             got = interpret(again, arrays, functions=FUNCTIONS, poison=poison)["Y"]
             np.testing.assert_array_equal(got, expected, err_msg=str(trace[steps - 1]))
     assert structural_hash(again) == structural_hash(done.program)

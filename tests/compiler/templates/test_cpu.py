@@ -89,9 +89,9 @@ def test_dense(target, shape):
 @pytest.mark.parametrize(
     ("shape", "steps", "hints"),
     [
-        ((11, 768, 33), 4, True),
-        ((11, 770, 33), 2, True),
-        ((11, 771, 33), 3, True),
+        ((11, 768, 17), 4, True),
+        ((11, 770, 17), 2, True),
+        ((11, 771, 17), 3, True),
         # Weights that stay near, and weights that pass by once.
         ((11, 16, 33), 4, False),
         ((1, 768, 33), 4, False),

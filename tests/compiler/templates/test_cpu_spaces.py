@@ -199,7 +199,7 @@ def layer(name):
     )
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("name", representatives(CONVOLUTIONS, 4, always=("C3", "C11")))
 def test_spaces_of_the_papers_layers_hold_many_programs(name):
     # Of windows of one position there are fewer, and so few points do not show how many.
     least = 3e4 if name in ("C3", "C5", "C11") else 1e5

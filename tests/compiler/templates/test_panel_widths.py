@@ -14,7 +14,7 @@ from vdla.compiler.templates.cpu.workload import DenseCpu, PoolCpu
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
 TARGETS = {name: parse_target(X86 + name) for name in ("icelake-server", "haswell", "nehalem")}
-LENGTHS = (512, *range(1, 40), *range(40, 512, 17))
+LENGTHS = (512, *range(1, 24), *range(24, 512, 37))
 
 
 @pytest.mark.parametrize("name", TARGETS)

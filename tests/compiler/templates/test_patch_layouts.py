@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
+from campaign import representatives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,12 +89,25 @@ def test_tiles_of_every_layout_are_right(monkeypatch, config, apart, count, colu
     assert_right(compile_program(first_layer(3 if config.batch > 1 else 1, (3, 17, 15), 20, 7, 2, 3), config))
 
 
+LAYOUTS = ((1, 1, 2), (1, 2, 1), (1, 3, 1), (1, 3, 3), (2, 2, 1), (2, 2, 2))
+ARRAYS = {"16x8": array(16, 8), "32x32, batch 2": array(32, 32, batch=2)}
+
+
 @pytest.mark.parametrize(
-    ("apart", "count", "columns"), [(1, 1, 2), (1, 2, 1), (1, 3, 1), (1, 3, 3), (2, 2, 1), (2, 2, 2)]
+    ("ahead", "name", "places"),
+    representatives(
+        itertools.product((1, 3), ARRAYS, LAYOUTS),
+        0,
+        # Every layout on both arrays, by turns one and three rows ahead.
+        always=[
+            ((1, 3)[(i + j) % 2], name, places)
+            for i, places in enumerate(LAYOUTS)
+            for j, name in enumerate(ARRAYS)
+        ],
+    ),
 )
-@pytest.mark.parametrize("config", [array(16, 8), array(32, 32, batch=2)], ids=["16x8", "32x32, batch 2"])
-@pytest.mark.parametrize("ahead", [1, 3])
-def test_rolling_rows_of_every_layout_are_right(monkeypatch, config, apart, count, columns, ahead):
+def test_rolling_rows_of_every_layout_are_right(monkeypatch, ahead, name, places):
+    config, (apart, count, columns) = ARRAYS[name], places
     layout = PatchLayout.of(
         Window(kernel=(5, 5), strides=(2, 2)), 3, config.block_in, apart=apart, count=count, columns=columns
     )

@@ -50,8 +50,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "threads"])
-@pytest.mark.parametrize(("window", "size", "knobs"), representatives(CASES, 2, always=CASES[1:2]))
+@pytest.mark.parametrize(
+    ("window", "size", "knobs", "threads"),
+    representatives(
+        [(*case, threads) for case in CASES for threads in (False, True)],
+        2,
+        always=[(*CASES[1], False), (*CASES[1], True)],
+    ),
+)
 def test_sums_in_memory_are_the_same(window, size, knobs, threads) -> None:
     program = blocked_convolution(
         Convolution(batch=1, channels=28, height=size[0], width=size[1], filters=18, window=window),

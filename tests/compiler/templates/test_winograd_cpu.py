@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import numpy as np
 import pytest
+from campaign import representatives
 from float_networks import FloatNetwork, relative, runtime
 from kernels import run, targets
 
@@ -29,13 +31,13 @@ from vdla.compiler.templates.cpu import winograd, winograd_choice
 
 SAME = (1, 1, 1, 1)
 TOLERANCE = 1e-5
-CASES = [
-    pytest.param(2, 2, 5, (7, 9), 6, SAME, id="several tiles of two images"),
-    pytest.param(4, 1, 37, (10, 13), 35, SAME, id="ragged tiles and blocks"),
-    pytest.param(4, 1, 16, (9, 7), 20, (0, 2, 1, 0), id="other pads at each side"),
-    pytest.param(4, 3, 1, (3, 3), 1, (0, 0, 0, 0), id="one output"),
-    pytest.param(2, 1, 8, (2, 3), 17, (2, 3, 2, 1), id="pads wider than a tile's border"),
-]
+CASES = {
+    "several tiles of two images": (2, 2, 5, (7, 9), 6, SAME),
+    "ragged tiles and blocks": (4, 1, 37, (10, 13), 35, SAME),
+    "other pads at each side": (4, 1, 16, (9, 7), 20, (0, 2, 1, 0)),
+    "one output": (4, 3, 1, (3, 3), 1, (0, 0, 0, 0)),
+    "pads wider than a tile's border": (2, 1, 8, (2, 3), 17, (2, 3, 2, 1)),
+}
 
 
 def convolved(x: np.ndarray, w: np.ndarray, pads: tuple[int, int, int, int]) -> np.ndarray:
@@ -51,12 +53,22 @@ def convolved(x: np.ndarray, w: np.ndarray, pads: tuple[int, int, int, int]) -> 
     return total
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda t: str(t.vector_bits))
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("m", "batch", "channels", "size", "filters", "pads"), CASES)
-def test_transforms_around_products_are_a_convolution(
-    m, batch, channels, size, filters, pads, target, threads
-) -> None:
+LEVELS = {target.vector_bits: target for target in targets()}
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "bits"),
+    representatives(
+        itertools.product(CASES, (1, 2), LEVELS),
+        0,
+        # Every case at every width, by turns on one and on two threads.
+        always=[
+            (name, 1 + (i + j) % 2, bits) for i, name in enumerate(CASES) for j, bits in enumerate(LEVELS)
+        ],
+    ),
+)
+def test_transforms_around_products_are_a_convolution(name, threads, bits) -> None:
+    (m, batch, channels, size, filters, pads), target = CASES[name], LEVELS[bits]
     rng = np.random.default_rng(m)
     x, w, r = (
         rng.standard_normal(shape).astype(np.float32)
@@ -162,10 +174,17 @@ def always(monkeypatch: pytest.MonkeyPatch):
     return choose
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda t: str(t.vector_bits))
-@pytest.mark.parametrize("m", [2, 4])
-def test_networks_with_all_that_is_fused(m, target, always) -> None:
+@pytest.mark.parametrize(
+    ("m", "bits"),
+    representatives(
+        itertools.product((2, 4), LEVELS),
+        0,
+        always=[((2, 4)[i % 2], bits) for i, bits in enumerate(LEVELS)],
+    ),
+)
+def test_networks_with_all_that_is_fused(m, bits, always) -> None:
     """A residual with an activation that is grafted on, odd channels, and a concatenation, of two images."""
+    target = LEVELS[bits]
     always(m)
     net = FloatNetwork(2, 19, 11, 10)
     net.convolution(37, (3, 3), pads=list(SAME))

@@ -221,7 +221,8 @@ void meet_block(int line, const char* what) { meet(line, what, 0, threads, nullp
 void meet_warp(int line, const char* what) { meet(line, what, warp_begin(), warp_members(), nullptr, nullptr); }
 
 Fiber* next_fiber() {
-    std::vector<Fiber*> ready;
+    static std::vector<Fiber*> ready;
+    ready.clear();
     for (size_t t = 0; t < threads; t++) {
         Fiber* f = fibers[t];
         if (f->state == Fiber::waiting && f->holds && f->holds(f->payload)) f->state = Fiber::ready;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -10,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from vdla.util.user_cache import cached
 
@@ -29,9 +32,12 @@ _ENVIRONMENT = {
     "UBSAN_OPTIONS": "print_stacktrace=0:color=never",
 }
 
-
 _HEADER = "models.hpp"
 """What every text includes, compiled ahead: g++ takes half of its time for that."""
+_MODELS = "-O2"
+"""The models of the hardware do most of the work, and are compiled once."""
+_CACHE = os.environ.get("XDG_CACHE_HOME", "")
+"""As it is for all tests: those with a cache of their own need no models of their own."""
 
 
 class HostRunError(Exception):
@@ -93,19 +99,22 @@ def run_jobs(jobs: Sequence[Job], *, orders: int = 3, seconds: int = 60) -> list
     return results
 
 
+@functools.cache
 def _models() -> Path:
     """The folder of the compiled models and headers, made once for a user and text."""
     sources = [_HERE / "block.cpp", _HERE / "ptx.cpp", _HERE / "wgmma.cpp", _HERE / "bulk.cpp"]
-    parts = [*_FLAGS, _HEADER, *(path.read_text() for path in sorted(_HERE.glob("*.[ch]pp")))]
+    parts = [*_FLAGS, _MODELS, _HEADER, *(path.read_text() for path in sorted(_HERE.glob("*.[ch]pp")))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
-    return cached("cuda_on_host", key, _compile_models(sources))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", _CACHE)
+        return cached("cuda_on_host", key, _compile_models(sources))
 
 
 def _compile_models(sources: Sequence[Path]) -> Callable[[Path], None]:
     def build(folder: Path) -> None:
         folder.mkdir()
         for source in sources:
-            _compile(["-c", source, "-o", folder / f"{source.stem}.o"])
+            _compile([_MODELS, "-c", source, "-o", folder / f"{source.stem}.o"])
         (folder / _HEADER).write_text('#include "cuda.hpp"\n#include "ptx.hpp"\n')
         _compile(["-I", _HERE, "-x", "c++-header", folder / _HEADER, "-o", folder / f"{_HEADER}.gch"])
 

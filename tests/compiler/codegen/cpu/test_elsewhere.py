@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +96,7 @@ sizes = st.integers(1, 40)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(rows=sizes, depth=sizes, columns=sizes, seed=st.integers(0, 99))
 def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
     program = product(Matrices(rows=rows, depth=depth, columns=columns), types=DOT_INT8)
@@ -110,7 +110,7 @@ def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
 
 
 @machines
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(rows=sizes, depth=sizes, columns=sizes, seed=st.integers(0, 99))
 def test_float_products(tmp_path_factory, machine, rows, depth, columns, seed):
     program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=FULL)
@@ -324,14 +324,25 @@ def call(name: str, v: Expr) -> Expr:
 
 @pytest.mark.parametrize("machine", ["aarch64", "riscv64", "riscv64-vectors", "armv7", "wasm32-vectors"])
 def test_functions_are_part_of_the_object(machine, tmp_path):
-    x = np.linspace(-20, 20, 640, dtype=np.float32)
-    x[:4] = np.nan, np.inf, -np.inf, 0.0
-    for name, function in FUNCTIONS.items():
-        s = elementwise(DType.FLOAT32, DType.FLOAT32, partial(call, name))
-        arrays = {"X": x.reshape(40, 16), "Y": np.zeros((40, 16), np.float32)}
+    """All of them in one kernel."""
+    x, y = [
+        Buffer(name=name, shape=(*more, 40, 16), dtype=DType.FLOAT32)
+        for name, more in (("X", ()), ("Y", (len(FUNCTIONS),)))
+    ]
+    nests = []
+    for number, name in enumerate(FUNCTIONS):
+        i, j = Var(f"i{number}"), Var(f"j{number}")
+        put = Assign(name=name, buffer=y, indices=(Const(number), i, j), value=call(name, x[i, j]))
+        inner = For(var=j, extent=Const(16), body=put, kind="vectorize")
+        nests.append(For(var=i, extent=Const(40), body=inner))
+    s = Schedule(Program(name="functions", parameters=(x, y), body=seq(*nests)))
+    values = np.linspace(-20, 20, 640, dtype=np.float32)
+    values[:4] = np.nan, np.inf, -np.inf, 0.0
+    arrays = {"X": values.reshape(40, 16), "Y": np.zeros(y.shape, np.float32)}
+    for found, (name, function) in zip(run(machine, s, arrays, tmp_path), FUNCTIONS.items(), strict=True):
         with np.errstate(all="ignore"):
             expected = function(arrays["X"].astype(np.float64))
-        np.testing.assert_allclose(run(machine, s, arrays, tmp_path), expected, rtol=1e-6, atol=1e-37)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-37, err_msg=name)
 
 
 def test_a_missing_emulator_is_named(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from campaign import representatives
@@ -68,6 +70,27 @@ ARMV7 = "llvm -mtriple=armv7-linux-gnueabihf -mcpu=cortex-a9"
 WASM32 = "llvm -mtriple=wasm32"
 
 
+@cache
+def sample() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Weights, X, and what the interpreter makes of them."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "first": rng.integers(-3, 4, (30, 40)).astype(np.float32),
+        "second": (rng.integers(-3, 4, (40, 30)) / 64).astype(np.float32),
+        "B": rng.integers(-9, 10, 40).astype(np.float32),
+    }
+    x = value = rng.integers(-4, 5, (ROWS, 30)).astype(np.float32)
+    for _ in range(2):
+        middle = interpret(
+            FIRST,
+            {"X": value, "W": weights["first"], "B": weights["B"], "Y": np.zeros((ROWS, 40), np.float32)},
+        )["Y"]
+        value = interpret(
+            SECOND, {"X": middle, "W": weights["second"], "Y": np.zeros((ROWS, 30), np.float32)}
+        )["Y"]
+    return weights, x, value
+
+
 @pytest.mark.parametrize(
     ("text", "parallel"),
     representatives(
@@ -80,33 +103,16 @@ WASM32 = "llvm -mtriple=wasm32"
     ),
 )
 def test_a_network_in_an_object(text, parallel, tmp_path):
-    rng = np.random.default_rng(0)
-    weights = {
-        "first": rng.integers(-3, 4, (30, 40)).astype(np.float32),
-        "second": (rng.integers(-3, 4, (40, 30)) / 64).astype(np.float32),
-        "B": rng.integers(-9, 10, 40).astype(np.float32),
-    }
+    weights, x, expected = sample()
     modules, whole = network(text, weights)
     assert whole.outputs == {"Y"}
     code = emit_object([*modules, whole], parse_target(text), name="library", exported=["net"])
     assert "net_first" not in code.header
     if text != WASM32:
         assert read_symbols(code.data).defined == {"net"}
-    arrays = {
-        "X": rng.integers(-4, 5, (ROWS, 30)).astype(np.float32),
-        "Y": np.zeros((ROWS, 30), np.float32),
-    }
+    arrays = {"X": x, "Y": np.zeros((ROWS, 30), np.float32)}
     found = run_elsewhere(code, arrays, tmp_path, parallel=parallel)["Y"]
-    value = arrays["X"]
-    for _ in range(2):
-        middle = interpret(
-            FIRST,
-            {"X": value, "W": weights["first"], "B": weights["B"], "Y": np.zeros((ROWS, 40), np.float32)},
-        )["Y"]
-        value = interpret(
-            SECOND, {"X": middle, "W": weights["second"], "Y": np.zeros((ROWS, 30), np.float32)}
-        )["Y"]
-    assert np.abs(found - value).max() <= 1e-5 * np.abs(value).max()
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant("B"), "Y": Arena(0)}

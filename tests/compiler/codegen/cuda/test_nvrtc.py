@@ -6,6 +6,7 @@ import sys
 
 import cuda_texts
 import pytest
+from campaign import representatives
 
 from vdla.compiler.codegen.cuda import cubin_cache, nvrtc
 from vdla.compiler.codegen.cuda.cubin_cache import cached_cubin
@@ -16,15 +17,21 @@ EMPTY = 'extern "C" __global__ void empty() {}\n'
 
 
 # Copies of a whole block are there from sm_90 on.
+ARCHITECTURES = ("sm_90", "sm_90a", "sm_80")
 CUBINS = [
     (name, arch)
-    for arch in ("sm_80", "sm_90", "sm_90a")
+    for arch in ARCHITECTURES
     for name in cuda_texts.CASES
     if (name, arch) != ("whole-blocks", "sm_80")
 ]
+TURNS = [(name, ARCHITECTURES[i % 3]) for i, name in enumerate(cuda_texts.CASES)]
 
 
-@pytest.mark.parametrize(("name", "arch"), CUBINS)
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    # Every text, by turns for one of the architectures.
+    representatives(CUBINS, 3, always=[case for case in TURNS if case in CUBINS]),
+)
 def test_cubins(name: str, arch: str):
     module = cuda_texts.module(name, arch)
     cubin = compile_cubin(module.source, arch)

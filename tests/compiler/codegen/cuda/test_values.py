@@ -32,7 +32,7 @@ from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.functions import FUNCTIONS
 
 TARGET = cuda_target("sm_80")
-BATCH = 12
+BATCH = 8
 """Programs that are compiled for the CPU together; alone each would take a second."""
 quickly = settings(max_examples=2, phases=[Phase.generate], deadline=None)
 
