@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("util", "isa", "sim", "hw", "compiler", "verify", "codesign", "benchmarks")
+BARE_FLOOR = re.compile(rf"(?<!\w)(?:from\s+|import\s[^\n]*?)(?<![.\w])(?:{'|'.join(FLOORS)})\b")
+"""What each line with an import of a floor by its bare name matches, and some other lines."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -123,9 +125,13 @@ def test_imports_point_down() -> None:
 
 def test_nothing_imports_a_bare_floor() -> None:
     # From the repository root `import isa` works by accident and makes a second copy of every class.
-    folders = [*FLOORS, "tests", "benchmarks", "examples", "notebooks"]
+    folders = [*FLOORS, "tests", "examples", "notebooks"]
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        # Few lines look like it, most of them of texts: parsing all files takes seconds.
+        if not BARE_FLOOR.search(text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Import(names=names):
                     modules = [alias.name for alias in names]

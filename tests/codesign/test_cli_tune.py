@@ -113,7 +113,7 @@ def test_every_strategy_runs(run, tmp_path, strategy):
 
 def test_a_network_is_as_fast_with_its_records_as_tuning_said(run, tmp_path, network):
     records = tmp_path / "r.jsonl"
-    document = tune(run, records, network, "--trials", 48, "--in-place", 24, "--config", "vta")
+    document = tune(run, records, network, "--trials", 24, "--in-place", 12, "--config", "vta")
     found = document["network"]
     assert found["tuned_cycles"] <= found["default_cycles"] and found["outputs_equal"] is True
     code, out, err = run("run", network, "--config", "vta", "--records", records, "--json")

@@ -1,4 +1,7 @@
+import contextlib
+import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -6,17 +9,22 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from PIL import Image
 
+from vdla.codesign.cli.main import main
 from vdla.codesign.report.palette import BLUE
 
 FILES = {"small_cnn.onnx", "report.json", "roofline.png", "layers.png", "timeline.perfetto-trace"}
 
 
-@pytest.fixture
-def demo(vdla, tmp_path: Path):
-    folder = tmp_path / "new" / "demo"
-    outcome = vdla("demo", "--model", "small_cnn", "-o", folder)
-    assert outcome.code == 0, outcome.err
-    return folder, outcome.out
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of one run for all tests of this module, which leave it as it is, and what the run printed."""
+    folder = tmp_path_factory.mktemp("demo") / "new" / "demo"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", ["vdla", "demo", "--model", "small_cnn", "-o", str(folder)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert not stop.value.code
+    return folder, out.getvalue()
 
 
 def test_writes_everything_it_names(vdla, demo) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,17 @@ STANDS_FOR_A_NOUN = ("What", "Those", "Of", "In the", "That", "These", "Such")
 Node = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """The line and the text of each docstring in a file, of modules, classes, functions and assigned names."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def docstrings(path: Path) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    """The module's docstring, and the line and the text of each docstring of modules, classes, functions and assigned
+    names in a file. Each file is parsed once for all tests.
+    """
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    return ast.get_docstring(module), tuple(_docstrings(module))
+
+
+def _docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module):
         if not isinstance(node, Node):
             continue
         for number, statement in enumerate(node.body):
@@ -49,7 +58,7 @@ def offenders(paths: list[Path]) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in paths
-        for line, text in docstrings(path)
+        for line, text in docstrings(path)[1]
         if text.startswith(tuple(f"{words} " for words in STANDS_FOR_A_NOUN))
         and not text.splitlines()[0].endswith("?")
     ]
@@ -65,6 +74,6 @@ def test_every_file_says_its_purpose(folder: str) -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in sources(folder)
-        if path.name != "__init__.py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if path.name != "__init__.py" and not docstrings(path)[0]
     ]
     assert not silent

@@ -14,12 +14,19 @@ import vdla
 ROOT = Path(__file__).parents[2]
 NOT_ON_THE_SITE = {"README.md"}
 """What a repository shows of itself; docs/index.md is the site's first page."""
+# As `python -m sphinx`, with fewer collections of garbage: a tenth of the time.
+BUILD = """
+import gc, sys
+gc.set_threshold(50_000)
+from sphinx.cmd.build import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", "docs"]
+    command = [sys.executable, "-c", BUILD, "-W", "--keep-going", "-q", "-b", "html", "-c", "docs"]
     done = subprocess.run(
         [*command, "-d", str(folder / "doctrees"), ".", str(folder / "html")],
         cwd=ROOT,

@@ -205,7 +205,7 @@ def test_tuning_leaves_records_that_compile_takes(tmp_path: Path) -> None:
 
 
 def test_verilog_is_one_text() -> None:
-    text = vdla.verilog("tiny")
+    text = vdla.verilog(vdla.config("tiny", extensions=()))
     assert "module vdla(" in text
     assert text.count("endmodule") > 10
 

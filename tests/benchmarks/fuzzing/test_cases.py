@@ -12,7 +12,9 @@ from vdla.benchmarks.fuzzing.runner import CaseProcess
 
 GRAPHS = {"float_graphs": len(float_operators()), "qdq_graphs": len(quantized_operators())}
 """Every operator once: case i begins with operator i."""
-CASES = dict.fromkeys(KINDS, 100) | {"kills": 2, "streams": 3, "interrupts": 4} | GRAPHS
+CASES = dict.fromkeys(KINDS, 100) | {"kills": 1, "streams": 3, "interrupts": 4} | GRAPHS
+FIRST = {"kills": 4}
+"""Cases begin with this number, else with 0: this command is killed after 1.3 s, while it works; others after 6 s."""
 VALID = (*GRAPHS, "attributes")
 """Kinds whose graphs are valid: few are refused, or all of them should be."""
 LIMIT = 120.0
@@ -28,7 +30,8 @@ def process() -> Iterator[CaseProcess]:
 
 @pytest.mark.parametrize("kind", CASES)
 def test_nothing_breaks(process: CaseProcess, kind: str) -> None:
-    results = [process.run(kind, SEED, index) for index in range(CASES[kind])]
+    first = FIRST.get(kind, 0)
+    results = [process.run(kind, SEED, index) for index in range(first, first + CASES[kind])]
     failed = [f"case {r.index}: {r.outcome}" for r in results if r.outcome.verdict in FAILURES]
     assert not failed, "\n".join(failed)
     # Cases that are all refused, or all right, would look at one half only.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from patience import LONG
 
 from vdla.benchmarks.fuzzing.drawing import Draw, damaged
 from vdla.benchmarks.fuzzing.models import random_model
@@ -65,12 +66,15 @@ def test_the_first_failure_counts() -> None:
     assert first_failure(tried) is results["wrong"]
 
 
-def test_hangs_and_crashes_are_told_and_survived(tmp_path: Path) -> None:
+def test_hangs_and_crashes_are_told_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "worker.py"
     script.write_text(TROUBLED)
-    with CaseProcess(limit=3.0, command=[sys.executable, str(script)]) as process:
+    with CaseProcess(limit=LONG, command=[sys.executable, str(script)]) as process:
         first = process.run("plain", 0, 1)
-        hung = process.run("hang", 0, 2)
+        with monkeypatch.context() as patch:
+            # Only what hangs has a short limit: anything else may be late on a busy machine.
+            patch.setattr(process, "_limit", 0.5)
+            hung = process.run("hang", 0, 2)
         crashed = process.run("crash", 0, 3)
         last = process.run("plain", 0, 4)
     assert (first.outcome.verdict, first.outcome.detail) == ("right", "1")

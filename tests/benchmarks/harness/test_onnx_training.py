@@ -13,9 +13,11 @@ from vdla.util.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("build", "seen"), [(cnn, np.asarray), (transformer, patches)], ids=["cnn", "transformer"]
+    ("build", "seen", "epochs"),
+    [(cnn, np.asarray, 20), (transformer, patches, 5)],
+    ids=["cnn", "transformer"],
 )
-def test_networks_compute_what_onnx_runtime_does_and_learn(build, seen):
+def test_networks_compute_what_onnx_runtime_does_and_learn(build, seen, epochs):
     model = build(3)
     images, labels, _, _ = digits()
     data, labels = seen(images[:128]), labels[:128]
@@ -29,7 +31,7 @@ def test_networks_compute_what_onnx_runtime_does_and_learn(build, seen):
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return -np.log(powers[np.arange(len(labels)), labels] / powers.sum(axis=1)).mean()
 
-    after = loss(forward(trained(model, data, labels, 20, 3), {}, data))
+    after = loss(forward(trained(model, data, labels, epochs, 3), {}, data))
     assert after < 0.9 * loss(scores)
 
 

@@ -77,28 +77,33 @@ def known(networks) -> Known:
     return {(whole.key, machine.digest): made_up(machine) for machine in machines}
 
 
-def share(networks, known: Known, found) -> float:
+@pytest.fixture(scope="module")
+def every(networks, known: Known):
+    """The exploration of the whole space."""
+    return explore(study(networks, "exhaustive", budget=864), known=known)
+
+
+def share(every, found) -> float:
     """The found designs' share of the hypervolume of all."""
-    every = explore(study(networks, "exhaustive", budget=864), known=known)
     values = [np.log([d.objectives for d in item.designs if d.objectives]) for item in (every, found)]
     low, high = values[0].min(axis=0), values[0].max(axis=0)
     every_volume, volume = (hypervolume((v - low) / (high - low), [1.1] * 3) for v in values)
     return volume / every_volume
 
 
-def test_it_finds_the_front_with_fewer_designs_than_chance(networks, known):
+def test_it_finds_the_front_with_fewer_designs_than_chance(networks, known, every):
     shares: dict[str, list[float]] = {}
     for strategy in ("model", "random"):
-        searches = [explore(study(networks, strategy, seed=seed), known=known) for seed in range(3)]
+        searches = [explore(study(networks, strategy, seed=seed), known=known) for seed in range(2)]
         assert all(found.evaluated == 0 and len(found.designs) == 60 for found in searches)
-        shares[strategy] = [share(networks, known, found) for found in searches]
+        shares[strategy] = [share(every, found) for found in searches]
     assert min(shares["model"]) > max(shares["random"])
     assert np.mean(shares["model"]) > 0.97
 
 
 def test_equal_seeds_name_equal_points(networks, known):
     first, second, other = (
-        [d.fields for d in explore(study(networks, "model", seed=seed, budget=40), known=known).designs]
+        [d.fields for d in explore(study(networks, "model", seed=seed, budget=30), known=known).designs]
         for seed in (1, 1, 2)
     )
     assert first == second != other
@@ -119,7 +124,7 @@ def test_expected_growth_is_the_mean_growth_of_drawn_designs(objectives):
     expected = expected_growth(means, deviations, free_boxes(front[pareto(front)], reference))
     before = hypervolume(front, reference)
     for mean, deviation, value in zip(means, deviations, expected, strict=True):
-        draws = mean + deviation * random.standard_normal((4000, objectives))
+        draws = mean + deviation * random.standard_normal((1500, objectives))
         grown = [hypervolume(np.vstack([front, draw]), reference) - before for draw in draws]
         assert value == pytest.approx(np.mean(grown), abs=1e-6 + 4 * np.std(grown) / len(grown) ** 0.5)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser import browser, opened
+from campaign import representatives
 from playwright.sync_api import Browser, Page
 
 import vdla
@@ -139,7 +140,12 @@ def test_keys_go_along_the_front(study: Studied):
         assert title(page) == f"A: design {front[0]}"
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    representatives(
+        [("light", 1280), ("dark", 1280), ("light", 390)], 0, always=[("dark", 1280), ("light", 390)]
+    ),
+)
 def test_nothing_sticks_out(study: Studied, scheme: str, width: int):
     with opened(study.browser, study.page(), scheme=scheme, width=width) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -38,7 +38,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_scheduler_whose_worker_dies_gives_the_same_records(model: Path, tmp_path: Path):
+def test_a_scheduler_whose_worker_dies_gives_the_same_records(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Results that die with their worker before they are fetched are not waited for; what is only late is asked again.
+    monkeypatch.setattr(dask_workers, "PATIENCE", 0.2)
     vdla.explore(SPACE, model, budget=6, batch=2, strategy="random", folder=tmp_path / "here")
     (tmp_path / "cluster").mkdir()
     with cluster(tmp_path / "cluster", 2) as (address, (_, _, second)):
@@ -62,7 +66,9 @@ def test_a_scheduler_whose_worker_dies_gives_the_same_records(model: Path, tmp_p
 
 def test_a_machine_that_ends_its_process_is_a_failed_design(model: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(places, "command_of", lambda module: (sys.executable, "-P", "-c", DEADLY))
-    found = vdla.explore(SPACE, model, budget=6, batch=6, strategy="exhaustive", workers=2).rows()
+    fields = {**SPACE["fields"], "inp_buffer_bytes": [128, 1024]}
+    space = {"base": "tiny", "fields": fields}
+    found = vdla.explore(space, model, budget=4, batch=4, strategy="exhaustive", workers=2).rows()
     assert [row["feasible"] for row in found] == [row["block_in"] == 4 and not row["failed"] for row in found]
     assert all("ended the process" in row["failed"] for row in found if row["block_in"] == 8)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from patience import LONG
 
 import vdla
 from vdla.codesign import models
+from vdla.codesign.explore import verify_front
 from vdla.codesign.explore.evaluate import evaluate, from_json, to_json
 from vdla.codesign.explore.metrics import intervals_of
 from vdla.codesign.explore.networks import load_network
@@ -333,6 +335,8 @@ def test_comparisons_in_python(model: Path):
 
 @pytest.mark.system_tools("g++", "perl", "make")
 def test_a_verified_front(vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # The second call generates the same Verilog.
+    monkeypatch.setattr(verify_front, "rtl_files", cache(verify_front.rtl_files))
     (tmp_path / "space.toml").write_text('base = "tiny"\n[fields]\nread_latency = [30, 100]\n')
     out = tmp_path / "out"
     study = ("explore", tmp_path / "space.toml", "--network", model, "-o", out, "--strategy", "exhaustive")
@@ -348,7 +352,7 @@ def test_a_verified_front(vdla, model: Path, tmp_path: Path, monkeypatch: pytest
     assert "module vdla" in (folder / "vdla.v").read_text() and (folder / "vdla.h").exists()
     # What was co-simulated is not again.
     with monkeypatch.context() as patch:
-        patch.setattr("vdla.codesign.explore.verify_front.run_on_rtl", None)
+        patch.setattr(verify_front, "run_on_rtl", None)
         again = vdla("report", out, "--no-pictures", "--verify-front", "1")
     assert again.code == 0 and "0 mismatches" in again.err
     wrong = json.loads((folder / "cosim.json").read_text()) | {"mismatches": 3, "first": "cycles"}

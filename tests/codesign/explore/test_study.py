@@ -128,23 +128,23 @@ def test_weights_count_a_network_several_times(model: Path):
     assert thrice.rows()[0]["cycles (cycles)"] == 3 * once.rows()[0]["cycles (cycles)"]
 
 
-def run_command(folder: Path, model: Path, *, budget: int = 24) -> list[str]:
+def of_study(folder: Path, model: Path) -> list[str]:
     (folder / "space.toml").write_text(TOML)
     return [
-        *(sys.executable, "-c", "from vdla.codesign.cli.main import main; main()", "explore"),
-        *(str(folder / "space.toml"), "--network", str(model), "-o", str(folder / "out")),
-        *("--strategy", "random", "--budget", str(budget), "--batch", "4"),
+        *("explore", str(folder / "space.toml"), "--network", str(model), "-o", str(folder / "out")),
+        *("--strategy", "random", "--budget", "24", "--batch", "4", "--no-pictures"),
     ]
 
 
-def test_a_killed_study_goes_on_with_the_same_records(model: Path, tmp_path: Path):
+def test_a_killed_study_goes_on_with_the_same_records(vdla, model: Path, tmp_path: Path):
     whole = tmp_path / "whole"
     whole.mkdir()
-    subprocess.run(run_command(whole, model), check=True, capture_output=True)
+    assert vdla(*of_study(whole, model)).code == 0
     expected = (whole / "out" / "records.jsonl").read_bytes()
     killed = tmp_path / "killed"
     killed.mkdir()
-    command = run_command(killed, model)
+    command = [sys.executable, "-c", "from vdla.codesign.cli.main import main; main()"]
+    command += of_study(killed, model)
     records = killed / "out" / "records.jsonl"
     for wanted in (1, 5):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -157,7 +157,7 @@ def test_a_killed_study_goes_on_with_the_same_records(model: Path, tmp_path: Pat
         process.wait()
     with records.open("ab") as file:
         file.write(b'{"format": 1, "study"')  # A line of which a killed process wrote half.
-    subprocess.run(command, check=True, capture_output=True)
+    assert vdla(*of_study(killed, model)).code == 0
     assert records.read_bytes() == expected
     assert (killed / "out" / "designs.csv").read_bytes() == (whole / "out" / "designs.csv").read_bytes()
 
@@ -176,7 +176,8 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
     assert machine.block_in == best["fields"]["block_in"]
     assert tomllib.loads((out / "front" / f"{best['design']}.toml").read_text())["memory"]
     assert (out / "front.png").read_bytes().startswith(b"\x89PNG")
-    again = vdla(*study, "--budget", "8", "--objective", "latency,area", "--json").document()
+    plain = ("--no-pictures", "--layers", "0")
+    again = vdla(*study, "--budget", "8", "--objective", "latency,area", "--json", *plain).document()
     assert again["designs"] == 8 and again["evaluated"] <= 2
     shared = (
         "explore",
@@ -188,9 +189,9 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
         "--strategy",
         "random",
     )
-    used = vdla(*shared, "--budget", "6", "--records", out / "records.jsonl", "--json").document()
+    used = vdla(*shared, "--budget", "6", "--records", out / "records.jsonl", "--json", *plain).document()
     assert used["evaluated"] == 0
-    table = vdla(*study, "--budget", "6").out
+    table = vdla(*study, "--budget", "6", *plain).out
     assert "designs that no other one beats" in table and "wires" in table
     for arguments in (
         (*study, "--objective", "speed"),
