@@ -14,15 +14,16 @@ it computes quantized layers in float.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, run_script
 from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
 from vdla.benchmarks.harness.onnx_training import trained
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
@@ -92,25 +93,25 @@ def measure(name: str, images: int | None) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--network", choices=tuple(NETWORKS), help="one of them")
-    parser.add_argument("--images", type=int, help="held-out images (all unless told)")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{RESULTS_NAME}.json")
-    arguments = parser.parse_args()
-    rows = [measure(name, arguments.images) for name in NETWORKS if arguments.network in (None, name)]
-    if arguments.json:
+OPTIONS = (
+    Option("--network", "one of them; else all", choices=tuple(NETWORKS)),
+    Option("--images", "held-out images; else all", int),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    rows = [measure(name, options.images) for name in NETWORKS if options.network in (None, name)]
+    if options.json:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
             for name, value in row.items():
                 print(f"{name:22}{value:.4f}" if isinstance(value, float) else f"{name:22}{value}")
-    if arguments.write:
+    if options.write:
         write_results(RESULTS_NAME, {"rows": rows}, packages=("scikit-learn", "autograd"))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

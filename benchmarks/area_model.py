@@ -16,10 +16,10 @@ figures in benchmarks/results/area_model.json and the coefficients in codesign/t
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -28,6 +28,7 @@ from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, FOLDING, ROWED, SWEEPI
 from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
 from vdla.benchmarks.harness.area_rows import HELD_OUT, Synthesized, read_rows
+from vdla.benchmarks.harness.command_line import LIBERTY, WRITE, run_script
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance, write_results
 from vdla.codesign.technology.cell_model import CellModel
 from vdla.codesign.technology.memories import memories_of
@@ -52,14 +53,11 @@ draw that is fitted on.
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--liberty", default=None)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    library = find_library(arguments.liberty)
+OPTIONS = (LIBERTY, WRITE)
+
+
+def main(options: Namespace) -> None:
+    library = find_library(options.liberty)
     head, rows = read_rows(RESULTS / f"cell_areas_{library.name}.jsonl")
     training = [row for row in rows if row.draw < HELD_OUT]
     held = [row for row in rows if row.draw >= HELD_OUT]
@@ -76,7 +74,7 @@ def main() -> None:
         "vta": shares(model, load_config("vta")),
     }
     print(json.dumps({name: value for name, value in figures.items() if name != "machines"}, indent=2))
-    if arguments.write:
+    if options.write:
         write_results("area_model", figures, compact=True)
         text = json.dumps(document(model, head, training), indent=1)
         write_whole(COEFFICIENTS, (text + "\n").encode())
@@ -275,4 +273,4 @@ def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synth
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -10,12 +10,13 @@ hours on two cores.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 
+from vdla.benchmarks.harness.command_line import Option, run_script
 from vdla.benchmarks.harness.results import ROOT, write_results
 
 
@@ -44,19 +45,14 @@ STEPS = (
 )  # fmt: skip
 
 
-def main() -> None:
+NAMES = tuple(step.name for step in STEPS)
+ABOUT = "; ".join(f"{step.name}, {step.about}" for step in STEPS)
+OPTIONS = (Option("steps", f"else all: {ABOUT}", nargs="*", metavar="STEP", known=NAMES, kind="step"),)
+
+
+def main(options: Namespace) -> int:
     """Runs the steps named, or all, and prints the result of each."""
-    names = [step.name for step in STEPS]
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="steps:\n" + "\n".join(f"  {step.name:14} {step.about}" for step in STEPS),
-    )
-    parser.add_argument("steps", nargs="*", metavar="STEP")
-    chosen = parser.parse_args().steps or names
-    if unknown := [name for name in chosen if name not in names]:
-        parser.error(f"no step {unknown[0]!r}; steps are {', '.join(names)}")
-    rows = [_run(step) for step in STEPS if step.name in chosen]
+    rows = [_run(step) for step in STEPS if step.name in options.steps or not options.steps]
     if len(rows) == len(STEPS):
         write_results("campaign", {"steps": rows})
     print()
@@ -64,7 +60,7 @@ def main() -> None:
         print(f"{'passed' if row['passed'] else 'FAILED'}  {row['step']:14} {row['minutes']:6.1f} min")
     failed = sum(not row["passed"] for row in rows)
     print(f"{len(rows) - failed} passed, {failed} failed")
-    sys.exit(bool(failed))
+    return bool(failed)
 
 
 def _run(step: Step) -> dict[str, str | bool | float]:
@@ -76,4 +72,4 @@ def _run(step: Step) -> dict[str, str | bool | float]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -15,8 +15,8 @@ were mapped before come from the cache of synthesis.
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.area_rows import HELD_OUT
+from vdla.benchmarks.harness.command_line import COUNT, LIBERTY, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance
 from vdla.hw.synthesis.cells.area import area_by_module
 from vdla.hw.synthesis.cells.design import CellDesign, map_verilog
@@ -275,16 +276,16 @@ def _macros(design: CellDesign, kinds: Mapping[str, int]) -> list[list[int]]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--draws", type=int, nargs="+", help="these, in this order")
-    parser.add_argument("--liberty", default=None)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    library = find_library(arguments.liberty)
+OPTIONS = (
+    COUNT.but(default=60),
+    Option("--draws", "these numbers, in this order", int, nargs="+", metavar="N"),
+    LIBERTY,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    library = find_library(options.liberty)
     path = RESULTS / f"cell_areas_{library.name}.jsonl"
     head = {
         "written": provenance(("pyosys",)),
@@ -297,20 +298,20 @@ def main() -> None:
         "macro_columns": ["instances", "words", "width", "ports", "clocked"],
         "end_columns": ["ns", "start"],
     }
-    rows = _known(path, head) if arguments.write else {}
-    for number in arguments.draws or order(arguments.count):
+    rows = _known(path, head) if options.write else {}
+    for number in options.draws or order(options.count):
         if number in rows:
             continue
         rows[number] = measure(number, library, lambda text: None)
         logic = sum(row[0] * row[1] for row in rows[number]["modules"].values()) / 1e6
         longest = max(ns for ns, _ in rows[number]["ends"].values())
         print(f"draw {number}: {logic:.3f} mm2 of logic, {longest:.3f} ns", flush=True)
-        if arguments.write:
+        if options.write:
             lines = [
                 json.dumps(item, separators=(",", ":")) for item in (head, *(rows[n] for n in sorted(rows)))
             ]
             write_whole(path, ("\n".join(lines) + "\n").encode())
-    if arguments.write:
+    if options.write:
         print(path.relative_to(ROOT))
 
 
@@ -337,4 +338,4 @@ def _is_of_today(row: Mapping[str, Any]) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

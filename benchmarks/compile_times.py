@@ -14,7 +14,6 @@ Needs no GPU, but for GPUs the extra `cuda`.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -25,16 +24,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
 
-from vdla.benchmarks.harness.command_line import ENTRY
+from vdla.benchmarks.harness.command_line import JSON, ROUNDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.vdla_command import ENTRY
 from vdla.codesign import models
 from vdla.codesign.network_cache import PART as NETWORKS
+from vdla.util.errors import UserError
 
 MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 TARGETS = ("cuda -arch=sm_90", "llvm")
@@ -65,42 +67,42 @@ class Row:
     within_seconds: float
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=None)
-    parser.add_argument("--files", nargs="+", type=Path, default=(), help="ONNX files of your own")
-    parser.add_argument("--targets", nargs="+", default=TARGETS)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    arguments = parser.parse_args()
-    for path in arguments.files:
+OPTIONS = (
+    Option("--models", "shipped models; all, unless --files is given", nargs="+", choices=MODELS),
+    Option("--files", "ONNX files of your own", Path, (), nargs="+"),
+    Option("--targets", "as for vdla compile", nargs="+", default=TARGETS),
+    ROUNDS.but(default=1),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    for path in options.files:
         if not path.is_file():
-            parser.error(f"{path}: no such file")
-    shipped = arguments.models or (() if arguments.files else MODELS)
+            raise UserError(f"{path}: no such file")
+    shipped = options.models or (() if options.files else MODELS)
     rows: list[Row] = []
-    if not arguments.json:
+    if not options.json:
         print(f"{'model':22}{'target':20}{'state':12}{'seconds':>9}{'CPU s':>8}{'within':>8}")
     with tempfile.TemporaryDirectory() as folder:
         keep_bytecode()
         built = [Path(folder, f"{name}.onnx") for name in shipped]
         for name, path in zip(shipped, built, strict=True):
             onnx.save(models.build(name, "float"), path)
-        for path in (*built, *arguments.files):
-            for row in measured(path, arguments.targets, arguments.rounds):
+        for path in (*built, *options.files):
+            for row in measured(path, options.targets, options.rounds):
                 rows.append(row)
-                if not arguments.json:
+                if not options.json:
                     print(
                         f"{row.model:22}{row.target:20}{row.state:12}{row.seconds:9.2f}{row.cpu_seconds:8.2f}"
                         f"{row.within_seconds:8.2f}",
                         flush=True,
                     )
-    document = {"rounds": arguments.rounds, "rows": [asdict(row) for row in rows]}
-    if arguments.json:
+    document = {"rounds": options.rounds, "rows": [asdict(row) for row in rows]}
+    if options.json:
         print(json.dumps(document))
-    if arguments.write:
+    if options.write:
         write_results("compile_times", document)
 
 
@@ -177,4 +179,4 @@ def timed(command: Sequence[str], path: Path, target: str, state: str, environme
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -9,30 +9,27 @@ figures go to benchmarks/results/cosim.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 
+from vdla.benchmarks.harness.command_line import JOBS, JSON, PROGRAMS, SEED, WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.isa.config import Config
 from vdla.verify.cosim.campaign import Listener, run_campaign
 from vdla.verify.cosim.machines import default_machines
 from vdla.verify.cosim.work import CaseResult
 
+OPTIONS = (
+    PROGRAMS.but(default=1000, least=1),
+    SEED.but(least=0),
+    JOBS.but(least=1),
+    JSON,
+    WRITE,
+)
 
-def main() -> None:
-    """Prints the figures as text, or with --json as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/cosim.json")
-    options = parser.parse_args()
-    if options.programs < 1 or options.jobs < 1 or options.seed < 0:
-        parser.error("--programs and --jobs are at least 1, --seed is not negative")
+
+def main(options: Namespace) -> int:
     ran = 0
 
     def built(machine: Config, seconds: float) -> None:
@@ -63,8 +60,8 @@ def main() -> None:
         )
         for hole in document["coverage_holes"]:
             print(f"  not covered: {hole}")
-    sys.exit(bool(campaign.mismatches or campaign.holes))
+    return bool(campaign.mismatches or campaign.holes)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -14,19 +14,20 @@ model of `CostModel()`. With --data measurements are written to a folder, and re
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sketches import bound, timed
-from sketches import cases as sketch_cases
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SAMPLES, SEED, Option, run_script
+from vdla.benchmarks.sketches import bound, timed
+from vdla.benchmarks.sketches import cases as sketch_cases
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.schedule import LegalityError
@@ -233,18 +234,20 @@ def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
     return data
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="spaces whose names begin so")
-    parser.add_argument("--points", type=int, default=256)
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--samples", type=int, nargs="+", default=[16, 32, 64, 128])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    ONLY.but(nargs="+", help="spaces whose names begin so"),
+    POINTS.but(default=256),
+    Option("--splits", "how often the points are split into training and held out", int, 10),
+    SAMPLES.but(default=[16, 32, 64, 128], nargs="+", help="points that models are trained on"),
+    SEED,
+    Option(
+        "--data", "folder of measurements: read where they are there, else written", Path, metavar="FOLDER"
+    ),
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
     rows: list[Row] = []
     if not options.json:
         head = "".join(f"{f'{what} {name}':>13}" for what in ("rank", "top") for name in MODELS)
@@ -271,4 +274,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

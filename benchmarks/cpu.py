@@ -9,36 +9,34 @@ benchmarks/results/cpu_layers.json or, with `--others`, cpu_other_layers.json; a
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 
 from vdla.benchmarks.harness.case import RATIO_IS, Row
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, flag, run_script
 from vdla.benchmarks.harness.peer import peer_version
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.suite import choose, geometric_means, measured, other_suite, paper_suite
 
+OPTIONS = (
+    ONLY.but(part=True),
+    flag("--others", "shapes of other networks than the papers'"),
+    ROUNDS.but(default=9),
+    JSON,
+    WRITE,
+)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--others", action="store_true")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.write and arguments.only:
-        parser.error("--write takes all rows: leave out --only")
+
+def main(options: Namespace) -> None:
     layers = tuple(entry for entry in paper_suite() if entry.group != "networks")
-    entries = other_suite() if arguments.others else layers
-    if arguments.only:
+    entries = other_suite() if options.others else layers
+    if options.only:
         entries = (*layers, *other_suite())
     rows: list[Row] = []
-    for entry in choose(entries, arguments.only):
-        row = measured(entry, threads=1, rounds=arguments.rounds)
+    for entry in choose(entries, options.only):
+        row = measured(entry, threads=1, rounds=options.rounds)
         rows.append(row)
-        if not arguments.json:
+        if not options.json:
             print(
                 f"{row.name:18} ours {row.ours_ms:>9} ms {row.gflops:>7} GFLOP/s  peer {row.peer_ms:>9} ms"
                 f"  ratio {row.ratio:>6}  error {row.error:.1e}",
@@ -51,11 +49,11 @@ def main() -> None:
         "geometric_means": geometric_means(entries, rows),
         "rows": [row.to_dict() for row in rows],
     }
-    if arguments.json:
+    if options.json:
         print(json.dumps(document))
-    if arguments.write:
-        write_results("cpu_other_layers" if arguments.others else "cpu_layers", document)
+    if options.write:
+        write_results("cpu_other_layers" if options.others else "cpu_layers", document)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

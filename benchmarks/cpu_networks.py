@@ -17,11 +17,10 @@ run continues. Exit code 1: outputs of a network differ from the peer's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.command_line import AGAIN, JSON, ONLY, ROUNDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.networks import NETWORKS
 from vdla.benchmarks.harness.originals import figures, measured
 from vdla.benchmarks.harness.outside import RESULTS_NAME, OutsideRow, measure_file
@@ -40,7 +40,6 @@ from vdla.codesign.models.originals import NAMES as ORIGINALS
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.pipeline import compile_kernels
-from vdla.util.errors import UserError
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:
@@ -117,39 +116,38 @@ def report(rows: Iterable[Mapping[str, Any]], *, quiet: bool) -> list[Mapping[st
     return kept
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--only", nargs="*", default=list(NETWORKS))
-    which.add_argument("--files", nargs="+", type=Path, metavar="FILE", help="ONNX files instead")
-    which.add_argument("--originals", nargs="*", choices=ORIGINALS, metavar="NAME", help="networks made here")
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    parser.add_argument("--again", action="store_true", help="measure originals anew that the file has")
-    arguments = parser.parse_args()
-    if arguments.files or arguments.originals is not None:
-        try:
-            if arguments.files:
-                made = measure_files(arguments.files, arguments.rounds, write=arguments.write)
-            else:
-                names = arguments.originals or ORIGINALS
-                made = measured(names, arguments.rounds, write=arguments.write, again=arguments.again)
-            rows = report(made, quiet=arguments.json)
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
-        if arguments.json:
+OPTIONS = (
+    ONLY.but(default=list(NETWORKS), group="networks"),
+    Option("--files", "ONNX files instead", Path, nargs="+", metavar="FILE", group="networks"),
+    Option(
+        "--originals", "networks made here", nargs="*", choices=ORIGINALS, metavar="NAME", group="networks"
+    ),
+    ROUNDS.but(default=25),
+    JSON,
+    WRITE,
+    AGAIN.but(help="measure originals anew that the file has"),
+)
+
+
+def main(options: Namespace) -> int:
+    if options.files or options.originals is not None:
+        if options.files:
+            made = measure_files(options.files, options.rounds, write=options.write)
+        else:
+            names = options.originals or ORIGINALS
+            made = measured(names, options.rounds, write=options.write, again=options.again)
+        rows = report(made, quiet=options.json)
+        if options.json:
             print(json.dumps({"rows": rows}))
-        elif arguments.originals is not None:
+        elif options.originals is not None:
             found = figures(rows)
             print(f"{found['networks']} networks: geometric mean {found['geomean']}, worst {found['worst']}")
-        sys.exit(any(row["check"] == "wrong" for row in rows))
+        return any(row["check"] == "wrong" for row in rows)
     rows = []
-    for name in arguments.only:
-        row = measure(name, arguments.rounds)
+    for name in options.only:
+        row = measure(name, options.rounds)
         rows.append(row)
-        if not arguments.json:
+        if not options.json:
             print(
                 f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
                 f"2 threads {row['threads2']}x (peer {row['peer_threads2']}x)  fusion {row['fusion']}x  "
@@ -157,11 +155,12 @@ def main() -> None:
                 f"{row['bytes']} bytes ({row['bytes_without_reuse']} without reuse)",
                 flush=True,
             )
-    if arguments.json:
+    if options.json:
         print(json.dumps({"rows": rows}))
-    if arguments.write:
+    if options.write:
         write_results("cpu_networks", {"rows": rows})
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -5,11 +5,12 @@ python benchmarks/demo.py [--write]
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.demo import run_demo
 from vdla.isa.config import load_config
@@ -17,21 +18,18 @@ from vdla.isa.config import load_config
 MODEL, CONFIG = "resnet18", "vta"
 
 
-def main() -> None:
-    """Runs the demo; with --write the report goes to benchmarks/results/demo.json."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (WRITE,)
+
+
+def main(options: Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         demo = run_demo(MODEL, load_config(CONFIG), Path(folder), lambda step: print(step, file=sys.stderr))
     total = demo.account.total
     print(f"{total.cycles:,} cycles, utilization {total.utilization:.4f}")
     if options.write:
         write_results("demo", {"report": demo.document}, compact=True)
-    sys.exit(not demo.passed)
+    return not demo.passed
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -11,16 +11,17 @@ benchmarks/results/designs.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
 import tempfile
 import time
+from argparse import Namespace
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import JSON, ROUNDS, WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate
@@ -107,15 +108,10 @@ def measure(rounds: int) -> dict[str, object]:
     return found
 
 
-def main() -> None:
-    """Prints the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/designs.json")
-    options = parser.parse_args()
+OPTIONS = (ROUNDS.but(default=3), JSON, WRITE)
+
+
+def main(options: Namespace) -> None:
     figures = measure(options.rounds)
     if options.json:
         print(json.dumps(figures))
@@ -127,4 +123,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

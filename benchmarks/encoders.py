@@ -15,9 +15,9 @@ largest differences of the outputs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs
@@ -126,28 +127,24 @@ def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    base = BertSizes()
-    for name, default in (("layers", base.layers), ("width", base.width), ("heads", base.heads)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--sequence", type=int, default=128)
-    parser.add_argument("--chain", type=int, default=CHAIN_BYTES, help="bytes of the chain memory")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{RESULTS_NAME}.json")
-    arguments = parser.parse_args()
-    sizes = BertSizes(
-        layers=arguments.layers,
-        width=arguments.width,
-        heads=arguments.heads,
-        inner=4 * arguments.width,
-    )
-    figures = measure(sizes, arguments.sequence, arguments.chain)
-    if arguments.write:
+OPTIONS = (
+    Option("--layers", "of the encoder", int, BertSizes().layers),
+    Option("--width", "numbers of a token", int, BertSizes().width),
+    Option("--heads", "of the attention", int, BertSizes().heads),
+    Option("--sequence", "tokens", int, 128),
+    Option("--chain", "bytes of the chain memory", int, CHAIN_BYTES),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    width = options.width
+    sizes = BertSizes(layers=options.layers, width=width, heads=options.heads, inner=4 * width)
+    figures = measure(sizes, options.sequence, options.chain)
+    if options.write:
         write_results(RESULTS_NAME, figures)
-    if arguments.json:
+    if options.json:
         print(json.dumps(figures, indent=2))
         return
     for row in figures["rows"]:
@@ -171,4 +168,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

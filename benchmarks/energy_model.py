@@ -13,15 +13,16 @@ figures in benchmarks/results/energy_model.json and coefficients in codesign/tec
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks.harness import energy_fit as fit
+from vdla.benchmarks.harness.command_line import PROGRAMS, WRITE, Option, flag, run_script
 from vdla.benchmarks.harness.energy_rows import (
     FITTED,
     RESERVED,
@@ -49,15 +50,15 @@ COEFFICIENTS = ROOT / "codesign" / "technology" / "event_energy.json"
 Rows = list[dict[str, Any]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--programs", type=int, default=18)
-    parser.add_argument("--rows", type=Path)
-    parser.add_argument("--judge", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+OPTIONS = (
+    PROGRAMS.but(default=18, help="programs of each machine that is fitted on"),
+    Option("--rows", "replays that are there already, and the place of new ones", Path, metavar="FILE"),
+    flag("--judge", "predict the machines that no fit has used"),
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     known = machines()
     library = read_library(find_library().path)
 
@@ -65,13 +66,13 @@ def main() -> None:
     def prepared(name: str) -> Replayed:
         return prepare(known[name], lambda text: print(text, flush=True))
 
-    wanted = dict.fromkeys(fitted_machines(), FITTED[: arguments.programs])
-    if arguments.judge or arguments.write:
+    wanted = dict.fromkeys(fitted_machines(), FITTED[: options.programs])
+    if options.judge or options.write:
         wanted |= dict.fromkeys(judged_machines(), RESERVED)
-    rows, facts = gather(wanted, prepared, arguments.rows)
+    rows, facts = gather(wanted, prepared, options.rows)
     figures, coefficients = evaluate(rows, facts, known, library)
     print(json.dumps({name: value for name, value in figures.items() if name != "programs"}, indent=2))
-    if arguments.write:
+    if options.write:
         write_results("energy_model", {**figures, "machines": facts, "rows": rows}, compact=True)
         text = json.dumps({**coefficients, "written": provenance()}, indent=2)
         write_whole(COEFFICIENTS, (text + "\n").encode())
@@ -258,4 +259,4 @@ def _shares(rows: Rows) -> dict[str, dict[str, float]]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -9,29 +9,31 @@ in benchmarks/results/energy_replay.json.
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import SEED, WRITE, Option, run_script
 from vdla.benchmarks.harness.energy_rows import Replayed, machines, prepare
 from vdla.benchmarks.harness.results import write_results
 from vdla.hw.activity.power import electrical, energy_of
 from vdla.hw.activity.timing_tool import as_the_tool_counts, part_of, tool_power
 from vdla.verify.energy_programs import energy_program
 
+OPTIONS = (
+    Option("--machine", "of the energy model", choices=list(machines()), default="tiny"),
+    SEED,
+    WRITE,
+)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machine", choices=list(machines()), default="tiny")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    machine = prepare(machines()[arguments.machine], lambda text: print(text, flush=True))
-    figures = {"machine": arguments.machine, "seed": arguments.seed, **compared(machine, arguments.seed)}
+
+def main(options: Namespace) -> None:
+    machine = prepare(machines()[options.machine], lambda text: print(text, flush=True))
+    figures = {"machine": options.machine, "seed": options.seed, **compared(machine, options.seed)}
     print(json.dumps(figures, indent=2))
-    if arguments.write:
+    if options.write:
         write_results("energy_replay", figures)
 
 
@@ -86,4 +88,4 @@ def _split(values: list[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -11,16 +11,17 @@ benchmarks/results/explore_campaign.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import ENTRY, size
+from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, JSON, WORKERS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.vdla_command import ENTRY, size
 from vdla.codesign import models
 
 NETWORKS = ("resnet18", "mobilenet")
@@ -84,16 +85,17 @@ def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str
     }
 
 
-def main() -> None:
-    """Runs the command and prints the figures; with --write stores them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--designs", type=int, default=300)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--strategy", default="model")
-    parser.add_argument("--folder", type=Path, help="keep the study here")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    DESIGNS.but(default=300),
+    WORKERS,
+    Option("--strategy", "as for vdla explore", default="model"),
+    FOLDER.but(help="keep the study here"),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

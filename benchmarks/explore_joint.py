@@ -18,16 +18,17 @@ templates' on machines of smaller and smaller scratchpads. A study that was ende
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import vdla
+from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, JSON, SEEDS, WORKERS, WRITE, run_script
 from vdla.benchmarks.harness.results import ROOT, write_results
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import Figures, evaluate
@@ -184,20 +185,17 @@ def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str,
     return found
 
 
-def main() -> None:
-    """Runs the searches and prints the figures; with --write stores them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--designs", type=int, default=40)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "explore_joint")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    if options.seeds < 1 or options.designs < 1 or options.workers < 1:
-        parser.error("--seeds, --designs and --workers are at least 1")
+OPTIONS = (
+    SEEDS.but(least=1),
+    DESIGNS.but(default=40, least=1),
+    WORKERS.but(least=1),
+    FOLDER.but(default=ROOT / "build" / "explore_joint"),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     figures = measure(options.folder, options.seeds, options.designs, options.workers)
     print(json.dumps(figures, indent=2 if options.json else None))
     if options.write:
@@ -205,4 +203,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -12,7 +12,6 @@ benchmarks/results/explore_kills.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -20,14 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import ENTRY, size
+from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.vdla_command import ENTRY, size
 from vdla.codesign import models
 
 NETWORKS = ("mlp", "small_cnn")
@@ -183,13 +184,14 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Kills and compares studies and prints the figures; with --write stores them. Exits 1 if a study differs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    Option("--kills", "studies that are killed", int, 20),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), options.kills)
     if options.json:
@@ -200,9 +202,8 @@ def main() -> None:
         )
     if options.write:
         print(f"wrote {write_results('explore_kills', figures, packages=('xgboost-cpu', 'optuna'))}")
-    if figures["same"] < options.kills or figures["twice"]:
-        raise SystemExit(1)
+    return figures["same"] < options.kills or figures["twice"] > 0
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

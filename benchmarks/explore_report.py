@@ -11,16 +11,17 @@ again. With `--write` the figures go to benchmarks/results/explore_report.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import statistics
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import vdla
+from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, JSON, WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 
@@ -112,26 +113,22 @@ def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measures and prints the figures; with --write stores them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--designs", type=int, default=2000)
-    parser.add_argument("--folder", type=Path, help="keep the study here, and use its records again")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+OPTIONS = (DESIGNS.but(default=2000), FOLDER, JSON, WRITE)
+
+
+def main(options: Namespace) -> None:
     with tempfile.TemporaryDirectory() as temporary:
-        folder = arguments.folder or Path(temporary)
+        folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        figures = measure(folder, arguments.designs)
-    if arguments.json:
+        figures = measure(folder, options.designs)
+    if options.json:
         print(json.dumps(figures))
     else:
         for name, value in figures.items():
             print(f"{name}: {value}")
-    if arguments.write:
+    if options.write:
         print(f"wrote {write_results('explore_report', figures, packages=('playwright',))}")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -14,16 +14,17 @@ seed; designs that are no machine are not counted, since none was evaluated. All
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
+from argparse import Namespace
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import JSON, SEEDS, WORKERS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.explore.front import hypervolume, pareto
@@ -127,14 +128,22 @@ def compare(networks: tuple[Network, ...], known: Known, compared: Compared, see
     return {"searches": found, "times_fewer_by_model": fewer}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    Option(
+        "--records",
+        "the whole space's study; evaluated where it is not there",
+        Path,
+        metavar="DIR",
+        required=True,
+    ),
+    WORKERS,
+    SEEDS,
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         networks = []
         for name in ("resnet18", "mobilenet"):
@@ -147,7 +156,7 @@ def main() -> None:
         told=lambda now: print(f"{len(now.designs):,} of {size:,}", end="\r", flush=True),
     )
     if whole.interrupted:
-        raise SystemExit(130)
+        return 130
     known = dict(read_records(options.records / "records.jsonl"))
     compared = Compared(whole)
     figures = {
@@ -163,7 +172,8 @@ def main() -> None:
         print(json.dumps(figures, indent=2))
     if options.write:
         print(write_results("explore_search", figures, packages=("xgboost-cpu", "optuna")))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -15,12 +15,12 @@ starts the processes of dask's workers. Those without dask start anew in each st
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import statistics
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any
 from unittest import mock
 
 from vdla.benchmarks.harness.clusters import cluster
+from vdla.benchmarks.harness.command_line import DESIGNS, JSON, ROUNDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.known_costs import LEAST, MOST, seconds_of
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
@@ -168,15 +169,16 @@ def shipped(folder: Path, names: Sequence[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-def main() -> None:
-    """Measures and prints the figures; with --write stores them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("known", "real"))
-    parser.add_argument("--designs", type=int, help="evaluated on the clock; 192 of known cost, 60 real ones")
-    parser.add_argument("--rounds", type=int, help="1 of known cost, 5 real ones")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    Option("what", "evaluations of known cost, or real ones", choices=("known", "real")),
+    DESIGNS.but(help="evaluated on the clock; 192 of known cost, 60 real ones"),
+    ROUNDS.but(help="1 of known cost, 5 real ones"),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     if options.what == "known":
         figures: Any = {
             "designs": options.designs or KNOWN_DESIGNS,
@@ -191,4 +193,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -16,12 +16,12 @@ go to benchmarks/results/exported_networks.json. Exits 1 unless every network ra
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import time
 import warnings
+from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -29,9 +29,11 @@ from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import CONFIG, WRITE, Option, names_of, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.torch_modules import NETWORKS
+from vdla.util.errors import UserError
 
 RESULTS_NAME = "exported_networks"
 WEIGHTS_SEED = 1
@@ -99,44 +101,41 @@ def measure(path: Path, config: str) -> dict[str, Any]:
     return row | {"right": True, "ended": "exit 0", "check": report["check"]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("action", choices=("make", "run"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; else all")
-    parser.add_argument("--config", default="vta")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    if unknown := [name for name in arguments.names if name not in NETWORKS]:
-        parser.error(f"there is no network {unknown[0]}; there are {', '.join(NETWORKS)}")
-    names = arguments.names or list(NETWORKS)
-    if arguments.action == "make":
+OPTIONS = (
+    Option("action", "with torch the files are made, without it they are run", choices=("make", "run")),
+    Option("folder", "of the ONNX files", Path),
+    names_of(NETWORKS, "network"),
+    CONFIG,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
+    names = options.names or list(NETWORKS)
+    if options.action == "make":
         warnings.simplefilter("ignore")
-        make(arguments.folder, names)
-        return
+        try:
+            make(options.folder, names)
+        except ImportError as error:
+            raise UserError(f"{error}; make .venv-torch/.installed builds the environment") from None
+        return 0
     rows = []
     for name in names:
-        path = arguments.folder / f"{name}.u8s8.onnx"
+        path = options.folder / f"{name}.u8s8.onnx"
         if not path.exists():
-            parser.error(
+            raise UserError(
                 f"{path} is missing: run `exported_networks.py make` first, in the environment of torch"
             )
-        row = measure(path, arguments.config)
+        row = measure(path, options.config)
         rows.append(row)
         verdict = "right" if row["right"] else f"{row['ended']} {row.get('message', '')}"
         print(f"{name:20} {row.get('seconds', LIMIT):6.1f} s  {verdict}", flush=True)
     right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} ran on accelerator and processor with right outputs")
-    if arguments.write:
-        write_results(RESULTS_NAME, {"config": arguments.config, "right": right, "rows": rows})
-    sys.exit(right < len(rows))
+    if options.write:
+        write_results(RESULTS_NAME, {"config": options.config, "right": right, "rows": rows})
+    return right < len(rows)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ImportError as error:
-        print(f"error: {error}; make .venv-torch/.installed builds the environment", file=sys.stderr)
-        sys.exit(2)
+    run_script(__doc__, OPTIONS, main)

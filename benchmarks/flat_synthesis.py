@@ -10,12 +10,13 @@ machine of 4x4 takes some minutes. --write keeps the figures in benchmarks/resul
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import LIBERTY, WRITE, Option, run_script
 from vdla.benchmarks.harness.energy_rows import machines
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.technology.cell_model import shipped_cell_model
@@ -31,22 +32,22 @@ MACHINES = ("tiny", "4x8", "4x4 bus 16")
 """Machines that are flattened by default. They are small, because a flattened machine cannot use modules of another."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--machine", nargs="+", choices=list(machines()), default=MACHINES)
-    parser.add_argument("--liberty", default=None)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    library = find_library(arguments.liberty)
+OPTIONS = (
+    Option("--machine", "of the energy model", choices=list(machines()), nargs="+", default=MACHINES),
+    LIBERTY,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    library = find_library(options.liberty)
     rows: list[dict[str, Any]] = []
-    for name in arguments.machine:
+    for name in options.machine:
         rows.append(compared(machines()[name], library))
         print(json.dumps(rows[-1]), flush=True)
     figures = summary(rows)
     print(json.dumps(figures, indent=2))
-    if arguments.write:
+    if options.write:
         write_results("flat_synthesis", {"library": library.name, **figures, "machines": rows})
 
 
@@ -104,4 +105,4 @@ def _quiet(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -14,10 +14,10 @@ empty cache, `second_compile` the median of those after it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +31,7 @@ import onnx
 
 import vdla
 from vdla.benchmarks.encoders import embeddings
+from vdla.benchmarks.harness.command_line import JSON, RUNS, WRITE, Option, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models.originals import build_original
@@ -119,16 +120,15 @@ def measure(name: str, repeat: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measures and prints the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--network", nargs="+", choices=sorted(NETWORKS), default=sorted(NETWORKS))
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    options = parser.parse_args()
+OPTIONS = (
+    RUNS.but(default=7),
+    Option("--network", "these alone", choices=sorted(NETWORKS), nargs="+", default=sorted(NETWORKS)),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     rows = [measure(name, options.repeat) for name in options.network]
     if options.write:
         write_results(RESULTS_NAME, {"rows": rows})
@@ -145,4 +145,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -12,10 +12,10 @@ second-level cache, then whole networks, which compute more than they move.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, run_script
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
@@ -299,29 +300,31 @@ def measure(name: str, rounds: int | None) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=[*CHAINS, *NETWORKS])
-    parser.add_argument("--rounds", type=int, default=None)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    arguments = parser.parse_args()
+OPTIONS = (
+    ONLY.but(default=[*CHAINS, *NETWORKS]),
+    ROUNDS,
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     rows = []
-    for name in arguments.only:
-        row = measure(name, arguments.rounds)
+    for name in options.only:
+        row = measure(name, options.rounds)
         rows.append(row)
-        if not arguments.json:
+        if not options.json:
             print(
                 f"{name:22} fused {row['fused_ms']:>9} ms in {row['fused_kernels']:>2} kernels  "
                 f"unfused {row['unfused_ms']:>9} ms in {row['unfused_kernels']:>2}  fusion {row['fusion']:>6}x  "
                 f"whole run {row['run']:>6}x  error {row['error']:.1e}",
                 flush=True,
             )
-    if arguments.json:
+    if options.json:
         print(json.dumps({"rows": rows}))
-    if arguments.write:
+    if options.write:
         write_results("fusion", {"rows": rows})
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

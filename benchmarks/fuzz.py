@@ -14,9 +14,8 @@ the counts go to benchmarks/results/fuzz.json, in place of the counts of the sam
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from typing import Any
 
@@ -24,6 +23,7 @@ from vdla.benchmarks.fuzzing.commands import CALLS
 from vdla.benchmarks.fuzzing.outcome import FAILURES, VERDICTS
 from vdla.benchmarks.fuzzing.runner import LIMIT, Result, run_cases
 from vdla.benchmarks.fuzzing.streams import MATRIX
+from vdla.benchmarks.harness.command_line import COUNT, SEED, WORKERS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 
 NAME = "fuzz"
@@ -47,19 +47,19 @@ takes minutes.
 """
 
 
-def main() -> None:
+OPTIONS = (
+    Option("--kinds", "of cases", choices=COUNTS, nargs="+", default=list(COUNTS)),
+    COUNT.but(help="cases of each kind; else as many as the page shows"),
+    Option("--first", "the first case", int, 0),
+    Option("--case", "this one alone", int),
+    SEED,
+    WORKERS.but(help="processes that run cases"),
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
     """Runs all chosen kinds, one after the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kinds", nargs="+", choices=COUNTS, default=list(COUNTS))
-    parser.add_argument("--count", type=int)
-    parser.add_argument("--first", type=int, default=0, help="the first case")
-    parser.add_argument("--case", type=int, help="this one alone")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    options = parser.parse_args()
     failed = 0
     for kind in options.kinds:
         if options.case is None:
@@ -77,7 +77,7 @@ def main() -> None:
             _write(row)
         elif options.write:
             print(f"{kind}: not written: the page shows {COUNTS[kind]:,} cases or more")
-    sys.exit(bool(failed))
+    return bool(failed)
 
 
 def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -> dict[str, Any]:
@@ -141,4 +141,4 @@ def _write(row: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -24,14 +24,15 @@ fails, 2 where it cannot run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
+from argparse import Namespace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, Option, flag, run_script
 from vdla.benchmarks.harness.gpu_run import Place
 from vdla.benchmarks.harness.gpu_suite import (
     GpuRow,
@@ -54,45 +55,35 @@ from vdla.util.whole_files import write_whole
 RESULTS = Path(__file__).parent / "results"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--arch", default="sm_90", help="what cuda:emulated emulates")
-    parser.add_argument("--check-only", action="store_true")
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--update", action="store_true")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument(
-        "--library-convolutions", action="store_true", help="torch.compile has cuDNN's convolutions only"
-    )
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    try:
-        sys.exit(run(arguments))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+OPTIONS = (
+    Option("--device", "a GPU, or cuda:emulated", default="cuda:0"),
+    Option("--arch", "what cuda:emulated emulates", default="sm_90"),
+    flag("--check-only", "time nothing"),
+    ONLY.but(help="rows and groups of this name"),
+    flag("--update", "write these rows into the card's file, and leave its others"),
+    ROUNDS.but(default=15),
+    flag("--library-convolutions", "torch.compile has cuDNN's convolutions only"),
+    JSON,
+)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    if arguments.device == "cuda:emulated":
-        return check(Place(target=cuda_target(arguments.arch), device=None), arguments)
-    with open_device(parse_device(arguments.device)) as device:
+def main(options: Namespace) -> int:
+    if options.device == "cuda:emulated":
+        return check(Place(target=cuda_target(options.arch), device=None), options)
+    with open_device(parse_device(options.device)) as device:
         properties = device.properties
         place = Place(target=device_target("cuda", properties), device=device)
-        if failed := check(place, arguments):
+        if failed := check(place, options):
             return failed
-        if not arguments.check_only:
-            time_all(place, properties, arguments)
+        if not options.check_only:
+            time_all(place, properties, options)
     return 0
 
 
-def check(place: Place, arguments: argparse.Namespace) -> int:
+def check(place: Place, options: Namespace) -> int:
     reduced = place.device is None
     known = (*checked_entries(reduced=reduced), *([] if reduced else timed_entries()))
-    chosen = {entry.name for entry in choose_entries(known, arguments.only)}
+    chosen = {entry.name for entry in choose_entries(known, options.only)}
     failures = 0
     results: list[dict[str, Any]] = []
     for entry in checked_entries(reduced=reduced):
@@ -110,14 +101,14 @@ def check(place: Place, arguments: argparse.Namespace) -> int:
             continue
         failures += not outcome.good
         results.append({"name": entry.name, "error": outcome.error, "allowed": outcome.allowed})
-        if not arguments.json or not outcome.good:
+        if not options.json or not outcome.good:
             verdict = "good" if outcome.good else "WRONG"
             print(
                 f"{entry.name:28} {entry.precision:9} error {outcome.error:.1e} of {outcome.allowed:.1e}  {verdict}",
-                file=sys.stderr if arguments.json else sys.stdout,
+                file=sys.stderr if options.json else sys.stdout,
                 flush=True,
             )
-    if arguments.json and (reduced or arguments.check_only):
+    if options.json and (reduced or options.check_only):
         print(json.dumps({"checks": results}))
     if failures:
         print(f"error: {failures} of {len(results)} checks failed; nothing was timed", file=sys.stderr)
@@ -128,7 +119,7 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or ["no reason given"])[0]
 
 
-def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Namespace) -> None:
+def time_all(place: Place, properties: DeviceProperties, options: Namespace) -> None:
     torch = find_torch()
     if torch is None:
         print("torch is not installed: ours is timed alone", file=sys.stderr)
@@ -137,14 +128,14 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
     chosen = [
         entry
         for entry in every
-        if entry in choose_entries((*every, *checked_entries(reduced=False)), arguments.only)
+        if entry in choose_entries((*every, *checked_entries(reduced=False)), options.only)
     ]
     for entry in chosen:
         row = measure_entry(
-            place, torch, entry, arguments.rounds, library_convolutions=arguments.library_convolutions
+            place, torch, entry, options.rounds, library_convolutions=options.library_convolutions
         )
         rows.append(row)
-        if not arguments.json:
+        if not options.json:
             peers = "  ".join(
                 f"{name} {milliseconds:.4f} ms, ratio {row.ratios[name]:.2f}"
                 for name, milliseconds in row.peers_ms.items()
@@ -156,7 +147,7 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
     path = RESULTS / f"gpu-{re.sub('[^A-Za-z0-9]+', '-', properties.name).strip('-').lower()}.json"
     written_by = provenance(("torch", "nvidia-cuda-nvrtc"))
     written = rows_to_dicts(rows, date.today().isoformat(), written_by["commit"])
-    if arguments.update:
+    if options.update:
         written = merged(path, written, [entry.name for entry in every])
     means = geometric_means(written)
     document = {
@@ -172,17 +163,17 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
         "driver": properties.driver,
         "torch": None if torch is None else torch.__version__,
         "date": date.today().isoformat(),
-        "rounds": arguments.rounds,
+        "rounds": options.rounds,
         "geometric_means": means,
         "rows": written,
     }
-    if arguments.json:
+    if options.json:
         print(json.dumps(document))
     else:
         for group, peers in means.items():
             for peer, mean in peers.items():
                 print(f"geometric mean, {group}, against {peer}: {mean:.3f}")
-    if arguments.update or len(chosen) == len(every):
+    if options.update or len(chosen) == len(every):
         RESULTS.mkdir(exist_ok=True)
         write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
         print(f"wrote {path}", file=sys.stderr)
@@ -206,4 +197,4 @@ def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dic
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

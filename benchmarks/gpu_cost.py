@@ -15,12 +15,12 @@ no GPU.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import JSON, Option, flag, run_script
 from vdla.benchmarks.harness.gpu_costs import Judgement, judge, mean_regret, measured_in, read_tiles
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.tune.records.files import read_records
@@ -29,24 +29,20 @@ from vdla.util.errors import UserError
 TILES = Path(__file__).parent / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("records", nargs="*", type=Path)
-    parser.add_argument("--arch", default="sm_90a", help="the architecture of the records' card")
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    try:
-        judgements = judged(arguments.records, arguments.arch)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    if arguments.json:
+OPTIONS = (
+    Option("records", "records of the tuner", Path, nargs="*", metavar="RECORDS.jsonl"),
+    Option("--arch", "the architecture of the records' card", default="sm_90a"),
+    flag("--all", "a line for every workload"),
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
+    judgements = judged(options.records, options.arch)
+    if options.json:
         print(json.dumps([asdict(judgement) for judgement in judgements]))
     else:
-        report(judgements, every=arguments.all)
+        report(judgements, every=options.all)
 
 
 def judged(records: list[Path], arch: str) -> list[Judgement]:
@@ -78,4 +74,4 @@ def report(judgements: list[Judgement], *, every: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

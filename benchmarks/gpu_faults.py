@@ -10,28 +10,22 @@ go to benchmarks/results/gpu_faults.json.
 
 from __future__ import annotations
 
-import argparse
-import sys
+from argparse import Namespace
 from dataclasses import asdict
 
+from vdla.benchmarks.harness.command_line import ONLY, WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.verify.faults.gpu import FAULTS, run_fault
 
+OPTIONS = (ONLY.but(help="names of faults", part=True), WRITE)
 
-def main() -> None:
+
+def main(options: Namespace) -> int:
     """Prints for each fault a line, and below it the message of the check that refuses it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", metavar="NAME", help="names of faults")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/gpu_faults.json")
-    arguments = parser.parse_args()
-    if arguments.write and arguments.only:
-        parser.error("--write takes all faults; leave out --only")
     missed: list[str] = []
     rows: list[dict[str, str]] = []
     for fault in FAULTS:
-        if arguments.only and fault.name not in arguments.only:
+        if options.only and fault.name not in options.only:
             continue
         verdict = run_fault(fault)
         if not verdict.check and not verdict.numbers:
@@ -39,11 +33,11 @@ def main() -> None:
         rows.append({"name": fault.name, "breaks": fault.breaks, **asdict(verdict)})
         print(f"{fault.name:32} check {verdict.check or '-':14} numbers {verdict.numbers or '-'}")
         print(f"    {verdict.message or fault.breaks}")
-    if arguments.write:
+    if options.write:
         write_results("gpu_faults", {"faults": len(rows), "caught": len(rows) - len(missed), "rows": rows})
     print(f"missed: {', '.join(missed) or 'none'}")
-    sys.exit(1 if missed else 0)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

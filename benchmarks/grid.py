@@ -18,9 +18,9 @@ of outputs as long as vectors of inputs; `unfolded` are the same machines withou
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -28,6 +28,7 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, flag, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
@@ -226,20 +227,22 @@ def shown(row: dict[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name} {row[name]['utilization']:.3f}" for name in names)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--arrays", default=",".join(f"{i}x{o}" for i, o in ARRAYS))
-    parser.add_argument("--networks", default=None, help=f"default {','.join(NETWORKS)}")
-    parser.add_argument("--mobilenets", action="store_true", help=" and ".join(MOBILENETS))
-    parser.add_argument(
-        "--extensions", default=",".join(FOR_DEPTHWISE), help="of --mobilenets, taps and more"
-    )
-    parser.add_argument("--buses", default=",".join(map(str, BUSES)))
-    parser.add_argument("--latencies", default=",".join(map(str, LATENCIES)))
-    parser.add_argument("--large", action="store_true", help="128x128, one image and eight")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    Option(
+        "--arrays", "inputs x outputs, with commas between", default=",".join(f"{i}x{o}" for i, o in ARRAYS)
+    ),
+    Option("--networks", f"with commas between; else {','.join(NETWORKS)}"),
+    flag("--mobilenets", " and ".join(MOBILENETS)),
+    Option("--extensions", "of --mobilenets, taps and more", default=",".join(FOR_DEPTHWISE)),
+    Option("--buses", "bytes a cycle, with commas between", default=",".join(map(str, BUSES))),
+    Option("--latencies", "cycles of a read, with commas between", default=",".join(map(str, LATENCIES))),
+    flag("--large", "128x128, one image and eight"),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     if options.large:
         cells = large()
         if options.write:
@@ -280,4 +283,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

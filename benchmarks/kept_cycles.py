@@ -10,9 +10,8 @@ quantization that takes longer. Exit code 1 says that some differ; the file's ow
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks import encoders, grid, language, outside
+from vdla.benchmarks.harness.command_line import ONLY, flag, run_script
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import read_results
 from vdla.codesign.explore.networks import Network
@@ -138,13 +138,13 @@ def _of_encoder(document: Mapping[str, Any], chain: int) -> int:
         return _of_file(path, replace(vta_with(), chain_buffer_bytes=chain))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", metavar="FILE")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    ONLY.but(metavar="FILE", help="files of results"),
+    flag("--quick", "those that take seconds"),
+)
+
+
+def main(options: Namespace) -> int:
     stale = 0
     for figure in kept_cycles():
         if (options.only and figure.file not in options.only) or (options.quick and not figure.quick):
@@ -153,8 +153,8 @@ def main() -> None:
         stale += today != figure.kept
         if today != figure.kept:
             print(f"{figure}: {figure.kept:,} there, {today:,} today", flush=True)
-    sys.exit(stale > 0)
+    return stale > 0
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

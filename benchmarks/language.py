@@ -15,11 +15,11 @@ three, wall time and CPU time. With `--write` all goes to benchmarks/results/lan
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from vdla.benchmarks.harness.command_line import AGAIN, SIMULATE, WRITE, Option, flag, names_of, run_script
 from vdla.benchmarks.harness.language_models import MODELS, from_embeddings, left_float
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
@@ -202,39 +203,37 @@ def line(row: dict[str, Any]) -> str:
     return f"{row['name']:14}{'whole' if row.get('whole') else 'stops':6} {text}\n{'':20} from ids, elsewhere: {kept}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MODELS)}; else all")
-    parser.add_argument("--run", action="store_true", help="simulate what compiles whole")
-    parser.add_argument("--layers", action="store_true", help="print each layer")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/language.json")
-    parser.add_argument("--again", action="store_true", help="measure rows that are there anew")
-    parser.add_argument("--base", action="store_true", help="time the compilation of BERT-base's encoder")
-    parser.add_argument("--file", type=Path, nargs="*", default=[], metavar="PATH", help="quantized files")
-    arguments = parser.parse_args()
+OPTIONS = (
+    names_of(MODELS, "model"),
+    SIMULATE,
+    flag("--layers", "print each layer"),
+    WRITE,
+    AGAIN,
+    flag("--base", "time the compilation of BERT-base's encoder"),
+    Option("--file", "quantized files", Path, [], nargs="*", metavar="PATH"),
+)
+
+
+def main(options: Namespace) -> None:
     config = vta_with()
-    if unknown := [name for name in arguments.names if name not in MODELS]:
-        parser.error(f"there is no model {unknown[0]}; there are {', '.join(MODELS)}")
     rows: dict[str, dict[str, Any]] = {}
     base: dict[str, float] = {}
-    if arguments.write and (RESULTS / f"{RESULTS_NAME}.json").exists():
+    if options.write and (RESULTS / f"{RESULTS_NAME}.json").exists():
         before = read_results(RESULTS_NAME)
         rows, base = {row["name"]: row for row in before["rows"]}, before["bert_base_compile"]
-    if arguments.base:
+    if options.base:
         base = compile_base(config)
         print(f"BERT-base compiles in {base['wall_s']} s, {base['cpu_s']} s of CPU time", flush=True)
-    for path in arguments.file:
+    for path in options.file:
         print(line(measure_file(path, config)), flush=True)
-    for name in arguments.names or ([] if arguments.file else MODELS):
-        if arguments.again or name not in rows:
-            rows[name] = measure(name, config, arguments.run)
+    for name in options.names or ([] if options.file else MODELS):
+        if options.again or name not in rows:
+            rows[name] = measure(name, config, options.run)
         print(line(rows[name]), flush=True)
-        for layer in rows[name].get("layers", []) if arguments.layers else []:
+        for layer in rows[name].get("layers", []) if options.layers else []:
             part = f"{layer['roofline'] / layer['cycles']:.2f}" if layer["bound"] and layer["cycles"] else ""
             print(f"  {layer['operator']:12}{layer['layer']:50}{layer['cycles']:>10,} {part}")
-        if arguments.write:
+        if options.write:
             document = {
                 "extensions": list(config.extensions),
                 "whole": sum(row["whole"] for row in rows.values()),
@@ -246,4 +245,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

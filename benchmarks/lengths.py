@@ -13,13 +13,12 @@ on the accelerator every bit, on the processor within 1e-5 of the greatest value
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
-import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.command_line import JSON, ROUNDS, WRITE, Option, names_of, run_script
 from vdla.benchmarks.harness.language_models import WORDS, Feeds, LanguageModel, from_embeddings
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
@@ -212,32 +212,30 @@ def _write(row: Mapping[str, Any]) -> None:
     write_results(RESULTS_NAME, json.loads(json.dumps(document)))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}; else all")
-    parser.add_argument("--tolerance", type=float, help="the compiler's own unless told")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{RESULTS_NAME}.json")
-    arguments = parser.parse_args()
-    if unknown := [name for name in arguments.names if name not in CASES]:
-        parser.error(f"there is no {unknown[0]}; there are {', '.join(CASES)}")
+OPTIONS = (
+    names_of(CASES, "model"),
+    Option("--tolerance", "else the compiler's own", float),
+    ROUNDS.but(default=15),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
     found: dict[str, dict[str, Any]] = {}
-    for name in arguments.names or CASES:
-        row = found[name] = measure(name, arguments.tolerance, arguments.rounds)
+    for name in options.names or CASES:
+        row = found[name] = measure(name, options.tolerance, options.rounds)
         print(
             f"{name}: worst {row['worst']:.3f}, geomean {row['geomean']:.3f}, {len(row['rungs'])} rungs, "
             f"{row['bytes']:,} bytes, one length {row['static_bytes']:,}",
             flush=True,
         )
-        if arguments.write:
+        if options.write:
             _write(row)
-    if arguments.json:
+    if options.json:
         print(json.dumps({"models": list(found.values())}))
-    sys.exit(not all(row["right"] for row in found.values()))
+    return not all(row["right"] for row in found.values())
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -17,10 +17,10 @@ campaign of the same machine and seed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +28,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import COUNT, JOBS, JSON, PROGRAMS, SEEDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import RESULTS, provenance, read_results, write_results
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation, make_mutants
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import KIB, Config, load_config
 from vdla.isa.extensions import EXTENSIONS
-from vdla.util.errors import UserError
 from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 
 NAME = "mutations"
@@ -153,24 +153,20 @@ def line(campaign: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    """Prints the figures as text, or with --json as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--machine", default="tiny", help=f"a preset, or {EIGHT!r}")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4])
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--programs", type=int, default=500)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=40.0, help="of a comparison, once it is prepared")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{NAME}.json")
-    options = parser.parse_args()
-    try:
-        config = machine(options.machine)
-    except UserError as error:
-        parser.error(str(error))
+OPTIONS = (
+    Option("--machine", f"a preset, or {EIGHT!r}", default="tiny"),
+    SEEDS.but(default=[2, 3, 4], nargs="+", help="of the mutations; a campaign each"),
+    COUNT.but(default=200),
+    PROGRAMS.but(default=500),
+    JOBS,
+    Option("--seconds", "of a comparison, once it is prepared", float, 40.0),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    config = machine(options.machine)
     campaigns = []
     for seed in options.seeds:
         campaign = measure(config, options.count, seed, options.programs, options.jobs, options.seconds)
@@ -186,4 +182,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

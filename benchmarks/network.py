@@ -8,13 +8,14 @@ records that come with the package. With `--write` the figures go to benchmarks/
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import JSON, WRITE, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.evaluate import (
@@ -138,13 +139,10 @@ def lowering_seconds(content: bytes, config: Config) -> float:
     return statistics.median(median_seconds(lambda name=name: lower(name)) for name in kernels)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/network.json")
-    options = parser.parse_args()
+OPTIONS = (JSON, WRITE)
+
+
+def main(options: Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder))
     if options.json:
@@ -157,4 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

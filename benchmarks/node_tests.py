@@ -13,13 +13,14 @@ as with `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, flag, run_script
 from vdla.benchmarks.harness.node_cases import (
     APART,
     VERDICTS,
@@ -32,6 +33,7 @@ from vdla.benchmarks.harness.node_cases import (
     node_cases,
 )
 from vdla.benchmarks.harness.results import write_results
+from vdla.util.errors import UserError
 
 RESULTS_NAME = "node_tests"
 
@@ -109,36 +111,32 @@ def text(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="operators or cases; else all")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/node_tests.json")
-    parser.add_argument(
-        "--messages", action="store_true", help="print what became of each case that is not right"
-    )
-    arguments = parser.parse_args()
-    if arguments.write and arguments.names:
-        parser.error("--write is for all cases; leave the names out")
+OPTIONS = (
+    Option("names", "operators or cases; else all", nargs="*", metavar="NAME", part=True),
+    JSON,
+    WRITE,
+    flag("--messages", "print what became of each case that is not right"),
+)
+
+
+def main(options: Namespace) -> None:
     cases = list(node_cases())
-    if names := set(arguments.names):
+    if names := set(options.names):
         cases = [case for case in cases if case.name in names or case.operator in names]
         if not cases:
-            parser.error(f"there is no case or operator {', '.join(sorted(names))}")
+            raise UserError(f"there is no case or operator {', '.join(sorted(names))}")
     rows, left = measure(cases)
     document = figures(rows, left)
-    if arguments.messages:
+    if options.messages:
         for pair in rows:
             for item in pair:
                 if item is not None and item.verdict != "right":
                     shown = " (parameters as constants)" if item.fixed else ""
                     print(f"{item.name}{shown}: {item.verdict}: {item.message}", file=sys.stderr)
-    print(json.dumps(document, indent=2) if arguments.json else text(document))
-    if arguments.write:
+    print(json.dumps(document, indent=2) if options.json else text(document))
+    if options.write:
         print(write_results(RESULTS_NAME, document))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

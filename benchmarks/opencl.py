@@ -10,15 +10,16 @@ benchmarks/results/opencl.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
+from argparse import Namespace
 from statistics import median
 from typing import Any
 
 import vdla
 from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.gpu_models import inputs_of
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import FLOAT_NAMES, NAMES, build
@@ -26,43 +27,41 @@ from vdla.compiler.codegen.cuda.tolerances import MODEL_TOLERANCE
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.opencl_device import open_device
 
+OPTIONS = (
+    Option("--device", "number of the OpenCL device", int, 0),
+    ONLY.but(choices=[*NAMES, *FLOAT_NAMES], part=True),
+    ROUNDS.but(default=5),
+    JSON,
+    WRITE,
+)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", type=int, default=0)
-    parser.add_argument("--only", nargs="*", default=[], choices=[*NAMES, *FLOAT_NAMES], metavar="NAME")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.write and arguments.only:
-        parser.error("--write takes all networks: leave out --only")
+
+def main(options: Namespace) -> int:
     rows: list[dict[str, Any]] = []
-    for name in arguments.only or (*NAMES, *FLOAT_NAMES):
-        row = measured(name, arguments.device, arguments.rounds)
+    for name in options.only or (*NAMES, *FLOAT_NAMES):
+        row = measured(name, options.device, options.rounds)
         rows.append(row)
-        if not arguments.json:
+        if not options.json:
             print(
                 f"{name:16} OpenCL {row['opencl_ms']:>10.3f} ms  LLVM {row['llvm_ms']:>8.3f} ms"
                 f"  ratio {row['ratio']:.4f}  error {row['error']:.1e}",
                 flush=True,
             )
-    with open_device(arguments.device) as device:
+    with open_device(options.device) as device:
         document = {
             "device": {"name": device.properties.name, "driver": device.properties.driver},
             "tolerance": MODEL_TOLERANCE,
             "ratio_is": "LLVM's time on one thread / OpenCL's by the device's clock",
             "rows": rows,
         }
-    if arguments.json:
+    if options.json:
         print(json.dumps(document))
     if wrong := [row["name"] for row in rows if not row["error"] <= MODEL_TOLERANCE]:
         print(f"error: outputs differ: {', '.join(wrong)}", file=sys.stderr)
-        sys.exit(1)
-    if arguments.write:
+        return 1
+    if options.write:
         write_results("opencl", document, packages=("pyopencl", "pocl-binary-distribution"))
+    return 0
 
 
 def measured(name: str, device: int, rounds: int) -> dict[str, Any]:
@@ -89,4 +88,4 @@ def measured(name: str, device: int, rounds: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -10,17 +10,18 @@ codesign/technology/operand_rates.json, the figures in benchmarks/results/operan
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import math
 import statistics
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import WRITE, Option, run_script
 from vdla.benchmarks.harness.energy_rows import fitted_machines
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
 from vdla.codesign import models
@@ -43,20 +44,22 @@ OTHERS = ("small_cnn", "mlp", "dqn")
 """Shipped networks on which the rates are tested."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--machine", default="vta")
-    parser.add_argument("--share", type=float, default=0.005)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    network, config = load_network(arguments.model), load_config(arguments.machine)
-    events, changes = looked_at(config, network, arguments.share)
+OPTIONS = (
+    Option("model", "an ONNX file", Path),
+    Option("--machine", "a preset or a TOML file", default="vta"),
+    Option("--share", "of the program that is looked at", float, 0.005),
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    network, config = load_network(options.model), load_config(options.machine)
+    events, changes = looked_at(config, network, options.share)
     rates = OperandRates(
         network=network.name, machine=config.name, rates=rates_from(config, events, changes), spread=0.0
     )
     small = [load_network(models.build(name).SerializeToString(), name=name) for name in OTHERS]
-    held = [beside(other, network, rates, arguments.share) for other in others(config)]
+    held = [beside(other, network, rates, options.share) for other in others(config)]
     held += [beside(other, item, rates, 1.0) for item in small for other in (config, *others(config), *SMALL)]
     # Errors relative to the energy that the rates predict, as intervals of energy are.
     spread = round(math.sqrt(statistics.mean((1 / (1 + one["error"]) - 1) ** 2 for one in held)), 4)
@@ -68,7 +71,7 @@ def main() -> None:
         "spread": spread,
     }
     print(json.dumps({**figures, "rates": rates.rates}, indent=2))
-    if arguments.write:
+    if options.write:
         document = {
             "network": network.name,
             "machine": config.name,
@@ -143,4 +146,4 @@ def _rounded(rates: Mapping[str, float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -12,10 +12,10 @@ network that crashes is a row with the error.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks import outside_networks
+from vdla.benchmarks.harness.command_line import AGAIN, SIMULATE, WRITE, Option, names_of, run_script
 from vdla.benchmarks.harness.quantized import NEEDED, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.codesign.evaluate import (
@@ -130,46 +131,40 @@ def size_of(name: str, wanted: int | None) -> int:
     return -(-least // network.multiple) * network.multiple
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
-    parser.add_argument(
-        "--size",
-        type=int,
-        help="rows and columns of the images, or the least that a network takes; else the original's",
-    )
-    parser.add_argument("--run", action="store_true", help="simulate what compiles whole")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/NAME.json")
-    parser.add_argument("--results", default=RESULTS_NAME, metavar="NAME", help="else outside")
-    parser.add_argument("--again", action="store_true", help="measure rows that are there anew")
-    parser.add_argument(
+OPTIONS = (
+    names_of(NAMES, "network"),
+    Option(
+        "--size", "rows and columns of images, or the least that a network takes; else the original's", int
+    ),
+    SIMULATE,
+    WRITE.but(help="keep the rows in benchmarks/results/NAME.json, NAME by --results"),
+    Option("--results", f"else {RESULTS_NAME}", default=RESULTS_NAME, metavar="NAME"),
+    AGAIN,
+    Option(
         "--extensions",
+        f"what the machine has beyond vta's own; else {', '.join(NEEDED)}",
         nargs="*",
         default=NEEDED,
         choices=EXTENSIONS,
         metavar="NAME",
-        help=f"what the machine has beyond vta's own; else {', '.join(NEEDED)}",
-    )
-    parser.add_argument(
-        "--chain", type=int, default=0, metavar="BYTES", help="of the chain memory, which vta has not; else 0"
-    )
-    arguments = parser.parse_args()
-    config = replace(vta_with(arguments.extensions), chain_buffer_bytes=arguments.chain)
-    if unknown := [name for name in arguments.names if name not in NAMES]:
-        parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
+    ),
+    Option("--chain", "of the chain memory, which vta has not; else 0", int, 0, metavar="BYTES"),
+)
+
+
+def main(options: Namespace) -> None:
+    config = replace(vta_with(options.extensions), chain_buffer_bytes=options.chain)
     rows: dict[str, dict[str, Any]] = {}
-    if arguments.write and (RESULTS / f"{arguments.results}.json").exists():
-        rows = {row["name"]: row for row in read_results(arguments.results)["rows"]}
-    for name in arguments.names or NAMES:
-        size = size_of(name, arguments.size)
+    if options.write and (RESULTS / f"{options.results}.json").exists():
+        rows = {row["name"]: row for row in read_results(options.results)["rows"]}
+    for name in options.names or NAMES:
+        size = size_of(name, options.size)
         known = rows.get(name, {})
-        same = known.get("size") == size and known.get("chain_buffer_bytes", 0) == arguments.chain
-        if arguments.again or not same:
-            rows[name] = measure(name, config, size, arguments.run)
+        same = known.get("size") == size and known.get("chain_buffer_bytes", 0) == options.chain
+        if options.again or not same:
+            rows[name] = measure(name, config, size, options.run)
         print(line(rows[name]), flush=True)
-        if arguments.write:
+        if options.write:
             whole = sum(row["whole"] for row in rows.values())
             document = {
                 "extensions": list(config.extensions),
@@ -178,8 +173,8 @@ def main() -> None:
                 "networks": len(rows),
                 "rows": list(rows.values()),
             }
-            write_results(arguments.results, json.loads(json.dumps(document)))
+            write_results(options.results, json.loads(json.dumps(document)))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

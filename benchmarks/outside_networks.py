@@ -9,9 +9,8 @@ The weights are those that torch draws with SEED. Files that are already there a
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
+from argparse import Namespace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import Option, flag, names_of, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq
+from vdla.util.errors import UserError
 
 SEED = 1
 """Seed of the weights."""
@@ -138,33 +139,30 @@ def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
     quantize_qdq(path, out, ({"x": image} for image in images))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
-    parser.add_argument("--quantize", action="store_true")
-    arguments = parser.parse_args()
-    if unknown := [name for name in arguments.names if name not in NAMES]:
-        parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
+OPTIONS = (
+    Option("folder", "of the ONNX files", Path),
+    names_of(NAMES, "network"),
+    flag("--quantize", "quantized ones too, in FOLDER/q"),
+)
+
+
+def main(options: Namespace) -> None:
     warnings.simplefilter("ignore")
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    for name in arguments.names or NAMES:
-        path = arguments.folder / f"{name}.onnx"
-        if not path.exists():
-            export(name, path)
-            print(path, flush=True)
-        quantized = arguments.folder / "q" / path.name
-        if arguments.quantize and not quantized.exists():
-            quantized.parent.mkdir(exist_ok=True)
-            quantize(name, path, quantized)
-            print(quantized, flush=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in options.names or NAMES:
+            path = options.folder / f"{name}.onnx"
+            if not path.exists():
+                export(name, path)
+                print(path, flush=True)
+            quantized = options.folder / "q" / path.name
+            if options.quantize and not quantized.exists():
+                quantized.parent.mkdir(exist_ok=True)
+                quantize(name, path, quantized)
+                print(quantized, flush=True)
+    except ImportError as error:
+        raise UserError(f"{error}; pip install torch torchvision onnxruntime") from None
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ImportError as error:
-        print(f"error: {error}; pip install torch torchvision onnxruntime", file=sys.stderr)
-        sys.exit(2)
+    run_script(__doc__, OPTIONS, main)

@@ -16,12 +16,13 @@ bench`.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import subprocess
 import sys
 import time
+from argparse import Namespace
 
+from vdla.benchmarks.harness.command_line import CHECK, Option, run_script
 from vdla.benchmarks.harness.exact import stale
 from vdla.benchmarks.harness.page import read_files
 from vdla.benchmarks.harness.results import RESULTS, ROOT
@@ -34,14 +35,14 @@ PARTS = {
 """The scripts of all parts except the first."""
 
 
-def main() -> None:
+OPTIONS = (
+    CHECK,
+    Option("--without", "parts", nargs="+", default=[], choices=("results", *PARTS), metavar="PART"),
+)
+
+
+def main(options: Namespace) -> int:
     """Runs every selected part; each prints the names of the files that it wrote."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something differs")
-    parser.add_argument("--without", nargs="+", default=[], choices=("results", *PARTS), metavar="PART")
-    options = parser.parse_args()
     wrong = "results" not in options.without and _results(options.check)
     for part, script in PARTS.items():
         if part in options.without or (options.check and part != "tables"):
@@ -51,7 +52,7 @@ def main() -> None:
         done = subprocess.run([sys.executable, script, *check], cwd=ROOT, check=False)
         print(f"{part}: {time.monotonic() - began:.0f} s", flush=True)
         wrong |= done.returncode != 0
-    sys.exit(wrong)
+    return wrong
 
 
 def _results(check: bool) -> bool:
@@ -75,4 +76,4 @@ def _results(check: bool) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

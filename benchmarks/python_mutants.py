@@ -17,19 +17,20 @@ benchmarks/results/python_mutants.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
+from vdla.benchmarks.harness.command_line import COUNT, JOBS, SEED, WRITE, Option, run_script
 from vdla.benchmarks.harness.python_mutants import Mutant, draw, readers_of
 from vdla.benchmarks.harness.results import ROOT, write_results
 from vdla.codesign.network_cache import PART as NETWORKS_PART
@@ -228,33 +229,33 @@ def campaign(mutants: Sequence[Mutant], covering: Covering, jobs: int, limit: fl
         return list(pool.map(attempt, mutants))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=240, help="seconds of one mutant's tests, without it")
-    parser.add_argument("--covering", type=Path, help="file of the coverage by test: read, or made")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    mutants = draw(ROOT, arguments.count, arguments.seed)
-    if arguments.covering and arguments.covering.exists():
-        covering = Covering.read(arguments.covering)
+OPTIONS = (
+    COUNT.but(default=100),
+    SEED.but(default=1),
+    JOBS,
+    Option("--limit", "seconds of one mutant's tests, without it", float, 240),
+    Option("--covering", "file of the coverage by test: read, or made", Path, metavar="FILE"),
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
+    mutants = draw(ROOT, options.count, options.seed)
+    if options.covering and options.covering.exists():
+        covering = Covering.read(options.covering)
     else:
-        covering = measure_covering([mutant.path for mutant in mutants], arguments.jobs)
-        if arguments.covering:
-            covering.write(arguments.covering)
-    outcomes = campaign(mutants, covering, arguments.jobs, arguments.limit)
+        covering = measure_covering([mutant.path for mutant in mutants], options.jobs)
+        if options.covering:
+            covering.write(options.covering)
+    outcomes = campaign(mutants, covering, options.jobs, options.limit)
     survivors = [outcome for outcome in outcomes if outcome.ended == "survived"]
     noticed = sum(outcome.ended in ("noticed", "hung") for outcome in outcomes)
     print(f"{noticed} of {len(outcomes)} one-line mutants noticed; {len(survivors)} survived")
-    if arguments.write:
-        figures = {"seed": arguments.seed, "mutants": len(outcomes), "noticed": noticed}
+    if options.write:
+        figures = {"seed": options.seed, "mutants": len(outcomes), "noticed": noticed}
         figures |= {"survivors": [outcome.text for outcome in survivors]}
         write_results(RESULTS_NAME, figures)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -10,10 +10,10 @@ activations, after its own pre-processing); `seconds` are CPU seconds of quantiz
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import onnx
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, SAMPLES, WRITE, run_script
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
@@ -85,23 +86,25 @@ def measure(name: str, count: int) -> dict[str, object]:
     return row | {"peer_seconds": round(time.process_time() - started, 1)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="what quantization costs")
-    parser.add_argument("--only", nargs="+", choices=NETWORKS, default=NETWORKS)
-    parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    arguments = parser.parse_args()
+OPTIONS = (
+    ONLY.but(nargs="+", choices=NETWORKS, default=NETWORKS, metavar=None),
+    SAMPLES.but(default=8),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     rows: list[dict[str, object]] = []
-    for name in arguments.only:
-        rows.append(measure(name, arguments.samples))
-        if not arguments.json:
+    for name in options.only:
+        rows.append(measure(name, options.samples))
+        if not options.json:
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    if arguments.json:
+    if options.json:
         print(json.dumps({"rows": rows}, indent=2))
-    if arguments.write:
-        write_results("quantization", {"samples": arguments.samples, "rows": rows})
+    if options.write:
+        write_results("quantization", {"samples": options.samples, "rows": rows})
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

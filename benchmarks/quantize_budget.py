@@ -12,17 +12,18 @@ noise), bounded by the largest latency and the worst uniform noise, over that of
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, SAMPLES, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.explore.front import hypervolume
 from vdla.codesign.models import build, sample_inputs
@@ -192,33 +193,33 @@ def show(row: dict[str, object]) -> None:
     print(f"  within {row['within']}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", choices=NETWORKS, default=NETWORKS)
-    parser.add_argument("--budget", type=int, default=60)
-    parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    arguments = parser.parse_args()
+OPTIONS = (
+    ONLY.but(nargs="+", choices=NETWORKS, default=NETWORKS, metavar=None),
+    Option("--budget", "decisions that each search tries", int, 60),
+    SAMPLES.but(default=16),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     rows: list[dict[str, object]] = []
     searches: dict[str, object] = {}
-    for name in arguments.only:
-        with opened(name, arguments.budget, arguments.samples) as study:
-            rows.append(measure(name, study, arguments.samples))
-            if not arguments.json:
+    for name in options.only:
+        with opened(name, options.budget, options.samples) as study:
+            rows.append(measure(name, study, options.samples))
+            if not options.json:
                 show(rows[-1])
             if name == "small_cnn":
-                searches = compare_searches(study, arguments.budget)
-                if not arguments.json:
+                searches = compare_searches(study, options.budget)
+                if not options.json:
                     print(f"  searches {searches['hypervolume']}", flush=True)
-    figures = {"config": "vta", "samples": arguments.samples, "rows": rows, "searches": searches}
-    if arguments.json:
+    figures = {"config": "vta", "samples": options.samples, "rows": rows, "searches": searches}
+    if options.json:
         print(json.dumps(figures, indent=2))
-    if arguments.write:
+    if options.write:
         write_results("quantize_budget", figures)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -10,23 +10,20 @@ picture is not that of the files.
 
 from __future__ import annotations
 
-import argparse
-import sys
+from argparse import Namespace
 
+from vdla.benchmarks.harness.command_line import CHECK, run_script
 from vdla.benchmarks.harness.page import Document, missing, read_files, rewritten
 from vdla.benchmarks.harness.pictures import PICTURES, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.benchmarks.harness.tables import BLOCKS, PAGES
 from vdla.util.whole_files import write_whole
 
+OPTIONS = (CHECK,)
 
-def main() -> None:
+
+def main(options: Namespace) -> int:
     """Rewrites the pages; with --check reports whether that would change them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
     files = read_files(RESULTS)
     changed = False
     for name in PAGES:
@@ -43,7 +40,7 @@ def main() -> None:
         changed |= _draw(files["demo"], options.check)
     for name in missing(BLOCKS, files):
         print(f"not measured: benchmarks/results/{name}.json")
-    sys.exit(options.check and changed)
+    return options.check and changed
 
 
 def _draw(demo: Document, check: bool) -> bool:
@@ -58,4 +55,4 @@ def _draw(demo: Document, check: bool) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

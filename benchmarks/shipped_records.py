@@ -15,9 +15,9 @@ compiler that alters their programs; where the default has become better, it tak
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -25,6 +25,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import JOBS, TRIALS, WRITE, Option, flag, run_script
 from vdla.codesign import models
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_options import Options, Watchers
@@ -98,18 +99,17 @@ def measured(config: str, folder: Path) -> list[Record]:
     return again
 
 
-def main() -> None:
-    """Tunes and prints; with --write replaces the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--configs", nargs="+", default=["vta", "osdi18", "edge8", "tiny"])
-    parser.add_argument("--trials", type=int, default=96, help="of each layer")
-    parser.add_argument("--in-place", type=int, default=1500)
-    parser.add_argument("--jobs", type=int, default=2, help="configurations at a time")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--measure", action="store_true", help="the same schedules again, without a search")
-    options = parser.parse_args()
+OPTIONS = (
+    Option("--configs", "presets", nargs="+", default=["vta", "osdi18", "edge8", "tiny"], metavar="NAME"),
+    TRIALS.but(default=96, help="of each layer"),
+    Option("--in-place", "trials in the whole of ResNet-18", int, 1500, metavar="N"),
+    JOBS.but(help="configurations at a time"),
+    WRITE.but(help="replace these configurations' records"),
+    flag("--measure", "the same schedules again, without a search"),
+)
+
+
+def main(options: Namespace) -> None:
     if options.measure:
         print(f"{'config':8}{'template':20}{'recorded':>12}{'today':>12}  cycles")
         with tempfile.TemporaryDirectory() as folder:
@@ -138,4 +138,4 @@ def keep(configs: Sequence[str], records: list[Record]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -9,12 +9,13 @@ The first run, which loads the compiled code, is not counted; nothing else is ca
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.benchmarks.harness.command_line import JSON, RUNS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
@@ -148,17 +149,16 @@ def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
     return {"cycles": cycles, "seconds": median, "million_cycles_per_second": cycles / median / 1e6}
 
 
-def main() -> None:
-    """Measures and prints the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("program", nargs="?", help="a saved program; without it, convolution tiles on vta")
-    parser.add_argument("--tiles", type=int, default=1000)
-    parser.add_argument("--repeat", type=int, default=REPEAT)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    options = parser.parse_args()
+OPTIONS = (
+    Option("program", "a saved program; without it, convolution tiles on vta", nargs="?"),
+    Option("--tiles", "of convolution, without a program", int, 1000),
+    RUNS.but(default=REPEAT),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     program = (
         load_program(options.program) if options.program else tiles_program(load_config("vta"), options.tiles)
     )
@@ -177,4 +177,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -10,26 +10,28 @@ benchmarks/results/single_layers.json.
 
 from __future__ import annotations
 
-import argparse
 import math
+from argparse import Namespace
 from contextlib import closing
 
 from vdla.benchmarks.harness.case import RATIO_IS, measure
+from vdla.benchmarks.harness.command_line import ONLY, ROUNDS, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.single_layers import layers, single_layer_case
 
+OPTIONS = (
+    ONLY.but(default=list(layers()), choices=list(layers()), metavar=None),
+    Option("--threads", "of both sides", int, 1),
+    ROUNDS.but(default=25),
+    WRITE,
+)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=list(layers()), choices=list(layers()))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+
+def main(options: Namespace) -> None:
     rows = []
-    for name in arguments.only:
-        with closing(single_layer_case(name, arguments.threads)) as case:
-            row = measure(case, arguments.rounds)
+    for name in options.only:
+        with closing(single_layer_case(name, options.threads)) as case:
+            row = measure(case, options.rounds)
         rows.append(row)
         print(
             f"{name:4} ours {row.ours_ms:>8.4f} ms  peer {row.peer_ms:>8.4f} ms  ratio {row.ratio:>6.3f}  "
@@ -38,7 +40,7 @@ def main() -> None:
         )
     mean = round(math.exp(sum(math.log(row.ratio) for row in rows) / len(rows)), 3)
     print(f"geometric mean of ratios {mean}")
-    if arguments.write:
+    if options.write:
         write_results(
             "single_layers",
             {"ratio_is": RATIO_IS, "geometric_mean": mean, "rows": [row.to_dict() for row in rows]},
@@ -46,4 +48,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

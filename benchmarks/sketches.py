@@ -10,15 +10,16 @@ faster; `scheduled` the share of points that schedule; `legal` that of all point
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SEED, run_script
 from vdla.compiler.codegen.cpu.kernel import BoundKernel, build
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.ir.stmt import Program
@@ -177,15 +178,15 @@ def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) ->
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs whose names begin so")
-    parser.add_argument("--points", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    ONLY.but(nargs="+", help="programs whose names begin so"),
+    POINTS.but(default=64),
+    SEED,
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
     target, rows = host_target(), []
     if not options.json:
         head = ("template ms", "best", "median", "scheduled", "legal", "features ms", "schedule ms")
@@ -211,4 +212,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -9,13 +9,14 @@ goes to hw/synthesis/cells/sram.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import WRITE, Option, run_script
 from vdla.benchmarks.harness.results import ROOT, provenance
 from vdla.util.whole_files import write_whole
 
@@ -101,15 +102,15 @@ def macro(cacti: Path, words: int, width: int, defaults: str) -> dict[str, float
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cacti", type=Path, required=True)
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+OPTIONS = (
+    Option("--cacti", "folder of the program and its tech_params", Path, metavar="DIR", required=True),
+    WRITE.but(help="write hw/synthesis/cells/sram.json"),
+)
+
+
+def main(options: Namespace) -> None:
     # CACTI needs values also for parts that such a memory does not have; these are from CACTI's own example.
-    example = (arguments.cacti / "cache.cfg").read_text(encoding="utf-8")
+    example = (options.cacti / "cache.cfg").read_text(encoding="utf-8")
     names = {line.split("(")[0].split("-")[1].strip() for line in _OPTIONS.splitlines()}
     kept = [
         line
@@ -120,10 +121,10 @@ def main() -> None:
     rows = []
     for words in WORDS:
         for width in WIDTHS:
-            row = {"words": words, "width": width, **macro(arguments.cacti, words, width, defaults)}
+            row = {"words": words, "width": width, **macro(options.cacti, words, width, defaults)}
             rows.append(row)
             print(json.dumps(row), flush=True)
-    if arguments.write:
+    if options.write:
         table = {
             "written": provenance(),
             "source": f"CACTI 7.0, HP Labs (BSD licence): {NODE_NM} nm, {CELLS}, 300 K, one bank, "
@@ -138,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

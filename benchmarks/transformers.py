@@ -11,15 +11,15 @@ compilation from the model's bytes, nothing kept, wall time and CPU time of this
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import sys
 import time
+from argparse import Namespace
 
 import numpy as np
 
 from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, run_script
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models.transformers import build_transformer, token_inputs
@@ -75,31 +75,31 @@ def measure(name: str, rounds: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES), metavar="NAME")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/transformers.json")
-    arguments = parser.parse_args()
+OPTIONS = (
+    ONLY.but(default=list(CASES), choices=list(CASES)),
+    ROUNDS.but(default=15),
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> int:
     rows: list[dict[str, object]] = []
-    for name in arguments.only:
-        row = measure(name, arguments.rounds)
+    for name in options.only:
+        row = measure(name, options.rounds)
         rows.append(row)
-        if not arguments.json:
+        if not options.json:
             print(
                 f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
                 f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)",
                 flush=True,
             )
-    if arguments.json:
+    if options.json:
         print(json.dumps({"rows": rows}))
-    if arguments.write:
+    if options.write:
         print(write_results(RESULTS_NAME, {"rows": rows}))
-    sys.exit(not all(row["right"] for row in rows))
+    return not all(row["right"] for row in rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

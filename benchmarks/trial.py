@@ -9,15 +9,16 @@ passes, linking by itself and simulation in timing alone. The first trial loads 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import CONFIG, JSON, LAYERS, SEED, WRITE, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
@@ -85,18 +86,17 @@ def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float
     }
 
 
-def main() -> None:
-    """Measures and prints the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--layers", nargs="+", default=[f"conv2d:{name}" for name in CONVOLUTIONS])
-    parser.add_argument("--candidates", type=int, default=20, help="of each layer")
-    parser.add_argument("--config", default="vta")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    options = parser.parse_args()
+OPTIONS = (
+    LAYERS.but(default=[f"conv2d:{name}" for name in CONVOLUTIONS]),
+    Option("--candidates", "of each layer", int, 20),
+    CONFIG,
+    SEED,
+    JSON,
+    WRITE,
+)
+
+
+def main(options: Namespace) -> None:
     config = load_config(options.config)
     rows = {name: measure(config, name, options.candidates, options.seed) for name in options.layers}
     rows["all"] = {
@@ -117,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

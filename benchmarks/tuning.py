@@ -15,13 +15,13 @@ there as it ends. The notebook plots that file.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -31,6 +31,17 @@ from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import (
+    AGAIN,
+    JOBS,
+    JSON,
+    LAYERS,
+    SEEDS,
+    WRITE,
+    Option,
+    flag,
+    run_script,
+)
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.named_layers import CONVOLUTIONS
@@ -174,7 +185,7 @@ def keep(runs: Iterable[Run]) -> None:
     write_results(NAME, document, packages=("xgboost-cpu",), compact=True)
 
 
-def run_all(options: argparse.Namespace) -> list[Run]:
+def run_all(options: Namespace) -> list[Run]:
     """Executes missing runs, first those without transfer, then those with. Returns all runs, including
     earlier ones.
     """
@@ -203,7 +214,7 @@ def run_all(options: argparse.Namespace) -> list[Run]:
         taught = {
             layer: [seed for seed in seeds if (layer, FULL, True, seed) not in runs]
             for layer in options.layers
-            if options.transfer and layer != "C1"
+            if not options.no_transfer and layer != "C1"
         }
         if any(taught.values()):
             lessons = dict(
@@ -335,20 +346,20 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+OPTIONS = (
+    LAYERS.but(choices=list(CONVOLUTIONS), default=list(CONVOLUTIONS), metavar=None),
+    Option("--searches", "these alone", nargs="+", choices=list(SEARCHES), default=list(SEARCHES)),
+    SEEDS,
+    JOBS,
+    flag("--no-transfer", "no runs with transfer"),
+    AGAIN.but(help="repeat the runs that the results have"),
+    WRITE,
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
     """Executes the missing runs of the study and prints its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--layers", nargs="+", choices=list(CONVOLUTIONS), default=list(CONVOLUTIONS))
-    parser.add_argument("--searches", nargs="+", choices=list(SEARCHES), default=list(SEARCHES))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--no-transfer", dest="transfer", action="store_false", help="no runs with transfer")
-    parser.add_argument("--again", action="store_true", help="repeat the runs that the results have")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
     runs = run_all(options)
     if options.write:
         keep(runs)
@@ -357,4 +368,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -18,16 +18,17 @@ spaces instead: at least, or exactly where that is feasible.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
+from argparse import Namespace
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vdla.benchmarks.harness.case import measure as measure_case
+from vdla.benchmarks.harness.command_line import JSON, LAYERS, SEEDS, TRIALS, WRITE, Option, flag, run_script
 from vdla.benchmarks.harness.convolutions import convolution_case
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
@@ -171,22 +172,26 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--layers", nargs="+", choices=CONVOLUTIONS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--trials", type=int, default=128)
-    parser.add_argument("--random", type=int, default=64)
-    parser.add_argument(
-        "--strategies", nargs="*", choices=list(SEARCHES), default=[FULL, "genetic", "random"]
-    )
-    parser.add_argument("--features", choices=["account", "program"], default="account")
-    parser.add_argument("--count", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    LAYERS.but(choices=CONVOLUTIONS, metavar=None),
+    SEEDS.but(default=3),
+    TRIALS.but(default=128),
+    Option("--random", "legal points that are drawn for the quantiles; 0: none", int, 64),
+    Option(
+        "--strategies",
+        "of the searches",
+        nargs="*",
+        choices=list(SEARCHES),
+        default=[FULL, "genetic", "random"],
+    ),
+    Option("--features", "of the model", choices=["account", "program"], default="account"),
+    flag("--count", "the number of distinct programs instead"),
+    WRITE,
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
     if options.count:
         sizes = [size_of(name) for name in options.layers or CONVOLUTIONS]
         for row in sizes:
@@ -223,4 +228,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

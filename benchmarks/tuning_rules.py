@@ -9,9 +9,9 @@ two layers of 128 tokens, 4 heads of 64, all of whose kernels share four times a
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.benchmarks.harness.command_line import JSON, ONLY, SEED, TRIALS, WRITE, flag, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on, tune_network
@@ -100,17 +101,17 @@ def print_row(task: dict[str, Any]) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs whose names begin so")
-    parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-network", action="store_true", help="programs alone")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
-    given = parser.parse_args()
+OPTIONS = (
+    ONLY.but(nargs="+", help="programs whose names begin so"),
+    TRIALS.but(default=64),
+    SEED,
+    flag("--no-network", "programs alone"),
+    JSON,
+    WRITE,
+)
+
+
+def main(given: Namespace) -> None:
     target, documents = host_target(), []
 
     def options(trials: int) -> Options:
@@ -148,4 +149,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

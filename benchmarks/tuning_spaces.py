@@ -11,13 +11,14 @@ cycles are relative to the space's floor, a lower bound of the cycles of all pro
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.command_line import CONFIG, JSON, SEED, TRIALS, Option, run_script
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash
@@ -125,16 +126,16 @@ def examine(config_name: str, name: str, trials: int, seed: int) -> dict[str, An
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Sizes of the spaces of the accelerator's templates, and costs of random points."
-    )
-    parser.add_argument("--config", default="vta")
-    parser.add_argument("--workload", action="append", help="as for vdla tune; may be given several times")
-    parser.add_argument("--trials", type=int, default=200, help="random points that are simulated")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    CONFIG,
+    Option("--workload", "as for vdla tune; may be given several times", repeated=True),
+    TRIALS.but(default=200, help="random points that are simulated"),
+    SEED,
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
     rows = []
     if not options.json:
         heads = "".join(f"{f'{q:.0%}':>7}" for q in QUANTILES)
@@ -158,4 +159,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

@@ -11,17 +11,18 @@ what the machine gives.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from vdla.benchmarks.harness.clusters import cluster
+from vdla.benchmarks.harness.command_line import JSON, ROUNDS, Option, run_script
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.dask_workers import DaskWorkers
@@ -104,15 +105,14 @@ def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) 
     return {"trials": count, "rows": rows, "two_over_one": ratios}
 
 
-def main() -> None:
-    """Measures and prints the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--batch", type=int, nargs="+", default=[16, 64], help="trials of a batch")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+OPTIONS = (
+    Option("--batch", "trials of a batch", int, [16, 64], nargs="+", metavar="N"),
+    ROUNDS.but(default=5),
+    JSON,
+)
+
+
+def main(options: Namespace) -> None:
     generator = np.random.default_rng(0)
     found, result = tasks(), {}
     with contextlib.ExitStack() as stack:
@@ -140,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, OPTIONS, main)

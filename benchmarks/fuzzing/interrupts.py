@@ -15,7 +15,7 @@ from pathlib import Path
 from vdla.codesign.cli import interrupts
 from vdla.codesign.cli.interrupts import ENDINGS
 
-from ..harness.command_line import ENTRY
+from ..harness.vdla_command import ENTRY
 from .commands import CALLS, LEFT_BY_OTHERS, environment, prepare, without_limit
 from .drawing import Draw
 from .outcome import Outcome
@@ -24,7 +24,7 @@ from .written import problem_of
 SECONDS = 10.0
 """Seconds within which a command must end after a signal; native code that computes is not interrupted."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
-"""Lines of a traceback that come from the statement in `harness.command_line.ENTRY` that imports the command line."""
+"""Lines of a traceback that come from the statement in `harness.vdla_command.ENTRY` that imports the command line."""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
 """Length in seconds of the beginning of a command, in which a third of the signals are sent."""

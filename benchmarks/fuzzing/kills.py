@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from ..harness.command_line import ENTRY
+from ..harness.vdla_command import ENTRY
 from .drawing import Draw
 from .networks import quantized_network
 from .outcome import Outcome

@@ -19,7 +19,7 @@ import numpy as np
 
 from vdla.codesign.cli.process import READER_GONE
 
-from ..harness.command_line import ENTRY
+from ..harness.vdla_command import ENTRY
 from .commands import CALLS, LEFT_BY_OTHERS, Call, environment, prepare, without_limit
 from .drawing import Draw
 from .outcome import Called, Outcome, judge

@@ -1,14 +1,151 @@
-"""The command line in a separate process."""
+"""The command lines of the scripts in benchmarks/: the arguments that several of them take, one parser, one runner.
+
+A script lists its arguments in OPTIONS, has a function `main` that gets their values, and ends with
+
+    if __name__ == "__main__":
+        run_script(__doc__, OPTIONS, main)
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
-"""The command of `vdla`; its arguments follow."""
+from vdla.util.errors import CodeError, UserError
 
 
-def size(path: Path) -> int:
-    """Bytes of a file that a command writes; 0 if it does not exist yet."""
-    return path.stat().st_size if path.exists() else 0
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One argument of a script: an option if its name begins with dashes, else a positional one.
+
+    `type` to `metavar` and `required` are argparse's. A `flag` has no value and is true if it is given; a `repeated`
+    option may be given several times and collects its values. Of options in one `group` only one may be given. No value
+    may be below `least`, nor, unless it is empty, outside `known`, whose members are each a `kind`. A `part` of the
+    rows cannot be written: the file of results has all.
+    """
+
+    name: str
+    help: str
+    type: Callable[[str], Any] | None = None
+    default: Any = None
+    nargs: str | None = None
+    choices: Collection[str] | None = None
+    metavar: str | None = None
+    required: bool = False
+    flag: bool = False
+    repeated: bool = False
+    group: str = ""
+    least: int | None = None
+    known: Sequence[str] = ()
+    kind: str = ""
+    part: bool = False
+
+    def but(self, **changes: Any) -> Option:
+        """The same with other fields: a default, a help text."""
+        return replace(self, **changes)
+
+    @property
+    def key(self) -> str:
+        """The attribute of the parsed values."""
+        return self.name.lstrip("-").replace("-", "_")
+
+
+def flag(name: str, help: str) -> Option:
+    """An option without a value."""
+    return Option(name, help, flag=True, default=False)
+
+
+def names_of(known: Iterable[str], kind: str) -> Option:
+    """Positional names of what a script measures; without any it measures all that are `known`."""
+    known = tuple(known)
+    about = f"of {', '.join(known)}; else all"
+    return Option("names", about, nargs="*", metavar="NAME", known=known, kind=kind)
+
+
+AGAIN = flag("--again", "measure rows anew that the file of results has")
+CHECK = flag("--check", "write nothing; exit 1 where something differs")
+CONFIG = Option("--config", "a preset or a TOML file", default="vta")
+COUNT = Option("--count", "how many are drawn", int)
+DESIGNS = Option("--designs", "machines that are evaluated", int)
+FOLDER = Option("--folder", "keep the study here, and use its records again", Path, metavar="DIR")
+JOBS = Option("--jobs", "processes that work at a time", int, 2)
+JSON = flag("--json", "print the figures as JSON")
+LAYERS = Option("--layers", "these layers alone", nargs="+", metavar="NAME")
+LIBERTY = Option(
+    "--liberty", "a library of cells, by its file or its name; else the default", metavar="FILE|NAME"
+)
+ONLY = Option("--only", "these alone", nargs="*", default=(), metavar="NAME")
+POINTS = Option("--points", "random legal points of each space", int)
+PROGRAMS = Option("--programs", "number of random programs", int)
+RUNS = Option("--repeat", "runs whose median counts", int)
+ROUNDS = Option("--rounds", "how often each is measured in turns; medians count", int)
+SAMPLES = Option("--samples", "inputs to calibrate on, and as many others to measure on", int)
+SEED = Option("--seed", "of everything that is drawn", int, 0)
+SEEDS = Option("--seeds", "searches of each kind, by seed", int, 5)
+SIMULATE = flag("--run", "simulate what compiles whole")
+TRIALS = Option("--trials", "trials of each search", int)
+WORKERS = Option("--workers", "processes that evaluate at a time", int, 2)
+WRITE = flag("--write", "keep the figures in benchmarks/results")
+
+
+def parse(
+    document: str | None, options: Sequence[Option], words: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """The values of a script's `options` in `words` (else this process's command line), whose help is `document`.
+
+    Exits with 2 and one line if the words are wrong.
+    """
+    parser = argparse.ArgumentParser(
+        description=document, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    shared = {option.group for option in options} - {""}
+    groups = {"": parser, **{group: parser.add_mutually_exclusive_group() for group in shared}}
+    for option in options:
+        groups[option.group].add_argument(option.name, **_settings(option))
+    given = parser.parse_args(words)
+    for option in options:
+        if mistake := _mistake(option, getattr(given, option.key), "write" in given and given.write):
+            parser.error(mistake)
+    return given
+
+
+def run_script(
+    document: str | None, options: Sequence[Option], main: Callable[[argparse.Namespace], int | None]
+) -> None:
+    """Calls `main` with the values of `options` and exits with what it returns: nothing, or a code that is not 0 where
+    something is wrong. A mistake of the user is one line, and exit code 2.
+    """
+    given = parse(document, options)
+    try:
+        sys.exit(main(given))
+    except CodeError:
+        raise
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _settings(option: Option) -> dict[str, Any]:
+    """The keywords of argparse for an option."""
+    if option.flag:
+        return {"help": option.help, "action": "store_true"}
+    fields = ("help", "type", "default", "nargs", "metavar", "choices")
+    settings = {field: value for field in fields if (value := getattr(option, field)) is not None}
+    if option.required:  # argparse refuses the word for positional arguments.
+        settings["required"] = True
+    return settings | ({"action": "append"} if option.repeated else {})
+
+
+def _mistake(option: Option, value: Any, is_written: bool) -> str:
+    """The mistake in the value of an option; empty if there is none."""
+    if option.least is not None and value < option.least:
+        return f"{option.name} {value}: at least {option.least}"
+    if option.part and value and is_written:
+        return f"--write takes all rows: leave out {option.metavar if option.key == option.name else option.name}"
+    if option.known and (unknown := [name for name in value if name not in option.known]):
+        return f"there is no {option.kind} {unknown[0]}; there are {', '.join(option.known)}"
+    return ""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from vdla.benchmarks import cpu
 from vdla.benchmarks.harness.case import Case, Row, measure
+from vdla.benchmarks.harness.command_line import parse
 from vdla.benchmarks.harness.convolutions import COPIES, convolution_case, marginal
 from vdla.benchmarks.harness.products import int8_product_case, product_case
 from vdla.benchmarks.harness.suite import UnknownRowError, choose, geometric_means, other_suite, paper_suite
 from vdla.codesign.named_layers import same_window
-
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def test_the_suite_is_the_papers() -> None:
@@ -91,11 +88,9 @@ def test_geometric_means_are_by_group() -> None:
 
 
 def test_the_benchmark_of_kernels_has_the_rows_without_the_networks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["cpu.py", "--only", "D9", "--rounds", "1"])
-    runpy.run_path(str(BENCHMARKS / "cpu.py"), run_name="__main__")
+    cpu.main(parse("", cpu.OPTIONS, ["--only", "D9", "--rounds", "1"]))
     assert capsys.readouterr().out.split()[:2] == ["D9", "ours"]
-    monkeypatch.setattr(sys, "argv", ["cpu.py", "--only", "dqn"])
     with pytest.raises(UnknownRowError):
-        runpy.run_path(str(BENCHMARKS / "cpu.py"), run_name="__main__")
+        cpu.main(parse("", cpu.OPTIONS, ["--only", "dqn"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -16,7 +15,9 @@ import pytest
 from fake_gpu import FakeDevice
 from onnx import helper
 
+from vdla.benchmarks import gpu
 from vdla.benchmarks.harness import gpu_suite
+from vdla.benchmarks.harness.command_line import parse
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, network_cases, operator_cases
 from vdla.benchmarks.harness.gpu_run import Checked, Place
@@ -176,20 +177,13 @@ def test_geometric_means_are_by_group_precision_and_peer():
 
 
 def test_results_are_written_whole_and_updated(tmp_path: Path, monkeypatch, capsys) -> None:
-    spec = importlib.util.spec_from_file_location("gpu_benchmark", BENCHMARK)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "RESULTS", tmp_path)
-    monkeypatch.setattr(module, "check", lambda place, arguments: 0)
-    monkeypatch.setattr(module, "find_torch", lambda: None)
-    monkeypatch.setattr(module, "open_device", lambda ordinal: closing(IdleDevice({}, memory_bytes=1 << 24)))
+    monkeypatch.setattr(gpu, "RESULTS", tmp_path)
+    monkeypatch.setattr(gpu, "check", lambda place, options: 0)
+    monkeypatch.setattr(gpu, "find_torch", lambda: None)
+    monkeypatch.setattr(gpu, "open_device", lambda ordinal: closing(IdleDevice({}, memory_bytes=1 << 24)))
 
     def run(*arguments: str) -> None:
-        monkeypatch.setattr(sys, "argv", ["gpu.py", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            module.main()
-        assert stop.value.code == 0
+        assert gpu.main(parse("", gpu.OPTIONS, arguments)) == 0
 
     run("--only", "gemm512_float32", "--rounds", "2")
     assert not list(tmp_path.iterdir())

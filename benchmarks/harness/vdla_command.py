@@ -1,0 +1,14 @@
+"""`vdla`, the command, in a separate process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
+"""The command of `vdla`; its arguments follow."""
+
+
+def size(path: Path) -> int:
+    """Bytes of a file that a command writes; 0 if it does not exist yet."""
+    return path.stat().st_size if path.exists() else 0
