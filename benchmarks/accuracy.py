@@ -14,20 +14,18 @@ it computes quantized layers in float.
 
 from __future__ import annotations
 
-import json
 import tempfile
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
 from vdla.benchmarks.harness.onnx_training import trained
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
-from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.evaluate import (
     interpreter_outputs,
     kernels_saturate,
@@ -96,21 +94,19 @@ def measure(name: str, images: int | None) -> dict[str, Any]:
 OPTIONS = (
     Option("--network", "one of them; else all", choices=tuple(NETWORKS)),
     Option("--images", "held-out images; else all", int),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     rows = [measure(name, options.images) for name in NETWORKS if options.network in (None, name)]
-    if options.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        for row in rows:
-            for name, value in row.items():
-                print(f"{name:22}{value:.4f}" if isinstance(value, float) else f"{name:22}{value}")
-    if options.write:
-        write_results(RESULTS_NAME, {"rows": rows}, packages=("scikit-learn", "autograd"))
+    lines = [
+        f"{name:22}{value:.4f}" if isinstance(value, float) else f"{name:22}{value}"
+        for row in rows
+        for name, value in row.items()
+    ]
+    packages = ("scikit-learn", "autograd")
+    finish(options, RESULTS_NAME, {"rows": rows}, shown=rows, lines=lines, packages=packages)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -28,7 +27,7 @@ from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, FOLDING, ROWED, SWEEPI
 from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
 from vdla.benchmarks.harness.area_rows import HELD_OUT, Synthesized, read_rows
-from vdla.benchmarks.harness.command_line import LIBERTY, WRITE, run_script
+from vdla.benchmarks.harness.command_line import LIBERTY, WRITE, Given, run_script
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance, write_results
 from vdla.codesign.technology.cell_model import CellModel
 from vdla.codesign.technology.memories import memories_of
@@ -56,7 +55,7 @@ COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 OPTIONS = (LIBERTY, WRITE)
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     library = find_library(options.liberty)
     head, rows = read_rows(RESULTS / f"cell_areas_{library.name}.jsonl")
     training = [row for row in rows if row.draw < HELD_OUT]

@@ -13,10 +13,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from dataclasses import dataclass
 
-from vdla.benchmarks.harness.command_line import Option, run_script
+from vdla.benchmarks.harness.command_line import Given, Option, run_script
 from vdla.benchmarks.harness.results import ROOT, write_results
 
 
@@ -50,7 +49,7 @@ ABOUT = "; ".join(f"{step.name}, {step.about}" for step in STEPS)
 OPTIONS = (Option("steps", f"else all: {ABOUT}", nargs="*", metavar="STEP", known=NAMES, kind="step"),)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     """Runs the steps named, or all, and prints the result of each."""
     rows = [_run(step) for step in STEPS if step.name in options.steps or not options.steps]
     if len(rows) == len(STEPS):

@@ -16,7 +16,6 @@ were mapped before come from the cache of synthesis.
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.area_rows import HELD_OUT
-from vdla.benchmarks.harness.command_line import COUNT, LIBERTY, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import COUNT, LIBERTY, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance
 from vdla.hw.synthesis.cells.area import area_by_module
 from vdla.hw.synthesis.cells.design import CellDesign, map_verilog
@@ -284,7 +283,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     library = find_library(options.liberty)
     path = RESULTS / f"cell_areas_{library.name}.jsonl"
     head = {

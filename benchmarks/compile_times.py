@@ -24,15 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
 
-from vdla.benchmarks.harness.command_line import JSON, ROUNDS, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import OUTPUT, ROUNDS, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.vdla_command import ENTRY
 from vdla.codesign import models
 from vdla.codesign.network_cache import PART as NETWORKS
@@ -72,12 +71,11 @@ OPTIONS = (
     Option("--files", "ONNX files of your own", Path, (), nargs="+"),
     Option("--targets", "as for vdla compile", nargs="+", default=TARGETS),
     ROUNDS.but(default=1),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     for path in options.files:
         if not path.is_file():
             raise UserError(f"{path}: no such file")
@@ -99,11 +97,7 @@ def main(options: Namespace) -> None:
                         f"{row.within_seconds:8.2f}",
                         flush=True,
                     )
-    document = {"rounds": options.rounds, "rows": [asdict(row) for row in rows]}
-    if options.json:
-        print(json.dumps(document))
-    if options.write:
-        write_results("compile_times", document)
+    finish(options, "compile_times", {"rounds": options.rounds, "rows": [asdict(row) for row in rows]})
 
 
 def keep_bytecode() -> None:

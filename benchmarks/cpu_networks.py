@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.case import relative_error
-from vdla.benchmarks.harness.command_line import AGAIN, JSON, ONLY, ROUNDS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import AGAIN, ONLY, OUTPUT, ROUNDS, Given, Option, run_script
 from vdla.benchmarks.harness.networks import NETWORKS
 from vdla.benchmarks.harness.originals import figures, measured
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.outside import RESULTS_NAME, OutsideRow, measure_file
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
@@ -116,6 +116,15 @@ def report(rows: Iterable[Mapping[str, Any]], *, quiet: bool) -> list[Mapping[st
     return kept
 
 
+def line(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['name']:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
+        f"2 threads {row['threads2']}x (peer {row['peer_threads2']}x)  fusion {row['fusion']}x  "
+        f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)  "
+        f"{row['bytes']} bytes ({row['bytes_without_reuse']} without reuse)"
+    )
+
+
 OPTIONS = (
     ONLY.but(default=list(NETWORKS), group="networks"),
     Option("--files", "ONNX files instead", Path, nargs="+", metavar="FILE", group="networks"),
@@ -123,13 +132,12 @@ OPTIONS = (
         "--originals", "networks made here", nargs="*", choices=ORIGINALS, metavar="NAME", group="networks"
     ),
     ROUNDS.but(default=25),
-    JSON,
-    WRITE,
+    *OUTPUT,
     AGAIN.but(help="measure originals anew that the file has"),
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     if options.files or options.originals is not None:
         if options.files:
             made = measure_files(options.files, options.rounds, write=options.write)
@@ -143,22 +151,8 @@ def main(options: Namespace) -> int:
             found = figures(rows)
             print(f"{found['networks']} networks: geometric mean {found['geomean']}, worst {found['worst']}")
         return any(row["check"] == "wrong" for row in rows)
-    rows = []
-    for name in options.only:
-        row = measure(name, options.rounds)
-        rows.append(row)
-        if not options.json:
-            print(
-                f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
-                f"2 threads {row['threads2']}x (peer {row['peer_threads2']}x)  fusion {row['fusion']}x  "
-                f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)  "
-                f"{row['bytes']} bytes ({row['bytes_without_reuse']} without reuse)",
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps({"rows": rows}))
-    if options.write:
-        write_results("cpu_networks", {"rows": rows})
+    rows = measure_all(options.only, lambda name: measure(name, options.rounds), line, quiet=options.json)
+    finish(options, "cpu_networks", {"rows": rows})
     return 0
 
 

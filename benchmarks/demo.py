@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from argparse import Namespace
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import WRITE, run_script
+from vdla.benchmarks.harness.command_line import WRITE, Given, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.demo import run_demo
 from vdla.isa.config import load_config
@@ -21,7 +20,7 @@ MODEL, CONFIG = "resnet18", "vta"
 OPTIONS = (WRITE,)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     with tempfile.TemporaryDirectory() as folder:
         demo = run_demo(MODEL, load_config(CONFIG), Path(folder), lambda step: print(step, file=sys.stderr))
     total = demo.account.total

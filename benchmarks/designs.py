@@ -11,18 +11,16 @@ benchmarks/results/designs.json.
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 import tempfile
 import time
-from argparse import Namespace
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import JSON, ROUNDS, WRITE, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import OUTPUT, ROUNDS, Given, run_script
+from vdla.benchmarks.harness.output import finish, listed
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate
 from vdla.codesign.explore.networks import Network, load_network
@@ -108,18 +106,12 @@ def measure(rounds: int) -> dict[str, object]:
     return found
 
 
-OPTIONS = (ROUNDS.but(default=3), JSON, WRITE)
+OPTIONS = (ROUNDS.but(default=3), *OUTPUT)
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     figures = measure(options.rounds)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name}: {value}")
-    if options.write:
-        write_results("designs", figures)
+    finish(options, "designs", figures, lines=listed(figures))
 
 
 if __name__ == "__main__":

@@ -15,19 +15,17 @@ largest differences of the outputs.
 
 from __future__ import annotations
 
-import json
 import tempfile
-from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
-from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.codesign.report.split import layer_boundaries
@@ -127,44 +125,32 @@ def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
     }
 
 
+def table(figures: dict[str, Any]) -> Iterator[str]:
+    """A line for each layer, then for each of the other figures."""
+    for row in figures["rows"]:
+        part = f"{row['roofline'] / row['cycles']:.2f}" if row["roofline"] and row["cycles"] else ""
+        yield f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}"
+    chained = ("cycles", "cycles_unchained", "utilization", "no_product", "attention", "attention_unchained")
+    for name in (*chained, "interpreter_steps", "onnxruntime_steps"):
+        value = figures[name]
+        yield f"{name:20}{value:,.4g}" if isinstance(value, float) else f"{name:20}{value:,}"
+
+
 OPTIONS = (
     Option("--layers", "of the encoder", int, BertSizes().layers),
     Option("--width", "numbers of a token", int, BertSizes().width),
     Option("--heads", "of the attention", int, BertSizes().heads),
     Option("--sequence", "tokens", int, 128),
     Option("--chain", "bytes of the chain memory", int, CHAIN_BYTES),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     width = options.width
     sizes = BertSizes(layers=options.layers, width=width, heads=options.heads, inner=4 * width)
     figures = measure(sizes, options.sequence, options.chain)
-    if options.write:
-        write_results(RESULTS_NAME, figures)
-    if options.json:
-        print(json.dumps(figures, indent=2))
-        return
-    for row in figures["rows"]:
-        part = f"{row['roofline'] / row['cycles']:.2f}" if row["roofline"] and row["cycles"] else ""
-        print(f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}")
-    for name in (
-        "cycles",
-        "cycles_unchained",
-        "utilization",
-        "no_product",
-        "attention",
-        "attention_unchained",
-        "interpreter_steps",
-        "onnxruntime_steps",
-    ):
-        print(
-            f"{name:20}{figures[name]:,.4g}"
-            if isinstance(figures[name], float)
-            else f"{name:20}{figures[name]:,}"
-        )
+    finish(options, RESULTS_NAME, figures, lines=table(figures))
 
 
 if __name__ == "__main__":

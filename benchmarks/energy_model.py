@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import json
 import statistics
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks.harness import energy_fit as fit
-from vdla.benchmarks.harness.command_line import PROGRAMS, WRITE, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import PROGRAMS, WRITE, Given, Option, flag, run_script
 from vdla.benchmarks.harness.energy_rows import (
     FITTED,
     RESERVED,
@@ -58,7 +57,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     known = machines()
     library = read_library(find_library().path)
 

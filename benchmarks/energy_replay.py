@@ -10,26 +10,21 @@ in benchmarks/results/energy_replay.json.
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import SEED, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import SEED, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.energy_rows import Replayed, machines, prepare
 from vdla.benchmarks.harness.results import write_results
 from vdla.hw.activity.power import electrical, energy_of
 from vdla.hw.activity.timing_tool import as_the_tool_counts, part_of, tool_power
 from vdla.verify.energy_programs import energy_program
 
-OPTIONS = (
-    Option("--machine", "of the energy model", choices=list(machines()), default="tiny"),
-    SEED,
-    WRITE,
-)
+OPTIONS = (Option("--machine", "of the energy model", choices=list(machines()), default="tiny"), SEED, WRITE)
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     machine = prepare(machines()[options.machine], lambda text: print(text, flush=True))
     figures = {"machine": options.machine, "seed": options.seed, **compared(machine, options.seed)}
     print(json.dumps(figures, indent=2))

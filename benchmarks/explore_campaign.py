@@ -15,12 +15,11 @@ import json
 import subprocess
 import tempfile
 import time
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, JSON, WORKERS, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, OUTPUT, WORKERS, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.vdla_command import ENTRY, size
 from vdla.codesign import models
 
@@ -90,19 +89,17 @@ OPTIONS = (
     WORKERS,
     Option("--strategy", "as for vdla explore", default="model"),
     FOLDER.but(help="keep the study here"),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         figures = measure(folder, options.designs, options.workers, options.strategy)
-    print(json.dumps(figures, indent=2 if options.json else None))
-    if options.write:
-        print(f"wrote {write_results('explore_campaign', figures, packages=('xgboost-cpu', 'optuna'))}")
+    lines = [json.dumps(figures)]
+    finish(options, "explore_campaign", figures, lines=lines, packages=("xgboost-cpu", "optuna"))
 
 
 if __name__ == "__main__":

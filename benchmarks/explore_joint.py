@@ -21,15 +21,15 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import vdla
-from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, JSON, SEEDS, WORKERS, WRITE, run_script
-from vdla.benchmarks.harness.results import ROOT, write_results
+from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, OUTPUT, SEEDS, WORKERS, Given, run_script
+from vdla.benchmarks.harness.output import finish
+from vdla.benchmarks.harness.results import ROOT
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import Figures, evaluate
 from vdla.codesign.explore.networks import Network, load_network
@@ -190,16 +190,14 @@ OPTIONS = (
     DESIGNS.but(default=40, least=1),
     WORKERS.but(least=1),
     FOLDER.but(default=ROOT / "build" / "explore_joint"),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     figures = measure(options.folder, options.seeds, options.designs, options.workers)
-    print(json.dumps(figures, indent=2 if options.json else None))
-    if options.write:
-        print(f"wrote {write_results('explore_joint', figures, packages=('xgboost-cpu', 'optuna'))}")
+    lines = [json.dumps(figures)]
+    finish(options, "explore_joint", figures, lines=lines, packages=("xgboost-cpu", "optuna"))
 
 
 if __name__ == "__main__":

@@ -19,15 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.vdla_command import ENTRY, size
 from vdla.codesign import models
 
@@ -184,25 +183,16 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
     }
 
 
-OPTIONS = (
-    Option("--kills", "studies that are killed", int, 20),
-    JSON,
-    WRITE,
-)
+OPTIONS = (Option("--kills", "studies that are killed", int, 20), *OUTPUT)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), options.kills)
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        print(
-            f"{figures['same']} of {options.kills} studies have the same records; {figures['twice']} evaluations twice"
-        )
-    if options.write:
-        print(f"wrote {write_results('explore_kills', figures, packages=('xgboost-cpu', 'optuna'))}")
-    return figures["same"] < options.kills or figures["twice"] > 0
+    same, twice = figures["same"], figures["twice"]
+    lines = [f"{same} of {options.kills} studies have the same records; {twice} evaluations twice"]
+    finish(options, "explore_kills", figures, lines=lines, packages=("xgboost-cpu", "optuna"))
+    return same < options.kills or twice > 0
 
 
 if __name__ == "__main__":

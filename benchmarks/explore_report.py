@@ -11,18 +11,16 @@ again. With `--write` the figures go to benchmarks/results/explore_report.json.
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import tempfile
 import time
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import vdla
-from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, JSON, WRITE, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import DESIGNS, FOLDER, OUTPUT, Given, run_script
+from vdla.benchmarks.harness.output import finish, listed
 from vdla.codesign import models
 
 NETWORKS = ("small_cnn", "mlp")
@@ -113,21 +111,15 @@ def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
     }
 
 
-OPTIONS = (DESIGNS.but(default=2000), FOLDER, JSON, WRITE)
+OPTIONS = (DESIGNS.but(default=2000), FOLDER, *OUTPUT)
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         figures = measure(folder, options.designs)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name}: {value}")
-    if options.write:
-        print(f"wrote {write_results('explore_report', figures, packages=('playwright',))}")
+    finish(options, "explore_report", figures, lines=listed(figures), packages=("playwright",))
 
 
 if __name__ == "__main__":

@@ -14,18 +14,16 @@ seed; designs that are no machine are not counted, since none was evaluated. All
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
-from argparse import Namespace
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import JSON, SEEDS, WORKERS, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import OUTPUT, SEEDS, WORKERS, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.codesign import models
 from vdla.codesign.explore.front import hypervolume, pareto
 from vdla.codesign.explore.metrics import parse_objectives
@@ -138,12 +136,11 @@ OPTIONS = (
     ),
     WORKERS,
     SEEDS,
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     with tempfile.TemporaryDirectory() as folder:
         networks = []
         for name in ("resnet18", "mobilenet"):
@@ -168,10 +165,7 @@ def main(options: Namespace) -> int:
         "seeds": options.seeds,
         **compare(tuple(networks), known, compared, options.seeds),
     }
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    if options.write:
-        print(write_results("explore_search", figures, packages=("xgboost-cpu", "optuna")))
+    finish(options, "explore_search", figures, packages=("xgboost-cpu", "optuna"))
     return 0
 
 

@@ -20,7 +20,6 @@ import json
 import statistics
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +27,9 @@ from typing import Any
 from unittest import mock
 
 from vdla.benchmarks.harness.clusters import cluster
-from vdla.benchmarks.harness.command_line import DESIGNS, JSON, ROUNDS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import DESIGNS, OUTPUT, ROUNDS, Given, Option, run_script
 from vdla.benchmarks.harness.known_costs import LEAST, MOST, seconds_of
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.output import finish
 from vdla.codesign import models
 from vdla.codesign.explore import places
 from vdla.codesign.explore.metrics import parse_objectives
@@ -173,12 +172,11 @@ OPTIONS = (
     Option("what", "evaluations of known cost, or real ones", choices=("known", "real")),
     DESIGNS.but(help="evaluated on the clock; 192 of known cost, 60 real ones"),
     ROUNDS.but(help="1 of known cost, 5 real ones"),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     if options.what == "known":
         figures: Any = {
             "designs": options.designs or KNOWN_DESIGNS,
@@ -187,9 +185,8 @@ def main(options: Namespace) -> None:
         }
     else:
         figures = real(options.designs or REAL_DESIGNS, options.rounds or 5)
-    print(json.dumps(figures, indent=2 if options.json else None))
-    if options.write:
-        print(f"wrote {write_results(f'explore_workers_{options.what}', figures, packages=('distributed',))}")
+    lines = [json.dumps(figures)]
+    finish(options, f"explore_workers_{options.what}", figures, lines=lines, packages=("distributed",))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import time
 import warnings
-from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import CONFIG, WRITE, Option, names_of, run_script
+from vdla.benchmarks.harness.command_line import CONFIG, WRITE, Given, Option, names_of, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.torch_modules import NETWORKS
@@ -110,7 +109,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     names = options.names or list(NETWORKS)
     if options.action == "make":
         warnings.simplefilter("ignore")

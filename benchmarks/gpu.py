@@ -27,12 +27,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from argparse import Namespace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, Given, Option, flag, run_script
 from vdla.benchmarks.harness.gpu_run import Place
 from vdla.benchmarks.harness.gpu_suite import (
     GpuRow,
@@ -67,7 +66,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     if options.device == "cuda:emulated":
         return check(Place(target=cuda_target(options.arch), device=None), options)
     with open_device(parse_device(options.device)) as device:
@@ -80,7 +79,7 @@ def main(options: Namespace) -> int:
     return 0
 
 
-def check(place: Place, options: Namespace) -> int:
+def check(place: Place, options: Given) -> int:
     reduced = place.device is None
     known = (*checked_entries(reduced=reduced), *([] if reduced else timed_entries()))
     chosen = {entry.name for entry in choose_entries(known, options.only)}
@@ -119,7 +118,7 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or ["no reason given"])[0]
 
 
-def time_all(place: Place, properties: DeviceProperties, options: Namespace) -> None:
+def time_all(place: Place, properties: DeviceProperties, options: Given) -> None:
     torch = find_torch()
     if torch is None:
         print("torch is not installed: ours is timed alone", file=sys.stderr)

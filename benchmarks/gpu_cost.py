@@ -16,11 +16,10 @@ no GPU.
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import JSON, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import JSON, Given, Option, flag, run_script
 from vdla.benchmarks.harness.gpu_costs import Judgement, judge, mean_regret, measured_in, read_tiles
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.tune.records.files import read_records
@@ -37,7 +36,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     judgements = judged(options.records, options.arch)
     if options.json:
         print(json.dumps([asdict(judgement) for judgement in judgements]))

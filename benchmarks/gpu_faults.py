@@ -10,17 +10,16 @@ go to benchmarks/results/gpu_faults.json.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import asdict
 
-from vdla.benchmarks.harness.command_line import ONLY, WRITE, run_script
+from vdla.benchmarks.harness.command_line import ONLY, WRITE, Given, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.verify.faults.gpu import FAULTS, run_fault
 
 OPTIONS = (ONLY.but(help="names of faults", part=True), WRITE)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     """Prints for each fault a line, and below it the message of the check that refuses it."""
     missed: list[str] = []
     rows: list[dict[str, str]] = []

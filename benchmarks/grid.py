@@ -18,9 +18,7 @@ of outputs as long as vectors of inputs; `unfolded` are the same machines withou
 
 from __future__ import annotations
 
-import json
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -28,7 +26,8 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, flag, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
@@ -237,12 +236,11 @@ OPTIONS = (
     Option("--buses", "bytes a cycle, with commas between", default=",".join(map(str, BUSES))),
     Option("--latencies", "cycles of a read, with commas between", default=",".join(map(str, LATENCIES))),
     flag("--large", "128x128, one image and eight"),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     if options.large:
         cells = large()
         if options.write:
@@ -271,15 +269,13 @@ def main(options: Namespace) -> None:
     figures |= {"summary": summary(cells, names), "cells": cells}
     if unfolded:
         figures |= {"summary unfolded": summary(unfolded, names), "unfolded": unfolded}
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, row in figures["summary"].items():
-            print(f"{name:>6}: geomean {row['geomean']:.3f}, least {row['least']:.3f}, ", end="")
-            print(f"{row['below_least']} of {row['cells']} below {LEAST}, ", end="")
-            print(f"{row['below_three_quarters']} below {LEAST_OF_MOBILENETS}")
-    if options.write:
-        print(write_results("grid_mobilenets" if options.mobilenets else "grid", figures, compact=True))
+    lines = (
+        f"{name:>6}: geomean {row['geomean']:.3f}, least {row['least']:.3f}, "
+        f"{row['below_least']} of {row['cells']} below {LEAST}, "
+        f"{row['below_three_quarters']} below {LEAST_OF_MOBILENETS}"
+        for name, row in figures["summary"].items()
+    )
+    finish(options, "grid_mobilenets" if options.mobilenets else "grid", figures, lines=lines, compact=True)
 
 
 if __name__ == "__main__":

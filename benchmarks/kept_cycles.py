@@ -11,7 +11,6 @@ quantization that takes longer. Exit code 1 says that some differ; the file's ow
 from __future__ import annotations
 
 import tempfile
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks import encoders, grid, language, outside
-from vdla.benchmarks.harness.command_line import ONLY, flag, run_script
+from vdla.benchmarks.harness.command_line import ONLY, Given, flag, run_script
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import read_results
 from vdla.codesign.explore.networks import Network
@@ -138,13 +137,10 @@ def _of_encoder(document: Mapping[str, Any], chain: int) -> int:
         return _of_file(path, replace(vta_with(), chain_buffer_bytes=chain))
 
 
-OPTIONS = (
-    ONLY.but(metavar="FILE", help="files of results"),
-    flag("--quick", "those that take seconds"),
-)
+OPTIONS = (ONLY.but(metavar="FILE", help="files of results"), flag("--quick", "those that take seconds"))
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     stale = 0
     for figure in kept_cycles():
         if (options.only and figure.file not in options.only) or (options.quick and not figure.quick):

@@ -19,7 +19,6 @@ import hashlib
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +27,16 @@ from typing import Any
 import numpy as np
 import onnx
 
-from vdla.benchmarks.harness.command_line import AGAIN, SIMULATE, WRITE, Option, flag, names_of, run_script
+from vdla.benchmarks.harness.command_line import (
+    AGAIN,
+    SIMULATE,
+    WRITE,
+    Given,
+    Option,
+    flag,
+    names_of,
+    run_script,
+)
 from vdla.benchmarks.harness.language_models import MODELS, from_embeddings, left_float
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
@@ -214,7 +222,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     config = vta_with()
     rows: dict[str, dict[str, Any]] = {}
     base: dict[str, float] = {}

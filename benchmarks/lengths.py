@@ -18,7 +18,6 @@ import math
 import statistics
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.case import relative_error
-from vdla.benchmarks.harness.command_line import JSON, ROUNDS, WRITE, Option, names_of, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, ROUNDS, Given, Option, names_of, run_script
 from vdla.benchmarks.harness.language_models import WORDS, Feeds, LanguageModel, from_embeddings
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
@@ -216,12 +215,11 @@ OPTIONS = (
     names_of(CASES, "model"),
     Option("--tolerance", "else the compiler's own", float),
     ROUNDS.but(default=15),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     found: dict[str, dict[str, Any]] = {}
     for name in options.names or CASES:
         row = found[name] = measure(name, options.tolerance, options.rounds)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import COUNT, JOBS, JSON, PROGRAMS, SEEDS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import (
+    COUNT,
+    JOBS,
+    OUTPUT,
+    PROGRAMS,
+    SEEDS,
+    Given,
+    Option,
+    run_script,
+)
 from vdla.benchmarks.harness.results import RESULTS, provenance, read_results, write_results
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation, make_mutants
@@ -160,12 +168,11 @@ OPTIONS = (
     PROGRAMS.but(default=500),
     JOBS,
     Option("--seconds", "of a comparison, once it is prepared", float, 40.0),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     config = machine(options.machine)
     campaigns = []
     for seed in options.seeds:

@@ -8,15 +8,13 @@ records that come with the package. With `--write` the figures go to benchmarks/
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import JSON, WRITE, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, run_script
+from vdla.benchmarks.harness.output import finish, listed
 from vdla.codesign import models
 from vdla.codesign.evaluate import (
     interpreter_outputs,
@@ -139,19 +137,13 @@ def lowering_seconds(content: bytes, config: Config) -> float:
     return statistics.median(median_seconds(lambda name=name: lower(name)) for name in kernels)
 
 
-OPTIONS = (JSON, WRITE)
+OPTIONS = OUTPUT
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder))
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name}: {value}")
-    if options.write:
-        write_results("network", figures)
+    finish(options, "network", figures, lines=listed(figures))
 
 
 if __name__ == "__main__":

@@ -13,14 +13,12 @@ as with `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`.
 
 from __future__ import annotations
 
-import json
 import sys
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import JSON, WRITE, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, flag, run_script
 from vdla.benchmarks.harness.node_cases import (
     APART,
     VERDICTS,
@@ -32,7 +30,7 @@ from vdla.benchmarks.harness.node_cases import (
     judge_fixed,
     node_cases,
 )
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.output import finish
 from vdla.util.errors import UserError
 
 RESULTS_NAME = "node_tests"
@@ -113,13 +111,12 @@ def text(document: dict[str, Any]) -> str:
 
 OPTIONS = (
     Option("names", "operators or cases; else all", nargs="*", metavar="NAME", part=True),
-    JSON,
-    WRITE,
+    *OUTPUT,
     flag("--messages", "print what became of each case that is not right"),
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     cases = list(node_cases())
     if names := set(options.names):
         cases = [case for case in cases if case.name in names or case.operator in names]
@@ -133,9 +130,7 @@ def main(options: Namespace) -> None:
                 if item is not None and item.verdict != "right":
                     shown = " (parameters as constants)" if item.fixed else ""
                     print(f"{item.name}{shown}: {item.verdict}: {item.message}", file=sys.stderr)
-    print(json.dumps(document, indent=2) if options.json else text(document))
-    if options.write:
-        print(write_results(RESULTS_NAME, document))
+    finish(options, RESULTS_NAME, document, lines=[text(document)])
 
 
 if __name__ == "__main__":

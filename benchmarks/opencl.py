@@ -10,18 +10,16 @@ benchmarks/results/opencl.json.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from argparse import Namespace
 from statistics import median
 from typing import Any
 
 import vdla
 from vdla.benchmarks.harness.case import relative_error
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, Option, run_script
 from vdla.benchmarks.harness.gpu_models import inputs_of
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.codesign.models import FLOAT_NAMES, NAMES, build
 from vdla.compiler.codegen.cuda.tolerances import MODEL_TOLERANCE
 from vdla.compiler.runtime.cuda_network import CudaNetwork
@@ -31,22 +29,20 @@ OPTIONS = (
     Option("--device", "number of the OpenCL device", int, 0),
     ONLY.but(choices=[*NAMES, *FLOAT_NAMES], part=True),
     ROUNDS.but(default=5),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> int:
-    rows: list[dict[str, Any]] = []
-    for name in options.only or (*NAMES, *FLOAT_NAMES):
-        row = measured(name, options.device, options.rounds)
-        rows.append(row)
-        if not options.json:
-            print(
-                f"{name:16} OpenCL {row['opencl_ms']:>10.3f} ms  LLVM {row['llvm_ms']:>8.3f} ms"
-                f"  ratio {row['ratio']:.4f}  error {row['error']:.1e}",
-                flush=True,
-            )
+def main(options: Given) -> int:
+    rows = measure_all(
+        options.only or (*NAMES, *FLOAT_NAMES),
+        lambda name: measured(name, options.device, options.rounds),
+        lambda row: (
+            f"{row['name']:16} OpenCL {row['opencl_ms']:>10.3f} ms  LLVM {row['llvm_ms']:>8.3f} ms"
+            f"  ratio {row['ratio']:.4f}  error {row['error']:.1e}"
+        ),
+        quiet=options.json,
+    )
     with open_device(options.device) as device:
         document = {
             "device": {"name": device.properties.name, "driver": device.properties.driver},
@@ -54,13 +50,10 @@ def main(options: Namespace) -> int:
             "ratio_is": "LLVM's time on one thread / OpenCL's by the device's clock",
             "rows": rows,
         }
-    if options.json:
-        print(json.dumps(document))
     if wrong := [row["name"] for row in rows if not row["error"] <= MODEL_TOLERANCE]:
         print(f"error: outputs differ: {', '.join(wrong)}", file=sys.stderr)
         return 1
-    if options.write:
-        write_results("opencl", document, packages=("pyopencl", "pocl-binary-distribution"))
+    finish(options, "opencl", document, packages=("pyopencl", "pocl-binary-distribution"))
     return 0
 
 

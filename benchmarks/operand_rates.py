@@ -14,14 +14,13 @@ import dataclasses
 import json
 import math
 import statistics
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.energy_rows import fitted_machines
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
 from vdla.codesign import models
@@ -52,7 +51,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     network, config = load_network(options.model), load_config(options.machine)
     events, changes = looked_at(config, network, options.share)
     rates = OperandRates(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks import outside_networks
-from vdla.benchmarks.harness.command_line import AGAIN, SIMULATE, WRITE, Option, names_of, run_script
+from vdla.benchmarks.harness.command_line import AGAIN, SIMULATE, WRITE, Given, Option, names_of, run_script
 from vdla.benchmarks.harness.quantized import NEEDED, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.codesign.evaluate import (
@@ -152,7 +151,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     config = replace(vta_with(options.extensions), chain_buffer_bytes=options.chain)
     rows: dict[str, dict[str, Any]] = {}
     if options.write and (RESULTS / f"{options.results}.json").exists():

@@ -10,7 +10,6 @@ The weights are those that torch draws with SEED. Files that are already there a
 from __future__ import annotations
 
 import warnings
-from argparse import Namespace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import Option, flag, names_of, run_script
+from vdla.benchmarks.harness.command_line import Given, Option, flag, names_of, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.util.errors import UserError
 
@@ -146,7 +145,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     warnings.simplefilter("ignore")
     options.folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -20,9 +20,8 @@ import shlex
 import subprocess
 import sys
 import time
-from argparse import Namespace
 
-from vdla.benchmarks.harness.command_line import CHECK, Option, run_script
+from vdla.benchmarks.harness.command_line import CHECK, Given, Option, run_script
 from vdla.benchmarks.harness.exact import stale
 from vdla.benchmarks.harness.page import read_files
 from vdla.benchmarks.harness.results import RESULTS, ROOT
@@ -41,7 +40,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     """Runs every selected part; each prints the names of the files that it wrote."""
     wrong = "results" not in options.without and _results(options.check)
     for part, script in PARTS.items():

@@ -23,14 +23,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
-from vdla.benchmarks.harness.command_line import COUNT, JOBS, SEED, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import COUNT, JOBS, SEED, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.python_mutants import Mutant, draw, readers_of
 from vdla.benchmarks.harness.results import ROOT, write_results
 from vdla.codesign.network_cache import PART as NETWORKS_PART
@@ -239,7 +238,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     mutants = draw(ROOT, options.count, options.seed)
     if options.covering and options.covering.exists():
         covering = Covering.read(options.covering)

@@ -10,10 +10,8 @@ activations, after its own pre-processing); `seconds` are CPU seconds of quantiz
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +20,9 @@ import onnx
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, SAMPLES, WRITE, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SAMPLES, Given, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import session
-from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.graph.quantize.error import Error
@@ -89,21 +87,18 @@ def measure(name: str, count: int) -> dict[str, object]:
 OPTIONS = (
     ONLY.but(nargs="+", choices=NETWORKS, default=NETWORKS, metavar=None),
     SAMPLES.but(default=8),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
-    rows: list[dict[str, object]] = []
-    for name in options.only:
-        rows.append(measure(name, options.samples))
-        if not options.json:
-            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    if options.json:
-        print(json.dumps({"rows": rows}, indent=2))
-    if options.write:
-        write_results("quantization", {"samples": options.samples, "rows": rows})
+def main(options: Given) -> None:
+    rows = measure_all(
+        options.only,
+        lambda name: measure(name, options.samples),
+        lambda row: "  ".join(f"{key} {value}" for key, value in row.items()),
+        quiet=options.json,
+    )
+    finish(options, "quantization", {"samples": options.samples, "rows": rows}, shown={"rows": rows})
 
 
 if __name__ == "__main__":

@@ -13,18 +13,16 @@ noise), bounded by the largest latency and the worst uniform noise, over that of
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, SAMPLES, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SAMPLES, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.codesign.explore.front import hypervolume
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantization.evaluate import Figures
@@ -197,12 +195,11 @@ OPTIONS = (
     ONLY.but(nargs="+", choices=NETWORKS, default=NETWORKS, metavar=None),
     Option("--budget", "decisions that each search tries", int, 60),
     SAMPLES.but(default=16),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     rows: list[dict[str, object]] = []
     searches: dict[str, object] = {}
     for name in options.only:
@@ -215,10 +212,7 @@ def main(options: Namespace) -> None:
                 if not options.json:
                     print(f"  searches {searches['hypervolume']}", flush=True)
     figures = {"config": "vta", "samples": options.samples, "rows": rows, "searches": searches}
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    if options.write:
-        write_results("quantize_budget", figures)
+    finish(options, "quantize_budget", figures)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ picture is not that of the files.
 
 from __future__ import annotations
 
-from argparse import Namespace
-
-from vdla.benchmarks.harness.command_line import CHECK, run_script
+from vdla.benchmarks.harness.command_line import CHECK, Given, run_script
 from vdla.benchmarks.harness.page import Document, missing, read_files, rewritten
 from vdla.benchmarks.harness.pictures import PICTURES, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
@@ -22,7 +20,7 @@ from vdla.util.whole_files import write_whole
 OPTIONS = (CHECK,)
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     """Rewrites the pages; with --check reports whether that would change them."""
     files = read_files(RESULTS)
     changed = False

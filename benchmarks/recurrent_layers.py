@@ -10,8 +10,7 @@ after their kind, the numbers of a state and the steps; they read 40 numbers a s
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import thread_time
 from typing import Any
@@ -21,9 +20,9 @@ import onnx
 from onnx import helper
 
 from vdla.benchmarks.harness.case import Case, measure, relative_error
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import model_of, session, value
-from vdla.benchmarks.harness.results import write_results
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.pipeline import compile_kernels
 
@@ -122,31 +121,26 @@ def row_of(name: str, rounds: int) -> dict[str, Any]:
     }
 
 
+def line(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['name']:28} ours {row['ours_ms']:8.4f} ms  peer {row['peer_ms']:8.4f} ms  ratio {row['ratio']:6.3f}  "
+        f"error {row['error']:.1e}  compiled in {row['compile']:.3f} s"
+    )
+
+
 OPTIONS = (
     ONLY.but(nargs="+", choices=list(LAYERS), default=list(LAYERS), metavar=None),
     ROUNDS.but(default=25),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     # One-time costs of the process must not count for the first model.
     compile_kernels(Layers(kind="GRU", hidden=4, steps=2).model().SerializeToString(), cpu_now()).close()
-    rows = []
-    for name in options.only:
-        rows.append(row_of(name, options.rounds))
-        if not options.json:
-            row = rows[-1]
-            print(
-                f"{name:28} ours {row['ours_ms']:8.4f} ms  peer {row['peer_ms']:8.4f} ms  ratio {row['ratio']:6.3f}  "
-                f"error {row['error']:.1e}  compiled in {row['compile']:.3f} s",
-                flush=True,
-            )
-    if options.write:
-        write_results("recurrent_layers", {"ratio_is": "our time over the peer's", "rows": rows})
-    if options.json:
-        print(json.dumps(rows))
+    rows = measure_all(options.only, lambda name: row_of(name, options.rounds), line, quiet=options.json)
+    figures = {"ratio_is": "our time over the peer's", "rows": rows}
+    finish(options, "recurrent_layers", figures, shown=rows)
 
 
 if __name__ == "__main__":

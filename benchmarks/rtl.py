@@ -21,10 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import CONFIG, JSON, ROUNDS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import CONFIG, OUTPUT, ROUNDS, Given, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.vdla_command import ENTRY
 from vdla.codesign import models
@@ -130,12 +129,11 @@ OPTIONS = (
     Option("--model", "resnet18, small_cnn or mlp", default="resnet18"),
     Option("--part", "these alone", nargs="+", choices=("run", "emission"), default=["run", "emission"]),
     ROUNDS.but(default=3, least=1, help="processes for each time of `emission`"),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> int:
+def main(options: Given) -> int:
     emission = measure_emission(options.rounds) if "emission" in options.part else {}
     figures = measure(options.model, options.config) if "run" in options.part else {}
     if options.json:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -25,7 +24,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import JOBS, TRIALS, WRITE, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import JOBS, TRIALS, WRITE, Given, Option, flag, run_script
 from vdla.codesign import models
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_options import Options, Watchers
@@ -109,7 +108,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     if options.measure:
         print(f"{'config':8}{'template':20}{'recorded':>12}{'today':>12}  cycles")
         with tempfile.TemporaryDirectory() as folder:

@@ -9,14 +9,11 @@ The first run, which loads the compiled code, is not counted; nothing else is ca
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
-
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.benchmarks.harness.command_line import JSON, RUNS, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import OUTPUT, RUNS, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.codesign.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, encode_uops, register_value
@@ -153,12 +150,11 @@ OPTIONS = (
     Option("program", "a saved program; without it, convolution tiles on vta", nargs="?"),
     Option("--tiles", "of convolution, without a program", int, 1000),
     RUNS.but(default=REPEAT),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     program = (
         load_program(options.program) if options.program else tiles_program(load_config("vta"), options.tiles)
     )
@@ -166,14 +162,14 @@ def main(options: Namespace) -> None:
         "with data": measure(program, True, options.repeat),
         "timing alone": measure(program, False, options.repeat),
     }
-    if options.write:
-        write_results("simulator", result)
-    if options.json:
-        print(json.dumps(result))
-        return
-    print(f"{len(program.instructions)} instructions, {int(result['with data']['cycles']):,} cycles")
-    for name, row in result.items():
-        print(f"{name:14} {row['seconds']:8.4f} s  {row['million_cycles_per_second']:8.1f} M cycles/s")
+    lines = [
+        f"{len(program.instructions)} instructions, {int(result['with data']['cycles']):,} cycles",
+        *(
+            f"{name:14} {row['seconds']:8.4f} s  {row['million_cycles_per_second']:8.1f} M cycles/s"
+            for name, row in result.items()
+        ),
+    ]
+    finish(options, "simulator", result, lines=lines)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ benchmarks/results/single_layers.json.
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from contextlib import closing
 
 from vdla.benchmarks.harness.case import RATIO_IS, measure
-from vdla.benchmarks.harness.command_line import ONLY, ROUNDS, WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import ONLY, ROUNDS, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.single_layers import layers, single_layer_case
 
@@ -27,7 +26,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     rows = []
     for name in options.only:
         with closing(single_layer_case(name, options.threads)) as case:

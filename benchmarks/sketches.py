@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SEED, run_script
+from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SEED, Given, run_script
 from vdla.compiler.codegen.cpu.kernel import BoundKernel, build
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.ir.stmt import Program
@@ -178,15 +177,10 @@ def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) ->
     )
 
 
-OPTIONS = (
-    ONLY.but(nargs="+", help="programs whose names begin so"),
-    POINTS.but(default=64),
-    SEED,
-    JSON,
-)
+OPTIONS = (ONLY.but(nargs="+", help="programs whose names begin so"), POINTS.but(default=64), SEED, JSON)
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     target, rows = host_target(), []
     if not options.json:
         head = ("template ms", "best", "median", "scheduled", "legal", "features ms", "schedule ms")

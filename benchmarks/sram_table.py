@@ -13,10 +13,9 @@ import json
 import re
 import subprocess
 import tempfile
-from argparse import Namespace
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import WRITE, Option, run_script
+from vdla.benchmarks.harness.command_line import WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.results import ROOT, provenance
 from vdla.util.whole_files import write_whole
 
@@ -108,7 +107,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     # CACTI needs values also for parts that such a memory does not have; these are from CACTI's own example.
     example = (options.cacti / "cache.cfg").read_text(encoding="utf-8")
     names = {line.split("(")[0].split("-")[1].strip() for line in _OPTIONS.splitlines()}

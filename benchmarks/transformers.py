@@ -11,17 +11,17 @@ compilation from the model's bytes, nothing kept, wall time and CPU time of this
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from vdla.benchmarks.harness.case import relative_error
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, WRITE, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import session
-from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models.transformers import build_transformer, token_inputs
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_stages import cpu_now
@@ -75,29 +75,19 @@ def measure(name: str, rounds: int) -> dict[str, object]:
     }
 
 
-OPTIONS = (
-    ONLY.but(default=list(CASES), choices=list(CASES)),
-    ROUNDS.but(default=15),
-    JSON,
-    WRITE,
-)
+def line(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['name']:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
+        f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)"
+    )
 
 
-def main(options: Namespace) -> int:
-    rows: list[dict[str, object]] = []
-    for name in options.only:
-        row = measure(name, options.rounds)
-        rows.append(row)
-        if not options.json:
-            print(
-                f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
-                f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)",
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps({"rows": rows}))
-    if options.write:
-        print(write_results(RESULTS_NAME, {"rows": rows}))
+OPTIONS = (ONLY.but(default=list(CASES), choices=list(CASES)), ROUNDS.but(default=15), *OUTPUT)
+
+
+def main(options: Given) -> int:
+    rows = measure_all(options.only, lambda name: measure(name, options.rounds), line, quiet=options.json)
+    finish(options, RESULTS_NAME, {"rows": rows})
     return not all(row["right"] for row in rows)
 
 

@@ -9,17 +9,15 @@ passes, linking by itself and simulation in timing alone. The first trial loads 
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import CONFIG, JSON, LAYERS, SEED, WRITE, Option, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import CONFIG, LAYERS, OUTPUT, SEED, Given, Option, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
@@ -86,34 +84,34 @@ def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float
     }
 
 
+def table(rows: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """The lines of a table: a row for each layer."""
+    yield "CPU ms a trial; medians of random candidates, then median, mean and worst of whole trials"
+    headings = ("layer", "instructions", *STAGES, "median", "mean", "worst")
+    yield "".join(f"{heading:>13}" for heading in headings)
+    for name, row in rows.items():
+        cells = (f"{row[key]:13.0f}" if key == "instructions" else f"{row[key]:13.2f}" for key in row)
+        yield f"{name:>13}{''.join(cells)}"
+
+
 OPTIONS = (
     LAYERS.but(default=[f"conv2d:{name}" for name in CONVOLUTIONS]),
     Option("--candidates", "of each layer", int, 20),
     CONFIG,
     SEED,
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     config = load_config(options.config)
     rows = {name: measure(config, name, options.candidates, options.seed) for name in options.layers}
     rows["all"] = {
         key: (max if key == "worst" else statistics.mean)([row[key] for row in rows.values()])
         for key in next(iter(rows.values()))
     }
-    if options.write:
-        write_results("trial", {"config": options.config, "candidates": options.candidates, "rows": rows})
-    if options.json:
-        print(json.dumps(rows))
-        return
-    print("CPU ms a trial; medians of random candidates, then median, mean and worst of whole trials")
-    headings = ("layer", "instructions", *STAGES, "median", "mean", "worst")
-    print("".join(f"{heading:>13}" for heading in headings))
-    for name, row in rows.items():
-        cells = (f"{row[key]:13.0f}" if key in ("instructions") else f"{row[key]:13.2f}" for key in row)
-        print(f"{name:>13}{''.join(cells)}")
+    figures = {"config": options.config, "candidates": options.candidates, "rows": rows}
+    finish(options, "trial", figures, shown=rows, lines=table(rows))
 
 
 if __name__ == "__main__":

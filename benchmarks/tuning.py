@@ -21,7 +21,6 @@ import os
 import statistics
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -34,10 +33,10 @@ import numpy as np
 from vdla.benchmarks.harness.command_line import (
     AGAIN,
     JOBS,
-    JSON,
     LAYERS,
+    OUTPUT,
     SEEDS,
-    WRITE,
+    Given,
     Option,
     flag,
     run_script,
@@ -185,7 +184,7 @@ def keep(runs: Iterable[Run]) -> None:
     write_results(NAME, document, packages=("xgboost-cpu",), compact=True)
 
 
-def run_all(options: Namespace) -> list[Run]:
+def run_all(options: Given) -> list[Run]:
     """Executes missing runs, first those without transfer, then those with. Returns all runs, including
     earlier ones.
     """
@@ -353,12 +352,11 @@ OPTIONS = (
     JOBS,
     flag("--no-transfer", "no runs with transfer"),
     AGAIN.but(help="repeat the runs that the results have"),
-    WRITE,
-    JSON,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     """Executes the missing runs of the study and prints its table."""
     runs = run_all(options)
     if options.write:

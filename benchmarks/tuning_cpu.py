@@ -21,14 +21,22 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from argparse import Namespace
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vdla.benchmarks.harness.case import measure as measure_case
-from vdla.benchmarks.harness.command_line import JSON, LAYERS, SEEDS, TRIALS, WRITE, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import (
+    LAYERS,
+    OUTPUT,
+    SEEDS,
+    TRIALS,
+    Given,
+    Option,
+    flag,
+    run_script,
+)
 from vdla.benchmarks.harness.convolutions import convolution_case
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
@@ -186,12 +194,11 @@ OPTIONS = (
     ),
     Option("--features", "of the model", choices=["account", "program"], default="account"),
     flag("--count", "the number of distinct programs instead"),
-    WRITE,
-    JSON,
+    *OUTPUT,
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     if options.count:
         sizes = [size_of(name) for name in options.layers or CONVOLUTIONS]
         for row in sizes:

@@ -9,9 +9,7 @@ two layers of 128 tokens, 4 heads of 64, all of whose kernels share four times a
 
 from __future__ import annotations
 
-import json
 import tempfile
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, SEED, TRIALS, WRITE, flag, run_script
-from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SEED, TRIALS, Given, flag, run_script
+from vdla.benchmarks.harness.output import finish
 from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on, tune_network
 from vdla.codesign.tune_timed import subjects_named, tune_timed
@@ -106,12 +104,11 @@ OPTIONS = (
     TRIALS.but(default=64),
     SEED,
     flag("--no-network", "programs alone"),
-    JSON,
-    WRITE,
+    *OUTPUT,
 )
 
 
-def main(given: Namespace) -> None:
+def main(given: Given) -> None:
     target, documents = host_target(), []
 
     def options(trials: int) -> Options:
@@ -142,10 +139,8 @@ def main(given: Namespace) -> None:
                     print_row(task)
                 network = tuned["network"]
                 print(f"whole encoder: {network['default_ms']:.3f} -> {network['tuned_ms']:.3f} ms")
-    if given.json:
-        print(json.dumps(documents, indent=1))
-    if given.write:
-        write_results("tuning_rules", {"trials": given.trials, "seed": given.seed, "documents": documents})
+    figures = {"trials": given.trials, "seed": given.seed, "documents": documents}
+    finish(given, "tuning_rules", figures, shown=documents)
 
 
 if __name__ == "__main__":

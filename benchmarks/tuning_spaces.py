@@ -12,13 +12,12 @@ cycles are relative to the space's floor, a lower bound of the cycles of all pro
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import CONFIG, JSON, SEED, TRIALS, Option, run_script
+from vdla.benchmarks.harness.command_line import CONFIG, JSON, SEED, TRIALS, Given, Option, run_script
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash
@@ -135,7 +134,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     rows = []
     if not options.json:
         heads = "".join(f"{f'{q:.0%}':>7}" for q in QUANTILES)

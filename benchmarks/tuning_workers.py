@@ -15,14 +15,13 @@ import contextlib
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from vdla.benchmarks.harness.clusters import cluster
-from vdla.benchmarks.harness.command_line import JSON, ROUNDS, Option, run_script
+from vdla.benchmarks.harness.command_line import JSON, ROUNDS, Given, Option, run_script
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.dask_workers import DaskWorkers
@@ -112,7 +111,7 @@ OPTIONS = (
 )
 
 
-def main(options: Namespace) -> None:
+def main(options: Given) -> None:
     generator = np.random.default_rng(0)
     found, result = tasks(), {}
     with contextlib.ExitStack() as stack:

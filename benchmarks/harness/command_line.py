@@ -90,11 +90,14 @@ SIMULATE = flag("--run", "simulate what compiles whole")
 TRIALS = Option("--trials", "trials of each search", int)
 WORKERS = Option("--workers", "processes that evaluate at a time", int, 2)
 WRITE = flag("--write", "keep the figures in benchmarks/results")
+OUTPUT = (JSON, WRITE)
+"""The options that `harness.output.finish` reads."""
+
+Given = argparse.Namespace
+"""The values of a script's options, by `Option.key`."""
 
 
-def parse(
-    document: str | None, options: Sequence[Option], words: Sequence[str] | None = None
-) -> argparse.Namespace:
+def parse(document: str | None, options: Sequence[Option], words: Sequence[str] | None = None) -> Given:
     """The values of a script's `options` in `words` (else this process's command line), whose help is `document`.
 
     Exits with 2 and one line if the words are wrong.
@@ -113,9 +116,7 @@ def parse(
     return given
 
 
-def run_script(
-    document: str | None, options: Sequence[Option], main: Callable[[argparse.Namespace], int | None]
-) -> None:
+def run_script(document: str | None, options: Sequence[Option], main: Callable[[Given], int | None]) -> None:
     """Calls `main` with the values of `options` and exits with what it returns: nothing, or a code that is not 0 where
     something is wrong. A mistake of the user is one line, and exit code 2.
     """

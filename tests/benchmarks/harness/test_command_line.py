@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from argparse import Namespace
 
 import pytest
 
@@ -13,6 +12,7 @@ from vdla.benchmarks.harness.command_line import (
     ONLY,
     ROUNDS,
     WRITE,
+    Given,
     Option,
     names_of,
     parse,
@@ -63,7 +63,7 @@ def test_mistakes_end_with_2(words: str, message: str, capsys: pytest.CaptureFix
 def test_a_script_ends_with_what_its_function_returns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(options: Namespace) -> int:
+    def fails(options: Given) -> int:
         raise {"user": UserError, "code": CodeError}[options.what]("no such file")
 
     monkeypatch.setattr(sys, "argv", ["script.py", "user"])

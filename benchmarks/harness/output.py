@@ -1,0 +1,57 @@
+"""The figures of a benchmark: a line for each row as soon as it is measured, and at the end all of them, as text, as
+JSON, or in a file of benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from .command_line import Given
+from .results import ROOT, write_results
+
+Of = TypeVar("Of")
+Row = TypeVar("Row")
+
+
+def measure_all(
+    cases: Iterable[Of], measure: Callable[[Of], Row], line: Callable[[Row], str], *, quiet: bool
+) -> list[Row]:
+    """The rows of all cases, measured one after the other; each row's line is printed at once, unless `quiet`."""
+    rows: list[Row] = []
+    for case in cases:
+        rows.append(measure(case))
+        if not quiet:
+            print(line(rows[-1]), flush=True)
+    return rows
+
+
+def finish(
+    options: Given,
+    name: str,
+    figures: Mapping[str, Any],
+    *,
+    lines: Iterable[str] = (),
+    shown: Any = None,
+    packages: Sequence[str] = (),
+    compact: bool = False,
+) -> None:
+    """Prints the figures: with --json as JSON (`shown` in their place, if given), else as `lines`. With --write they go
+    to benchmarks/results/NAME.json, as `write_results` does it.
+    """
+    if options.json:
+        print(json.dumps(figures if shown is None else shown, indent=2))
+    else:
+        for line in lines:
+            print(line)
+    if options.write:
+        path = write_results(name, figures, packages=packages, compact=compact)
+        print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+def listed(figures: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each figure: its name and its value."""
+    for name, value in figures.items():
+        yield f"{name}: {value}"
