@@ -5,9 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
-# cpu, cpu_networks, fusion and quantization measure processors: layers, networks, what fusion gains, what int8 costs.
-# Also there: make bench BENCHMARKS=tuning_spaces
-BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
+# Names of benchmarks: make bench BENCHMARKS=tuning_spaces; `.venv/bin/python -m vdla.benchmarks` lists them.
+BENCHMARKS ?= $$($(BIN)/python -m vdla.benchmarks --group bench)
 
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE

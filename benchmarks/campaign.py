@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from vdla.benchmarks.harness.catalogue import CAMPAIGN, members
 from vdla.benchmarks.harness.command_line import Given, Option, run_script
 from vdla.benchmarks.harness.results import ROOT, write_results
 
@@ -30,20 +31,11 @@ class Step:
 
 STEPS = (
     Step("tests", "every case of every test", ("-m", "pytest", "-n", "2", "-q", "--campaign")),
-    Step("cosim", "1,000 random programs on 12 machines, RTL against simulator", ("benchmarks/cosim.py", "--write")),
-    Step("faults", "one-line faults in RTL and simulator", ("benchmarks/faults.py", "--write")),
-    Step("fuzz", "damaged files of every kind; commands that are killed, interrupted or cut off from their outputs", (
-        "benchmarks/fuzz.py", "--write",
-    )),
-    Step("gpu_faults", "faults in scheduled GPU kernels", ("benchmarks/gpu_faults.py", "--write")),
-    Step("mutations", "mutations of tiny by Yosys, three seeds", ("benchmarks/mutations.py", "--write")),
-    Step("mutations_8x8", "the same of a machine nothing was tuned on", (
+    *(Step(row.name, row.about, (row.path, "--write")) for row in members(CAMPAIGN)),
+    Step("mutations_8x8", "mutations of a machine nothing was tuned on", (
         "benchmarks/mutations.py", "--machine", "8x8, all extensions", "--seeds", "2", "--write",
     )),
-    Step("python_mutants", "one-line mutants of the Python sources", ("benchmarks/python_mutants.py", "--write")),
 )  # fmt: skip
-
-
 NAMES = tuple(step.name for step in STEPS)
 ABOUT = "; ".join(f"{step.name}, {step.about}" for step in STEPS)
 OPTIONS = (Option("steps", f"else all: {ABOUT}", nargs="*", metavar="STEP", known=NAMES, kind="step"),)

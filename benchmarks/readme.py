@@ -10,6 +10,7 @@ picture is not that of the files.
 
 from __future__ import annotations
 
+from vdla.benchmarks.harness.catalogue import maker_of
 from vdla.benchmarks.harness.command_line import CHECK, Given, run_script
 from vdla.benchmarks.harness.page import Document, missing, read_files, rewritten
 from vdla.benchmarks.harness.pictures import PICTURES, pictures
@@ -37,7 +38,8 @@ def main(options: Given) -> int:
     if "demo" in files:
         changed |= _draw(files["demo"], options.check)
     for name in missing(BLOCKS, files):
-        print(f"not measured: benchmarks/results/{name}.json")
+        maker = maker_of(name)
+        print(f"not measured: benchmarks/results/{name}.json, by {maker.path if maker else 'no benchmark'}")
     return options.check and changed
 
 

@@ -1,0 +1,104 @@
+"""All scripts of benchmarks/, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+BENCH, CAMPAIGN = "bench", "campaign"
+"""Groups: `make bench` runs one on a quiet machine, `make campaign` the other, which takes hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A script, `benchmarks/NAME.py`.
+
+    `results`: the files that --write makes, without their endings, in benchmarks/results; a * is any text. `needs`:
+    requirements of a run beside the installation for development, in words. `group` is a make target that runs it.
+    """
+
+    name: str
+    about: str
+    results: str = ""
+    needs: str = ""
+    group: str = ""
+
+    @property
+    def path(self) -> str:
+        """The script, from the root of the repository."""
+        return f"benchmarks/{self.name}.py"
+
+
+QUIET, HOURS, GPU, TORCH = "a quiet machine", "hours", "a GPU", "torch"
+BENCHMARKS = (
+    Benchmark("accuracy", "right answers of trained, quantized networks on the accelerator", "accuracy"),
+    Benchmark("area_model", "area and clock in standard cells: fit and errors", "area_model"),
+    Benchmark("campaign", "every case of every test, and the long checks", "campaign", HOURS),
+    Benchmark("cell_areas", "machines drawn at random, synthesized for standard cells", "cell_areas_*", HOURS),
+    Benchmark("compile_times", "seconds of vdla compile, cold and warm", "compile_times", QUIET),
+    Benchmark("cosim", "1,000 random programs on 12 machines, RTL against simulator", "cosim", HOURS, CAMPAIGN),
+    Benchmark("cost_model", "how well cost models of the tuner rank", needs=QUIET),
+    Benchmark("cpu", "kernels beside ONNX Runtime", "cpu_layers cpu_other_layers", QUIET, BENCH),
+    Benchmark("cpu_networks", "networks beside ONNX Runtime", "cpu_networks cpu_originals cpu_outside", QUIET, BENCH),
+    Benchmark("demo", "the results of vdla demo", "demo"),
+    Benchmark("designs", "designs a second that the explorer evaluates", "designs", QUIET),
+    Benchmark("encoders", "BERT's encoder on the accelerator, layer by layer", "encoders"),
+    Benchmark("energy_model", "energy by event: fit and errors", "energy_model", HOURS),
+    Benchmark("energy_replay", "power of a netlist by our replay and by OpenSTA", "energy_replay", "OpenSTA"),
+    Benchmark("explore_campaign", "vdla explore as a new user runs it", "explore_campaign", QUIET),
+    Benchmark("explore_joint", "hardware and schedules searched together", "explore_joint", HOURS),
+    Benchmark("explore_kills", "studies that are killed and resumed", "explore_kills", HOURS),
+    Benchmark("explore_report", "the report of 2,000 designs", "explore_report", f"{QUIET}, chromium"),
+    Benchmark("explore_search", "searches for machines compared", "explore_search", HOURS),
+    Benchmark("explore_workers", "studies on several workers", "explore_workers_*", QUIET),
+    Benchmark("exported_networks", "forty networks exported by PyTorch", "exported_networks", TORCH),
+    Benchmark("faults", "one-line faults in RTL and simulator", "faults", HOURS, CAMPAIGN),
+    Benchmark("flat_synthesis", "synthesis by module against that of a whole machine", "flat_synthesis"),
+    Benchmark("front_door", "overhead of the Python package", "front_door", QUIET),
+    Benchmark("fusion", "gains of fusion on the CPU", "fusion", QUIET, BENCH),
+    Benchmark("fuzz", "damaged files of every kind; killed, interrupted and cut off commands", "fuzz", HOURS, CAMPAIGN),
+    Benchmark("gpu", "GPU kernels and networks: checked, then timed beside torch", "gpu-*", f"{GPU}, {TORCH}"),
+    Benchmark("gpu_cost", "errors of the cost models of GPU templates"),
+    Benchmark("gpu_faults", "faults in scheduled GPU kernels", "gpu_faults", group=CAMPAIGN),
+    Benchmark("grid", "utilization over a grid of machines", "grid grid_large grid_mobilenets"),
+    Benchmark("kept_cycles", "cycles in files of results against today's"),
+    Benchmark("language", "language models on the accelerator", "language"),
+    Benchmark("lengths", "one artefact for many lengths of a sequence", "lengths", QUIET),
+    Benchmark("mutations", "mutations of tiny by Yosys, three seeds", "mutations", HOURS, CAMPAIGN),
+    Benchmark("network", "ResNet-18 on the accelerator, as the README shows it", "network", QUIET, BENCH),
+    Benchmark("node_tests", "the ONNX backend's node tests on this processor", "node_tests"),
+    Benchmark("opencl", "the shipped networks on an OpenCL device", "opencl", QUIET),
+    Benchmark("operand_rates", "rates of changing operand bits in a network", "operand_rates"),
+    Benchmark("outside", "published networks on the accelerator", "outside vision_transformers"),
+    Benchmark("outside_networks", "makes ONNX files of torchvision's networks", needs=TORCH),
+    Benchmark("pages", "updates all generated parts of the pages"),
+    Benchmark("python_mutants", "one-line mutants of the Python sources", "python_mutants", HOURS, CAMPAIGN),
+    Benchmark("quantization", "errors of quantization beside ONNX Runtime's", "quantization", QUIET, BENCH),
+    Benchmark("quantize_budget", "quantization decided layer by layer", "quantize_budget", HOURS),
+    Benchmark("readme", "writes the tables and pictures of the pages"),
+    Benchmark("recurrent_layers", "recurrent layers beside ONNX Runtime", "recurrent_layers", QUIET),
+    Benchmark("rtl", "the RTL against the simulator; seconds of vdla rtl", "rtl rtl_emission", QUIET, BENCH),
+    Benchmark("shipped_records", "tunes the records that ship with the package", needs=HOURS),
+    Benchmark("simulator", "speed of the simulator", "simulator", QUIET, BENCH),
+    Benchmark("single_layers", "models of one convolution beside ONNX Runtime", "single_layers", QUIET),
+    Benchmark("sketches", "programs without templates against templates", needs=QUIET),
+    Benchmark("sram_table", "the table of memory macros, by CACTI", needs="CACTI"),
+    Benchmark("transformers", "transformers beside ONNX Runtime", "transformers", QUIET),
+    Benchmark("trial", "CPU time of one trial of the tuner", "trial", QUIET, BENCH),
+    Benchmark("tuning", "the tuner's search on the accelerator beside baselines", "tuning_vdla", HOURS),
+    Benchmark("tuning_cpu", "the tuner's search on this processor", "tuning_cpu", f"{QUIET}, {HOURS}"),
+    Benchmark("tuning_rules", "gains of tuning by rules over templates", "tuning_rules", QUIET),
+    Benchmark("tuning_spaces", "sizes of the spaces of the accelerator's templates"),
+    Benchmark("tuning_workers", "trials a second with dask workers", needs=QUIET),
+)  # fmt: skip
+
+
+def members(group: str) -> Iterator[Benchmark]:
+    """The benchmarks of a group."""
+    return (row for row in BENCHMARKS if row.group == group)
+
+
+def maker_of(file: str) -> Benchmark | None:
+    """The benchmark that writes a file of results, which is given without its ending."""
+    return next((row for row in BENCHMARKS for own in row.results.split() if fnmatch(file, own)), None)
