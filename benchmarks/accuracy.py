@@ -37,7 +37,6 @@ from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
 
-RESULTS_NAME = "accuracy"
 SEED = 7
 CALIBRATIONS = 64
 EXTENSIONS = ("rows",)
@@ -106,7 +105,7 @@ def main(options: Given) -> None:
         for name, value in row.items()
     ]
     packages = ("scikit-learn", "autograd")
-    finish(options, RESULTS_NAME, {"rows": rows}, shown=rows, lines=lines, packages=packages)
+    finish(options, "accuracy", {"rows": rows}, shown=rows, lines=lines, packages=packages)
 
 
 if __name__ == "__main__":

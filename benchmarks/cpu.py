@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from vdla.benchmarks.harness.case import RATIO_IS, Row
-from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, flag, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, ROUNDS, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import peer_version
 from vdla.benchmarks.harness.suite import choose, geometric_means, measured, other_suite, paper_suite
@@ -27,7 +27,7 @@ def line(row: Row) -> str:
 
 OPTIONS = (
     ONLY.but(part=True),
-    flag("--others", "shapes of other networks than the papers'"),
+    Option("--others", "shapes of other networks than the papers'", flag=True),
     ROUNDS.but(default=9),
     *OUTPUT,
 )

@@ -34,7 +34,6 @@ from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import RunResult, run
 from vdla.compiler.runtime.layers import layers_of
 
-RESULTS_NAME = "encoders"
 CALIBRATIONS, SEED = 4, 5
 CHAIN_BYTES = 16384
 ATTENTION = ("Products", "Rows", "Table")
@@ -150,7 +149,7 @@ def main(options: Given) -> None:
     width = options.width
     sizes = BertSizes(layers=options.layers, width=width, heads=options.heads, inner=4 * width)
     figures = measure(sizes, options.sequence, options.chain)
-    finish(options, RESULTS_NAME, figures, lines=table(figures))
+    finish(options, "encoders", figures, lines=table(figures))
 
 
 if __name__ == "__main__":

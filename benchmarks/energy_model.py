@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks.harness import energy_fit as fit
-from vdla.benchmarks.harness.command_line import PROGRAMS, WRITE, Given, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import PROGRAMS, WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.energy_rows import (
     FITTED,
     RESERVED,
@@ -52,7 +52,7 @@ Rows = list[dict[str, Any]]
 OPTIONS = (
     PROGRAMS.but(default=18, help="programs of each machine that is fitted on"),
     Option("--rows", "replays that are there already, and the place of new ones", Path, metavar="FILE"),
-    flag("--judge", "predict the machines that no fit has used"),
+    Option("--judge", "predict the machines that no fit has used", flag=True),
     WRITE,
 )
 

@@ -34,7 +34,6 @@ from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.torch_modules import NETWORKS
 from vdla.util.errors import UserError
 
-RESULTS_NAME = "exported_networks"
 WEIGHTS_SEED = 1
 CALIBRATION_SEED = 2
 CALIBRATIONS = 2
@@ -132,7 +131,7 @@ def main(options: Given) -> int:
     right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} ran on accelerator and processor with right outputs")
     if options.write:
-        write_results(RESULTS_NAME, {"config": options.config, "right": right, "rows": rows})
+        write_results("exported_networks", {"config": options.config, "right": right, "rows": rows})
     return right < len(rows)
 
 

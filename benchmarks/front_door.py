@@ -37,7 +37,6 @@ from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.compiler.runtime.accelerator import AcceleratorExecutable
 from vdla.sim import simulate
 
-RESULTS_NAME = "front_door"
 CACHE = "XDG_CACHE_HOME"
 CHAIN_BYTES, TOKENS, SEED, CALIBRATIONS = 16384, 32, 5, 2
 SIZES = BertSizes(layers=24, width=128, heads=2, inner=512)
@@ -134,7 +133,7 @@ def main(options: Given) -> None:
         f"  for this processor: {row['first_compile']:.2f} s, again {row['second_compile']:.3f} s"
         for row in rows
     )
-    finish(options, RESULTS_NAME, {"rows": rows}, shown=rows, lines=lines)
+    finish(options, "front_door", {"rows": rows}, shown=rows, lines=lines)
 
 
 if __name__ == "__main__":

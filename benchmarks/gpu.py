@@ -31,7 +31,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, Given, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, Given, Option, run_script
 from vdla.benchmarks.harness.gpu_run import Place
 from vdla.benchmarks.harness.gpu_suite import (
     GpuRow,
@@ -57,11 +57,11 @@ RESULTS = Path(__file__).parent / "results"
 OPTIONS = (
     Option("--device", "a GPU, or cuda:emulated", default="cuda:0"),
     Option("--arch", "what cuda:emulated emulates", default="sm_90"),
-    flag("--check-only", "time nothing"),
+    Option("--check-only", "time nothing", flag=True),
     ONLY.but(help="rows and groups of this name"),
-    flag("--update", "write these rows into the card's file, and leave its others"),
+    Option("--update", "write these rows into the card's file, and leave its others", flag=True),
     ROUNDS.but(default=15),
-    flag("--library-convolutions", "torch.compile has cuDNN's convolutions only"),
+    Option("--library-convolutions", "torch.compile has cuDNN's convolutions only", flag=True),
     JSON,
 )
 

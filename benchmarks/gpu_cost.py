@@ -19,7 +19,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import JSON, Given, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import JSON, Given, Option, run_script
 from vdla.benchmarks.harness.gpu_costs import Judgement, judge, mean_regret, measured_in, read_tiles
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.tune.records.files import read_records
@@ -31,7 +31,7 @@ TILES = Path(__file__).parent / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.jso
 OPTIONS = (
     Option("records", "records of the tuner", Path, nargs="*", metavar="RECORDS.jsonl"),
     Option("--arch", "the architecture of the records' card", default="sm_90a"),
-    flag("--all", "a line for every workload"),
+    Option("--all", "a line for every workload", flag=True),
     JSON,
 )
 

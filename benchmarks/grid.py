@@ -26,7 +26,7 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.outside import quantized
@@ -231,11 +231,11 @@ OPTIONS = (
         "--arrays", "inputs x outputs, with commas between", default=",".join(f"{i}x{o}" for i, o in ARRAYS)
     ),
     Option("--networks", f"with commas between; else {','.join(NETWORKS)}"),
-    flag("--mobilenets", " and ".join(MOBILENETS)),
+    Option("--mobilenets", " and ".join(MOBILENETS), flag=True),
     Option("--extensions", "of --mobilenets, taps and more", default=",".join(FOR_DEPTHWISE)),
     Option("--buses", "bytes a cycle, with commas between", default=",".join(map(str, BUSES))),
     Option("--latencies", "cycles of a read, with commas between", default=",".join(map(str, LATENCIES))),
-    flag("--large", "128x128, one image and eight"),
+    Option("--large", "128x128, one image and eight", flag=True),
     *OUTPUT,
 )
 

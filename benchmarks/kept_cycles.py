@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks import encoders, grid, language, outside
-from vdla.benchmarks.harness.command_line import ONLY, Given, flag, run_script
+from vdla.benchmarks.harness.command_line import ONLY, Given, Option, run_script
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.results import read_results
 from vdla.codesign.explore.networks import Network
@@ -137,7 +137,10 @@ def _of_encoder(document: Mapping[str, Any], chain: int) -> int:
         return _of_file(path, replace(vta_with(), chain_buffer_bytes=chain))
 
 
-OPTIONS = (ONLY.but(metavar="FILE", help="files of results"), flag("--quick", "those that take seconds"))
+OPTIONS = (
+    ONLY.but(metavar="FILE", help="files of results"),
+    Option("--quick", "those that take seconds", flag=True),
+)
 
 
 def main(options: Given) -> int:

@@ -27,16 +27,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from vdla.benchmarks.harness.command_line import (
-    AGAIN,
-    SIMULATE,
-    WRITE,
-    Given,
-    Option,
-    flag,
-    names_of,
-    run_script,
-)
+from vdla.benchmarks.harness.command_line import AGAIN, SIMULATE, WRITE, Given, Option, names_of, run_script
 from vdla.benchmarks.harness.language_models import MODELS, from_embeddings, left_float
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
@@ -214,10 +205,10 @@ def line(row: dict[str, Any]) -> str:
 OPTIONS = (
     names_of(MODELS, "model"),
     SIMULATE,
-    flag("--layers", "print each layer"),
+    Option("--layers", "print each layer", flag=True),
     WRITE,
     AGAIN,
-    flag("--base", "time the compilation of BERT-base's encoder"),
+    Option("--base", "time the compilation of BERT-base's encoder", flag=True),
     Option("--file", "quantized files", Path, [], nargs="*", metavar="PATH"),
 )
 

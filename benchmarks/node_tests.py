@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.node_cases import (
     APART,
     VERDICTS,
@@ -32,8 +32,6 @@ from vdla.benchmarks.harness.node_cases import (
 )
 from vdla.benchmarks.harness.output import finish
 from vdla.util.errors import UserError
-
-RESULTS_NAME = "node_tests"
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
@@ -112,7 +110,7 @@ def text(document: dict[str, Any]) -> str:
 OPTIONS = (
     Option("names", "operators or cases; else all", nargs="*", metavar="NAME", part=True),
     *OUTPUT,
-    flag("--messages", "print what became of each case that is not right"),
+    Option("--messages", "print what became of each case that is not right", flag=True),
 )
 
 
@@ -130,7 +128,7 @@ def main(options: Given) -> None:
                 if item is not None and item.verdict != "right":
                     shown = " (parameters as constants)" if item.fixed else ""
                     print(f"{item.name}{shown}: {item.verdict}: {item.message}", file=sys.stderr)
-    finish(options, RESULTS_NAME, document, lines=[text(document)])
+    finish(options, "node_tests", document, lines=[text(document)])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import Given, Option, flag, names_of, run_script
+from vdla.benchmarks.harness.command_line import Given, Option, names_of, run_script
 from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.util.errors import UserError
 
@@ -141,7 +141,7 @@ def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
 OPTIONS = (
     Option("folder", "of the ONNX files", Path),
     names_of(NAMES, "network"),
-    flag("--quantize", "quantized ones too, in FOLDER/q"),
+    Option("--quantize", "quantized ones too, in FOLDER/q", flag=True),
 )
 
 

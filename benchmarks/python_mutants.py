@@ -35,7 +35,6 @@ from vdla.benchmarks.harness.results import ROOT, write_results
 from vdla.codesign.network_cache import PART as NETWORKS_PART
 from vdla.util.user_cache import cache_directory
 
-RESULTS_NAME = "python_mutants"
 FIRST = 60
 """Number of tests that run in a process of their own before all others; most mutants fail one of these."""
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
@@ -253,7 +252,7 @@ def main(options: Given) -> None:
     if options.write:
         figures = {"seed": options.seed, "mutants": len(outcomes), "noticed": noticed}
         figures |= {"survivors": [outcome.text for outcome in survivors]}
-        write_results(RESULTS_NAME, figures)
+        write_results("python_mutants", figures)
 
 
 if __name__ == "__main__":

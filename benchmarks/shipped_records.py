@@ -24,7 +24,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from vdla.benchmarks.harness.command_line import JOBS, TRIALS, WRITE, Given, Option, flag, run_script
+from vdla.benchmarks.harness.command_line import JOBS, TRIALS, WRITE, Given, Option, run_script
 from vdla.codesign import models
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_options import Options, Watchers
@@ -104,7 +104,7 @@ OPTIONS = (
     Option("--in-place", "trials in the whole of ResNet-18", int, 1500, metavar="N"),
     JOBS.but(help="configurations at a time"),
     WRITE.but(help="replace these configurations' records"),
-    flag("--measure", "the same schedules again, without a search"),
+    Option("--measure", "the same schedules again, without a search", flag=True),
 )
 
 

@@ -191,16 +191,8 @@ def main(options: Given) -> None:
         row = measure(name, case, target, options.points, options.seed)
         rows.append(asdict(row))
         if not options.json:
-            numbers = (
-                row.template,
-                row.best,
-                row.median,
-                row.scheduled,
-                row.legal,
-                row.features,
-                row.schedule,
-            )
-            print(f"{name:32}" + "".join(f"{number:13.3f}" for number in numbers), flush=True)
+            shown = (row.template, row.best, row.median, row.scheduled, row.legal, row.features, row.schedule)
+            print(f"{name:32}" + "".join(f"{number:13.3f}" for number in shown), flush=True)
     if options.json:
         print(json.dumps(rows, indent=1))
 

@@ -27,7 +27,6 @@ from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.pipeline import compile_kernels
 
-RESULTS_NAME = "transformers"
 CASES = {
     "bert": ("bert", 128, 12),
     "gpt2_prompt": ("gpt2", 128, 12),
@@ -87,7 +86,7 @@ OPTIONS = (ONLY.but(default=list(CASES), choices=list(CASES)), ROUNDS.but(defaul
 
 def main(options: Given) -> int:
     rows = measure_all(options.only, lambda name: measure(name, options.rounds), line, quiet=options.json)
-    finish(options, RESULTS_NAME, {"rows": rows})
+    finish(options, "transformers", {"rows": rows})
     return not all(row["right"] for row in rows)
 
 

@@ -30,17 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.benchmarks.harness.command_line import (
-    AGAIN,
-    JOBS,
-    LAYERS,
-    OUTPUT,
-    SEEDS,
-    Given,
-    Option,
-    flag,
-    run_script,
-)
+from vdla.benchmarks.harness.command_line import AGAIN, JOBS, LAYERS, OUTPUT, SEEDS, Given, Option, run_script
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.named_layers import CONVOLUTIONS
@@ -350,7 +340,7 @@ OPTIONS = (
     Option("--searches", "these alone", nargs="+", choices=list(SEARCHES), default=list(SEARCHES)),
     SEEDS,
     JOBS,
-    flag("--no-transfer", "no runs with transfer"),
+    Option("--no-transfer", "no runs with transfer", flag=True),
     AGAIN.but(help="repeat the runs that the results have"),
     *OUTPUT,
 )

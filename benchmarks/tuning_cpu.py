@@ -27,16 +27,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.case import measure as measure_case
-from vdla.benchmarks.harness.command_line import (
-    LAYERS,
-    OUTPUT,
-    SEEDS,
-    TRIALS,
-    Given,
-    Option,
-    flag,
-    run_script,
-)
+from vdla.benchmarks.harness.command_line import LAYERS, OUTPUT, SEEDS, TRIALS, Given, Option, run_script
 from vdla.benchmarks.harness.convolutions import convolution_case
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
@@ -193,7 +184,7 @@ OPTIONS = (
         default=[FULL, "genetic", "random"],
     ),
     Option("--features", "of the model", choices=["account", "program"], default="account"),
-    flag("--count", "the number of distinct programs instead"),
+    Option("--count", "the number of distinct programs instead", flag=True),
     *OUTPUT,
 )
 

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SEED, TRIALS, Given, flag, run_script
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SEED, TRIALS, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish
 from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on, tune_network
@@ -103,7 +103,7 @@ OPTIONS = (
     ONLY.but(nargs="+", help="programs whose names begin so"),
     TRIALS.but(default=64),
     SEED,
-    flag("--no-network", "programs alone"),
+    Option("--no-network", "programs alone", flag=True),
     *OUTPUT,
 )
 

@@ -54,11 +54,6 @@ class Option:
         return self.name.lstrip("-").replace("-", "_")
 
 
-def flag(name: str, help: str) -> Option:
-    """An option without a value."""
-    return Option(name, help, flag=True, default=False)
-
-
 def names_of(known: Iterable[str], kind: str) -> Option:
     """Positional names of what a script measures; without any it measures all that are `known`."""
     known = tuple(known)
@@ -66,14 +61,14 @@ def names_of(known: Iterable[str], kind: str) -> Option:
     return Option("names", about, nargs="*", metavar="NAME", known=known, kind=kind)
 
 
-AGAIN = flag("--again", "measure rows anew that the file of results has")
-CHECK = flag("--check", "write nothing; exit 1 where something differs")
+AGAIN = Option("--again", "measure rows anew that the file of results has", flag=True)
+CHECK = Option("--check", "write nothing; exit 1 where something differs", flag=True)
 CONFIG = Option("--config", "a preset or a TOML file", default="vta")
 COUNT = Option("--count", "how many are drawn", int)
 DESIGNS = Option("--designs", "machines that are evaluated", int)
 FOLDER = Option("--folder", "keep the study here, and use its records again", Path, metavar="DIR")
 JOBS = Option("--jobs", "processes that work at a time", int, 2)
-JSON = flag("--json", "print the figures as JSON")
+JSON = Option("--json", "print the figures as JSON", flag=True)
 LAYERS = Option("--layers", "these layers alone", nargs="+", metavar="NAME")
 LIBERTY = Option(
     "--liberty", "a library of cells, by its file or its name; else the default", metavar="FILE|NAME"
@@ -86,10 +81,10 @@ ROUNDS = Option("--rounds", "how often each is measured in turns; medians count"
 SAMPLES = Option("--samples", "inputs to calibrate on, and as many others to measure on", int)
 SEED = Option("--seed", "of everything that is drawn", int, 0)
 SEEDS = Option("--seeds", "searches of each kind, by seed", int, 5)
-SIMULATE = flag("--run", "simulate what compiles whole")
+SIMULATE = Option("--run", "simulate what compiles whole", flag=True)
 TRIALS = Option("--trials", "trials of each search", int)
 WORKERS = Option("--workers", "processes that evaluate at a time", int, 2)
-WRITE = flag("--write", "keep the figures in benchmarks/results")
+WRITE = Option("--write", "keep the figures in benchmarks/results", flag=True)
 OUTPUT = (JSON, WRITE)
 """The options that `harness.output.finish` reads."""
 
