@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ...ir.affine import linear_form
@@ -57,6 +58,21 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
     return Program(name=program.name, parameters=program.parameters, body=visit(program.body, {}))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A place among the loops of an expansion: the `offsets` in the copy's dimensions (None: no loop yet), the `name`
+    of the innermost loop or statement, and the `ranges` of the loops around.
+    """
+
+    offsets: tuple[Expr | None, ...]
+    name: str
+    ranges: Ranges
+
+    def named(self, suffix: str) -> _Place:
+        """The same place, with `suffix` behind the name."""
+        return replace(self, name=self.name + suffix)
+
+
 class _Expansion:
     """The expansion of one copy into loops."""
 
@@ -79,71 +95,61 @@ class _Expansion:
 
     def run(self, stem: str) -> Stmt:
         """The loops, whose names begin with `stem`."""
-        return self.dimension(0, [None] * len(self.extents), stem, self.ranges)
+        return self.dimension(0, _Place(offsets=(None,) * len(self.extents), name=stem, ranges=self.ranges))
 
-    def dimension(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+    def dimension(self, d: int, at: _Place) -> Stmt:
         """Dimension `d` of the box and those inside it, for elements that are inside the source so far."""
         if d == len(self.extents):
-            return self.move(offsets, name, ranges)
+            return self.move(at)
         source, extent = self.copy.source, self.extents[d]
         start, size = source.starts[self.of[d]], source.buffer.shape[self.of[d]]
+        here, ranges = at.named(f".{d}"), at.ranges
         if self.copy.pad is None or _within(start, extent, size, ranges):
-            return self.loop(d, offsets, f"{name}.{d}", Const(0), extent, ranges, self.dimension)
+            return self.loop(d, here, Const(0), extent, self.dimension)
         before = simplify(minimum(maximum(binary("-", 0, start), 0), extent), ranges)
         end = simplify(minimum(maximum(binary("-", size, start), before), extent), ranges)
+        inside, after = _difference(end, before, ranges), _difference(extent, end, ranges)
         return seq(
-            self.loop(d, offsets, f"{name}.{d}.before", Const(0), before, ranges, self.fill),
-            self.loop(
-                d, offsets, f"{name}.{d}", before, _difference(end, before, ranges), ranges, self.dimension
-            ),
-            self.loop(
-                d, offsets, f"{name}.{d}.after", end, _difference(extent, end, ranges), ranges, self.fill
-            ),
+            self.loop(d, here.named(".before"), Const(0), before, self.fill),
+            self.loop(d, here, before, inside, self.dimension),
+            self.loop(d, here.named(".after"), end, after, self.fill),
         )
 
-    def fill(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+    def fill(self, d: int, at: _Place) -> Stmt:
         """Loops that fill the dimensions from `d` on with the pad value: outside the source."""
         if d == len(self.extents):
             assert self.copy.pad is not None
             value = cast(self.copy.pad, self.copy.destination.buffer.dtype)
-            return self.assign(offsets, f"{name}.fill", value)
-        return self.loop(d, offsets, f"{name}.{d}", Const(0), self.extents[d], ranges, self.fill)
+            return self.assign(at.named(".fill"), value)
+        return self.loop(d, at.named(f".{d}"), Const(0), self.extents[d], self.fill)
 
     def loop(
-        self,
-        d: int,
-        offsets: list[Expr | None],
-        name: str,
-        start: Expr,
-        extent: Expr,
-        ranges: Ranges,
-        inside: Callable[[int, list[Expr | None], str, Ranges], Stmt],
+        self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
         """A loop over part of dimension `d`; the innermost one in vectors with a rest."""
         if extent == Const(0):
             return Seq(statements=())
 
         def body(offset: Expr, around: Ranges, suffix: str = "") -> Stmt:
-            new = [*offsets]
-            new[d] = offset
-            return inside(d + 1, new, f"{name}{suffix}", around)
+            new = (*at.offsets[:d], offset, *at.offsets[d + 1 :])
+            return inside(d + 1, _Place(offsets=new, name=f"{at.name}{suffix}", ranges=around))
 
         if d == len(self.extents) - 2 and isinstance(extent, Const) and (width := self.whole_rows()):
-            return self.rows(d, offsets, name, start, int(extent.value), width, ranges, inside)
+            return self.rows(d, at, start, int(extent.value), width, inside)
         if d < len(self.extents) - 1:
-            var = Var(name)
-            return For(var=var, extent=extent, body=body(start + var, {**ranges, name: loop_range(extent)}))
+            var = Var(at.name)
+            inner = body(start + var, {**at.ranges, at.name: loop_range(extent)})
+            return For(var=var, extent=extent, body=inner)
         most = self.extents[d]
         few = isinstance(most, Const) and most.value < self.lanes
-        return self.vectors(extent, name, ranges, lambda at, *rest: body(start + at, *rest), few=few)
+        return self.vectors(extent, at, lambda element, *rest: body(start + element, *rest), few=few)
 
-    def vectors(
-        self, extent: Expr, name: str, ranges: Ranges, body: Callable[..., Stmt], *, few: bool = False
-    ) -> Stmt:
+    def vectors(self, extent: Expr, at: _Place, body: Callable[..., Stmt], *, few: bool = False) -> Stmt:
         """A loop over `extent` neighbours, `body(element, ranges[, suffix])` each, in vectors with a rest.
 
         `few`: `extent` is known to be less than a vector, though its expression may not show it.
         """
+        name, ranges = at.name, at.ranges
         parts: list[Stmt] = []
         vectors = Const(0) if few else simplify(binary("//", extent, self.lanes), ranges)
         if vectors != Const(0):
@@ -155,9 +161,9 @@ class _Expansion:
         rest = simplify(binary("-", extent, vectors * self.lanes), ranges)
         if rest != Const(0):
             var = Var(f"{name}.rest")
-            at = simplify(vectors * self.lanes + var, ranges)
+            element = simplify(vectors * self.lanes + var, ranges)
             kind: LoopKind = "vectorize" if isinstance(rest, Const) else "serial"
-            inner = body(at, {**ranges, var.name: loop_range(rest)}, ".rest")
+            inner = body(element, {**ranges, var.name: loop_range(rest)}, ".rest")
             parts.append(For(var=var, extent=rest, body=inner, kind=kind))
         return seq(*parts)
 
@@ -170,50 +176,43 @@ class _Expansion:
         return sizes.pop() if whole and len(sizes) == 1 and self.extents[-1] == Const(max(sizes)) else 0
 
     def rows(
-        self,
-        d: int,
-        offsets: list[Expr | None],
-        name: str,
-        start: Expr,
-        count: int,
-        width: int,
-        ranges: Ranges,
-        inside: Callable[[int, list[Expr | None], str, Ranges], Stmt],
+        self, d: int, at: _Place, start: Expr, count: int, width: int, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
         """A move or fill of `count` whole rows of dimensions `d` and `d` + 1 (innermost) as one run of elements."""
-        end: Callable[[list[Expr | None], str, Ranges], Stmt] = self.move
+        end: Callable[[_Place], Stmt] = self.move
         if inside == self.fill:
             end = partial(self.fill, d + 2)
 
         def body(element: Expr, around: Ranges, suffix: str = "") -> Stmt:
             row = simplify(start + element // width, around)
-            new = [*offsets[:d], row, simplify(element % width, around)]
-            return end(new, f"{name}{suffix}", around)
+            new = (*at.offsets[:d], row, simplify(element % width, around))
+            return end(_Place(offsets=new, name=f"{at.name}{suffix}", ranges=around))
 
-        return self.vectors(Const(count * width), name, ranges, body)
+        return self.vectors(Const(count * width), at, body)
 
-    def move(self, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+    def move(self, at: _Place) -> Stmt:
         """One element, or lane, from inside the source."""
         source = self.copy.source
         indices = list(source.starts)
-        for d, offset in zip(self.of, offsets, strict=True):
+        for d, offset in zip(self.of, at.offsets, strict=True):
             assert offset is not None
             index, size = simplify(indices[d] + offset, {}), source.buffer.shape[d]
-            if self.copy.pad is not None and not _within(index, _ONE, size, ranges):
+            if self.copy.pad is not None and not _within(index, _ONE, size, at.ranges):
                 # The loops around run only for indices inside, but interval analysis cannot show it.
                 index = minimum(maximum(index, 0), size - 1)
             indices[d] = index
         value = cast(Load(source.buffer, tuple(indices)), self.copy.destination.buffer.dtype)
-        return self.assign(offsets, name, value)
+        return self.assign(at, value)
 
-    def assign(self, offsets: list[Expr | None], name: str, value: Expr) -> Stmt:
+    def assign(self, at: _Place, value: Expr) -> Stmt:
+        """Stores `value` in the element, or lane, of the destination."""
         destination = self.copy.destination
         indices = list(destination.starts)
-        for d, offset in zip(self.to, offsets, strict=True):
+        for d, offset in zip(self.to, at.offsets, strict=True):
             if d is not None:
                 assert offset is not None
                 indices[d] = simplify(indices[d] + offset, {})
-        return Assign(name=name, buffer=destination.buffer, indices=tuple(indices), value=value)
+        return Assign(name=at.name, buffer=destination.buffer, indices=tuple(indices), value=value)
 
 
 def _within(start: Expr, extent: Expr, size: int, ranges: Ranges) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from ...te import scalars
 from ...te.blocks import Window
 from ...te.ops.movement import pad_runs
-from ...te.ops.plain_windows import plain_convolution, plain_pool, plain_transposed
+from ...te.ops.plain_windows import Spacing, plain_convolution, plain_pool, plain_transposed
 from ...te.scalars import argument
 from ..geometry import Windows, average_divisors
 from ..graph import Shape
@@ -35,7 +35,7 @@ def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
     padded, sizes = _padded(context, node, data.name, windows, 0.0)
     own = (weight.shape[0] // groups, *weight.shape[1:])
     try:
-        program = plain_convolution(data.shape[0], groups, own, sizes, windows.strides, windows.dilations)
+        program = plain_convolution(data.shape[0], groups, own, sizes, _spacing(windows))
     except ValueError as error:
         context.refuse(node, str(error), "export the model again")
     shape = (data.shape[0], weight.shape[0], *program.parameters[-1].shape[3:])
@@ -56,7 +56,8 @@ def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
     if min(outputs) < 1:
         context.refuse(node, f"has outputs of {outputs} and pads {before}", "export the model again")
     own = (weight.shape[0] // groups, *weight.shape[1:])
-    program = plain_transposed(data.shape[0], groups, own, sizes, strides, dilations, before, tuple(outputs))
+    spacing = Spacing(strides=strides, dilations=dilations)
+    program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
     shape = (data.shape[0], weight.shape[1] * groups, *outputs)
     _finish(context, node, Computed(program=program), (data.name, weight.name), shape)
 
@@ -86,8 +87,7 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
             prod(data.shape[:2]),
             sizes,
             windows.kernel,
-            windows.strides,
-            windows.dilations,
+            _spacing(windows),
             "max" if greatest else "add",
         )
     except ValueError as error:
@@ -107,6 +107,10 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
     divisors = average_divisors(data.shape[2:], windows, declared, counted).astype(np.float32)
     counts = context.store(context.temporary(node, "counts"), divisors)
     add_elementwise(context, node, scalars.divide(argument(0), argument(1)), [total, counts])
+
+
+def _spacing(windows: Windows) -> Spacing:
+    return Spacing(strides=windows.strides, dilations=windows.dilations)
 
 
 def _padded(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, minimum
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Load, Var, minimum
 from ...ir.stmt import Copy, Stmt, nest, region, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Pads, Pair, Window, ceil_div
@@ -60,6 +61,34 @@ class Spread:
     pitch: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where an operator's tensors lie, and which part of the output it computes; by default whole tensors in DRAM.
+
+    `area`: the only rows and columns of the output that are computed. `spread`: those of the area, which is then
+    required, are not adjacent in Y. `resident`: X is in the chain memory, with its pads. `margins`: Y is in the chain
+    memory, surrounded by (top, left, bottom, right) positions; with an operand all must be 0, since R and Y have the
+    same layout. `apart`: vectors from one position to the next in X, Y and R. `planes`: R has a single position for
+    each plane of Y. `turned`: parameters and operand differ between columns but not between filters; P is
+    int32[columns, 2, co], and R has a single block of filters. Raises ValueError for margins around an area.
+    """
+
+    area: Area | None = None
+    spread: Spread | None = None
+    resident: bool = False
+    margins: Pads | None = None
+    apart: int = 1
+    planes: bool = False
+    turned: bool = False
+
+    def __post_init__(self) -> None:
+        if self.area is not None and self.margins is not None:
+            raise ValueError("a part of an output has no margins")
+
+
+WHOLE = Placement()
+"""Whole tensors in DRAM, one vector after the other."""
+
 CHAIN = "chain"
 """The scope of tensors in the chain memory, which the store unit writes and the array reads."""
 
@@ -101,125 +130,145 @@ def padded_input(
     return x_in, padded, (pad,)
 
 
-def output_buffers(
-    blocks: Blocks,
-    shape: tuple[int, int, int, int],
-    post: Post,
-    apart: int = 1,
-    margins: Pads | None = None,
-    planes: bool = False,
-    turned: bool = False,
-) -> tuple[Buffer, Buffer, Buffer | None]:
-    """The parameters P int32[OB, 2, co], Y int8[shape, B, co] and, if `post` combines with an operand, R like Y.
+_LOOPS = tuple(Var(name) for name in ("n", "o", "y", "x", "xi", "s"))
+"""The loops of `Outputs.finish`."""
 
-    `shape` is (images, OB, rows, columns), in output vectors. The `blocks.outputs` vectors of a position of a block are
-    adjacent columns of Y. With `apart` above 1, Y has a further dimension of this size behind the columns. With
-    `margins` Y is in the chain memory, surrounded by margins of (top, left, bottom, right) positions; with an operand
-    all must be 0, since R and Y have the same layout. With `planes` R has a single position for each plane of Y. With
-    `turned`, parameters and operand differ between columns but not between filters: P is int32[columns, 2, co], and R
-    has a single block of filters.
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outputs:
+    """The output of an operator with the tensors that its post-processing `post` reads.
+
+    `parameters` is P int32[OB, 2, co], `out` is Y int8[images, OB, rows, columns, B, co] in output vectors, `operand`
+    is R like Y if `post` combines with an operand, `table` is T int8[256] if `post` has a table. The `blocks.outputs`
+    vectors of a position of a block are adjacent columns of Y. `placement` says how P, Y and R differ from this.
     """
-    lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
-    if filters % blocks.outputs:
-        raise ValueError(f"{filters} blocks of filters are no multiple of the {blocks.outputs} of a position")
-    stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs)
-    stored = (*stored, *(() if apart == 1 else (apart,)), *lanes)
-    entries = columns if turned else filters
-    parameters = Buffer(name="P", shape=(entries, 2, blocks.block_out), dtype=DType.INT32)
-    like = (*stored[:2], 1, 1, *stored[4:]) if planes else stored
-    like = (stored[0], 1, *stored[2:]) if turned else like
-    operand = Buffer(name="R", shape=like, dtype=DType.INT8) if post.has_operand else None
-    if margins is None:
-        return parameters, Buffer(name="Y", shape=stored, dtype=DType.INT8), operand
-    if operand is not None and any(margins):
-        raise ValueError("an operand lies like the output, which has margins")
-    top, left, bottom, right = margins
-    around = (images, stored[1], rows + top + bottom, (columns + left + right) * blocks.outputs, *stored[4:])
-    return parameters, Buffer(name="Y", shape=around, dtype=DType.INT8, scope=CHAIN), operand
+
+    blocks: Blocks
+    post: Post
+    placement: Placement
+    parameters: Buffer
+    out: Buffer
+    operand: Buffer | None
+    table: Buffer | None
+
+    @staticmethod
+    def of(
+        blocks: Blocks, shape: tuple[int, int, int, int], post: Post, placement: Placement = WHOLE
+    ) -> Outputs:
+        """The tensors of an output of `shape` (images, OB, rows, columns), in output vectors and without margins.
+
+        With `placement.apart` above 1, Y has a further dimension of this size behind the columns.
+        """
+        lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
+        if filters % blocks.outputs:
+            raise ValueError(
+                f"{filters} blocks of filters are no multiple of the {blocks.outputs} of a position"
+            )
+        between = () if placement.apart == 1 else (placement.apart,)
+        stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs, *between, *lanes)
+        entries = columns if placement.turned else filters
+        like = (*stored[:2], 1, 1, *stored[4:]) if placement.planes else stored
+        like = (stored[0], 1, *stored[2:]) if placement.turned else like
+        operand = Buffer(name="R", shape=like, dtype=DType.INT8) if post.has_operand else None
+        out = Buffer(name="Y", shape=stored, dtype=DType.INT8)
+        if placement.margins is not None:
+            if operand is not None and any(placement.margins):
+                raise ValueError("an operand lies like the output, which has margins")
+            top, left, bottom, right = placement.margins
+            around = (rows + top + bottom, (columns + left + right) * blocks.outputs)
+            out = Buffer(name="Y", shape=(*stored[:2], *around, *stored[4:]), dtype=DType.INT8, scope=CHAIN)
+        return Outputs(
+            blocks=blocks,
+            post=post,
+            placement=placement,
+            parameters=Buffer(name="P", shape=(entries, 2, blocks.block_out), dtype=DType.INT32),
+            out=out,
+            operand=operand,
+            table=Buffer(name="T", shape=(256,), dtype=DType.INT8) if post.table else None,
+        )
+
+    @property
+    def buffers(self) -> tuple[Buffer | None, ...]:
+        """P, T, R and Y, the last parameters of a program; None for T and R if there are none."""
+        return self.parameters, self.table, self.operand, self.out
+
+    @property
+    def extent(self) -> Area:
+        """The area of Y that is computed, without margins and, if it is spread, as if its outputs were adjacent."""
+        area, margins = self.placement.area, self.placement.margins
+        if area is not None:
+            return area
+        top, left, bottom, right = (0, 0, 0, 0) if margins is None else margins
+        return top, left, self.out.shape[2] - bottom, self.out.shape[3] // self.blocks.outputs - right
+
+    def finish(
+        self,
+        accumulator: Buffer,
+        *,
+        window: Window | None = None,
+        pool: PoolOperator = "max",
+        filters: int | None = None,
+        neighbours: int = 1,
+    ) -> Stmt:
+        """Loops n, o, y, x around one output vector each, in which `post` finishes the `pool` of a window of sums.
+
+        The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
+        accumulator; its pads and dilations play no part.
+        With several output vectors in a block a loop "s" inside of the others runs over those of a position; o counts
+        blocks, and the accumulator may have a dimension for them behind that of blocks. Of all blocks `filters` (None:
+        all) vectors of a position are stored; the others do not change.
+        With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop "xi" inside of it the columns of a
+        group, for which the accumulator has a dimension behind the one of groups; windows are then single sums.
+        If only an area of Y is computed, y and x count from its corner.
+        """
+        window = Window(kernel=(1, 1)) if window is None else window
+        outputs = self.blocks.outputs
+        n, o, y, x, xi, s = _LOOPS
+        several = (xi,) if neighbours > 1 else ()
+        vector = o if outputs == 1 else o * outputs + s
+        place = (o, s) if len(accumulator.shape) > 6 + len(several) else (vector,)
+        (sy, sx), operand, turned = window.strides, self.operand, self.placement.turned
+        views = Views(
+            out=self._element(self.out, neighbours),
+            accumulator=lambda r, c, b, j: accumulator[(n, *place, y * sy + r, x * sx + c, *several, b, j)],
+            parameter=lambda row, j: self.parameters[x if turned else vector, row, j],
+            operand=None if operand is None else self._element(operand, neighbours),
+            table=self.table,
+        )
+        point = post_point(self.blocks, views, self.post, window.kernel, pool)
+        top, left, bottom, right = self.extent
+        loops: list[tuple[Var, ExprLike]] = [
+            (n, self.out.shape[0]),
+            (o, self.out.shape[1]),
+            (y, bottom - top),
+        ]
+        loops += [(x, (right - left) // neighbours), *((xi, neighbours) for xi in several)]
+        if outputs > 1:
+            filters = self.out.shape[1] * outputs if filters is None else filters
+            loops = [*loops, (s, vectors_of(o, outputs, filters))]
+        return nest(loops, point)
+
+    def _element(self, buffer: Buffer, neighbours: int) -> Callable[[Expr, Expr], Load]:
+        """Lane (b, j) of the vector of `buffer`, which is Y or R, that belongs to the loops of `finish`."""
+        n, o, y, x, xi, s = _LOOPS
+        spread, outputs = self.placement.spread, self.blocks.outputs
+        top, left, _, _ = self.extent if spread is None else (0, 0, 0, 0)
+        (down, along), pitch = ((1, 1), 0) if spread is None else (spread.steps, spread.pitch)
+        row, column = y * down + top, y * pitch + x * along + left
+        if neighbours > 1:
+            column = column * neighbours + xi
+        column = column if outputs == 1 else column * outputs + s
+        first = (0,) * (len(buffer.shape) - 6)  # Strides of outputs that are not adjacent.
+        block = 0 if self.placement.turned and buffer is self.operand else o
+        if buffer.shape[2:4] == (1, 1) != self.out.shape[2:4]:
+            row, column, block = Const(0), Const(0), o
+        return lambda b, j: buffer[(n, block, row, column, *first, b, j)]
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
     """Output vectors of a position that hold some of `filters`, and those of whole blocks."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
-
-
-def table_of(post: Post) -> Buffer | None:
-    """The parameter T int8[256] if `post` has a table; else None."""
-    return Buffer(name="T", shape=(256,), dtype=DType.INT8) if post.table else None
-
-
-def post_nest(
-    blocks: Blocks,
-    accumulator: Buffer,
-    buffers: tuple[Buffer, Buffer, Buffer | None],
-    post: Post,
-    window: Pair = (1, 1),
-    strides: Pair = (1, 1),
-    pool: PoolOperator = "max",
-    area: Area | None = None,
-    margins: Pads | None = None,
-    spread: Spread | None = None,
-    turned: bool = False,
-    filters: int | None = None,
-    neighbours: int = 1,
-) -> Stmt:
-    """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
-
-    With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks, and
-    the accumulator may have a dimension for them behind that of blocks. Of all blocks `filters` (None: all) vectors of
-    a position are stored; the others do not change.
-    With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop "xi" inside of it the columns of a
-    group, for which the accumulator has a dimension behind the one of groups; windows are then single sums.
-    With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
-    `output_buffers`, and so is `turned`. With `spread` the `area`, which is then required, is spread over the output.
-    """
-    parameters, out, operand = buffers
-    n, o, y, x, xi, s = (Var(name) for name in ("n", "o", "y", "x", "xi", "s"))
-    several = (xi,) if neighbours > 1 else ()
-    outputs = blocks.outputs
-
-    if area is None:
-        area = (0, 0, out.shape[2], out.shape[3] // outputs)
-        if margins is not None:
-            area = (margins[0], margins[1], area[2] - margins[2], area[3] - margins[3])
-    elif margins is not None:
-        raise ValueError("a part of an output has no margins")
-    top, left, bottom, right = area
-    down = along = 1
-    pitch = 0
-    if spread is not None:
-        bottom, right, top, left, (down, along) = bottom - top, right - left, 0, 0, spread.steps
-        pitch = spread.pitch
-    vector = o if outputs == 1 else o * outputs + s
-    place = (o, s) if len(accumulator.shape) > 6 + len(several) else (vector,)
-
-    def at(buffer: Buffer, b: Expr, j: Expr):
-        row, column = y * down + top, y * pitch + x * along + left
-        if several:
-            column = column * neighbours + xi
-        column = column if outputs == 1 else column * outputs + s
-        first = (0,) * (len(buffer.shape) - 6)  # Strides of outputs that are not adjacent.
-        if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:
-            return buffer[n, o, 0, 0, *first, b, j]
-        return buffer[n, 0 if turned and buffer is operand else o, row, column, *first, b, j]
-
-    views = Views(
-        out=lambda b, j: at(out, b, j),
-        accumulator=lambda r, c, b, j: accumulator[
-            (n, *place, y * strides[0] + r, x * strides[1] + c, *several, b, j)
-        ],
-        parameter=lambda row, j: parameters[x if turned else vector, row, j],
-        operand=None if operand is None else lambda b, j: at(operand, b, j),
-        table=table_of(post),
-    )
-    point = post_point(blocks, views, post, window, pool)
-    loops: list[tuple[Var, ExprLike]] = [(n, out.shape[0]), (o, out.shape[1]), (y, bottom - top)]
-    loops += [(x, (right - left) // neighbours), *((xi, neighbours) for xi in several)]
-    if outputs > 1:
-        filters = out.shape[1] * outputs if filters is None else filters
-        loops = [*loops, (s, vectors_of(o, outputs, filters))]
-    return nest(loops, point)
 
 
 def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:

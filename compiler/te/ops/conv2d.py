@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...ir.expr import Buffer, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Pads, Pair, Window, ceil_div
+from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import Post
 from .common import (
-    Area,
+    WHOLE,
+    Outputs,
     Part,
-    Spread,
+    Placement,
     activation,
     filter_vectors,
-    output_buffers,
     padded_input,
     parameters_of,
-    post_nest,
-    table_of,
     vectors_of,
 )
 from .convolution import Convolution
 from .ring import INT32_MIN as INT32_MIN
 from .ring import Ring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """The factors of a convolution's products, where they are not simply activations and constant weights.
+
+    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci], with `tiles` tiles for each block of channels, of
+    which the first OB are used. `zero_points` are subtracted from X and W. `last_columns`: for the last block of
+    channels only that many of the kernel's first columns are multiplied (None: all).
+    """
+
+    tiles: int | None = None
+    zero_points: Pair = (0, 0)
+    last_columns: int | None = None
+
+
+PLAIN_FACTORS = Factors()
+"""Activations and constant weights, all of them."""
 
 
 def conv2d(
@@ -32,15 +50,8 @@ def conv2d(
     pad_value: int,
     post: Post,
     pool: Window | None = None,
-    area: Area | None = None,
-    resident: bool = False,
-    margins: Pads | None = None,
-    spread: Spread | None = None,
-    planes: bool = False,
-    tiles: int | None = None,
-    zero_points: Pair = (0, 0),
-    turned: bool = False,
-    last_columns: int | None = None,
+    placement: Placement = WHOLE,
+    factors: Factors = PLAIN_FACTORS,
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -52,14 +63,11 @@ def conv2d(
     are not computed, and Y is unchanged there). Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
-    holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32. With `area`
-    (not together with `pool`) only that part of Y is computed; with `spread` too it is spread over Y, whose size is
-    `spread.plane`. With `resident` X is in the chain memory, pads included, and is read there: there is no `padded`.
-    With `margins` Y is in the chain memory (`common.output_buffers`). With `planes` R has one vector for each plane of
-    Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: `tiles` tiles for each block of channels, the
-    first OB of which are used. `zero_points` are subtracted from X and W. With `turned` P belongs to the columns
-    (`common.output_buffers`). For the last block of channels only the kernel's first `last_columns` are multiplied.
-    Raises ValueError if a window does not fit.
+    holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
+
+    `placement` and `factors` change this as their fields say. A part of Y (`placement.area`) cannot have a pool; with
+    `placement.spread` the size of Y is `spread.plane`. A resident X is read where it lies: there is no `padded`. Raises
+    ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -67,13 +75,19 @@ def conv2d(
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, ci)
     own, ob = filter_vectors(blocks, filters)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
-    part = Part.of(window, height, width, area)
+    part = Part.of(window, height, width, placement.area)
     oh, ow = part.outputs
 
+    tiles, zero_points, last_columns = factors.tiles, factors.zero_points, factors.last_columns
     order = (ob, cb) if tiles is None else (cb, tiles)
     weight = Buffer(name="W", shape=(*order, kh_size, kw_size, co, ci), dtype=DType.INT8)
     x_in, padded, pads = padded_input(
-        window, part, (nb, cb, height, width), (b_size, ci), pad_value=pad_value, resident=resident
+        window,
+        part,
+        (nb, cb, height, width),
+        (b_size, ci),
+        pad_value=pad_value,
+        resident=placement.resident,
     )
 
     ring = Ring.of(pool, oh, ow)
@@ -96,25 +110,12 @@ def conv2d(
     summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, columns), (k, ci)], conv)
 
     size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
-    size = size if spread is None else spread.plane
-    outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins, planes=planes, turned=turned)
-    finish = post_nest(
-        blocks,
-        acc,
-        outputs,
-        post,
-        window=(1, 1) if pool is None else pool.kernel,
-        strides=(1, 1) if pool is None else pool.strides,
-        area=area,
-        margins=margins,
-        spread=spread,
-        turned=turned,
-        filters=own,
-    )
+    size = size if placement.spread is None else placement.spread.plane
+    outputs = Outputs.of(blocks, (nb, ob, *size), post, placement)
+    finish = outputs.finish(acc, window=pool, filters=own)
     body = Alloc(buffer=acc, body=seq(*pads, *ring.fills(acc), summed, finish))
-    parameters, out, operand = outputs
     return Program(
         name=name,
-        parameters=parameters_of(x_in, weight, parameters, table_of(post), operand, out),
-        body=body if resident else Alloc(buffer=padded, body=body),
+        parameters=parameters_of(x_in, weight, *outputs.buffers),
+        body=body if placement.resident else Alloc(buffer=padded, body=body),
     )

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from vdla.isa.extensions import TAPS
 
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Pads, Window, ceil_div
+from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
 from ..sweep import Sweep
 from ..taps import TapGroups
 from .common import (
-    Area,
+    WHOLE,
+    Outputs,
     Part,
-    Spread,
+    Placement,
     filter_vectors,
-    output_buffers,
     padded_input,
     parameters_of,
-    post_nest,
-    table_of,
     vectors_of,
 )
 from .convolution import Convolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The weights of a depthwise convolution, one filter a channel, and the positions that are multiplied at once.
+
+    By default W is int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of tile t // co, T =
+    ceil(KH * KW / co); lanes of a row are channels. If `shared`, W is int8[1, 1, co, ci], whose row 0 serves every
+    position of every channel block (an average pool's ones).
+
+    With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row (kh
+    * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
+
+    With a `sweep` too, rows of weights are groups of `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co),
+    min(ci, co)], shared or not.
+    """
+
+    shared: bool = False
+    taps: TapGroups | None = None
+    sweep: Sweep | None = None
+    sweep_rows: int = 0
+
+
+ALONE = Filters()
+"""A filter for each channel, whose positions are multiplied one by one."""
 
 
 def depthwise_conv2d(
@@ -32,28 +57,13 @@ def depthwise_conv2d(
     convolution: Convolution,
     pad_value: int,
     post: Post,
-    shared_weights: bool = False,
-    taps: TapGroups | None = None,
-    sweep: Sweep | None = None,
-    sweep_rows: int = 0,
-    area: Area | None = None,
-    resident: bool = False,
-    margins: Pads | None = None,
-    spread: Spread | None = None,
+    filters: Filters = ALONE,
+    placement: Placement = WHOLE,
     name: str = "depthwise_conv2d",
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
-    Parameters as in `conv2d` but for W int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of
-    tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` it is int8[1, 1, co, ci],
-    whose row 0 serves every position of every channel block (an average pool's ones). `area`, `resident`, `margins` and
-    `spread` as in `conv2d`.
-
-    With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row (kh
-    * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
-
-    With a `sweep` too, rows of weights are groups of `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co),
-    min(ci, co)], shared or not.
+    Parameters as in `conv2d` but for W, which `filters` describe; `placement` as in `conv2d`.
 
     If co is r times ci, r rows belong to one position. If co is a part of ci, the sums have a further dimension (loop
     q) behind the blocks, for the parts. Raises ValueError if there is not one filter a channel, or if a window does not
@@ -62,10 +72,10 @@ def depthwise_conv2d(
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution has one filter a channel")
     nb, cb = ceil_div(convolution.batch, blocks.batch), ceil_div(convolution.channels, blocks.block)
-    own = convolution.window
+    own, taps, sweep = convolution.window, filters.taps, filters.sweep
     wide = _in_vectors(blocks, own if taps is None else taps.widened(own))
     height, width = convolution.height, convolution.width * blocks.inputs
-    part = Part.of(wide, height, width, area)
+    part = Part.of(wide, height, width, placement.area)
     oh, ow = part.outputs
     vector, sums = (blocks.batch, blocks.block_in), (blocks.batch, blocks.block_out)
     names = (
@@ -83,7 +93,7 @@ def depthwise_conv2d(
     of_tile = blocks.block_out // rows
     group = kh * count + kw
     tiles = ceil_div(own.kernel[0] * count, of_tile)
-    if shared_weights:
+    if filters.shared:
         group, tiles = (Const(0), 1) if taps is None else (kw, ceil_div(count, of_tile))
     column, row = (x * own.strides[1] + kw * step), group % of_tile * rows
     for t, _ in inner:
@@ -98,7 +108,7 @@ def depthwise_conv2d(
     place, weight_lane = (group // of_tile, row), lane
     if sweep is not None:
         tile = (blocks.block, min(tile))
-        of_tile = blocks.block // sweep_rows
+        of_tile = blocks.block // filters.sweep_rows
         group, inside = kw, (kh + sweep.lead) % sweep.swept if sweep.groups > 1 else kh + sweep.lead
         if sweep.groups > 1:
             group = (kh + sweep.lead) // sweep.swept * count + kw
@@ -108,40 +118,39 @@ def depthwise_conv2d(
         row, weight_lane = inside * rows + inner[0][0] * blocks.inputs, j
         if blocks.inputs > 1:
             row, weight_lane = row + j // vector[1], lane
-        place = (group // of_tile, group % of_tile * sweep_rows + row)
-    shape = (1 if shared_weights else cb, tiles, *tile)
+        place = (group // of_tile, group % of_tile * filters.sweep_rows + row)
+    shape = (1 if filters.shared else cb, tiles, *tile)
     weight = Buffer(name="W", shape=shape, dtype=DType.INT8)
     x_in, padded, pads = padded_input(
-        wide, part, (nb, cb, height, width), vector, pad_value=pad_value, resident=resident
+        wide, part, (nb, cb, height, width), vector, pad_value=pad_value, resident=placement.resident
     )
     filled, _ = filter_vectors(blocks, convolution.filters)
     parts = [(q, vectors_of(o, blocks.outputs, filled))] if blocks.outputs > 1 else []
     acc_shape = (nb, cb, *(blocks.outputs for _ in parts), oh, ow, *sums)
     acc = Buffer(name="acc", shape=acc_shape, dtype=DType.INT32)
     data = padded[n, o, y * own.strides[0] + kh * own.dilations[0], column, b, lane]
-    filters = weight[(0 if shared_weights else o, *place, weight_lane)]
+    taken = weight[(0 if filters.shared else o, *place, weight_lane)]
     place = (n, o, *(var for var, _ in parts), y, x, b, j)
     conv = Reduce(
         name="conv",
         op="add",
         buffer=acc,
         indices=acc[place].indices,
-        value=cast(data, DType.INT32) * cast(filters, DType.INT32),
+        value=cast(data, DType.INT32) * cast(taken, DType.INT32),
         first=all_of(*(equal(var, 0) for var in (kh, kw, *(t for t, _ in inner)))),
     )
     # The window's loops are outside the lanes: one operation of the array multiplies one position (with `taps`
     # several).
     loops = [(n, nb), (o, cb), *parts, (y, oh), (x, ow), (kh, own.kernel[0]), (kw, count), *inner]
     loops += [(b, blocks.batch), (j, sums[1])]
-    size = wide.outputs(height, width) if spread is None else spread.plane
-    outputs = output_buffers(blocks, (nb, cb * blocks.outputs, *size), post, margins=margins)
-    parameters, out, operand = outputs
-    finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins, spread=spread, filters=filled)
+    size = wide.outputs(height, width) if placement.spread is None else placement.spread.plane
+    outputs = Outputs.of(blocks, (nb, cb * blocks.outputs, *size), post, placement)
+    finish = outputs.finish(acc, filters=filled)
     body = Alloc(buffer=acc, body=seq(*pads, nest(loops, conv), finish))
     return Program(
         name=name,
-        parameters=parameters_of(x_in, weight, parameters, table_of(post), operand, out),
-        body=body if resident else Alloc(buffer=padded, body=body),
+        parameters=parameters_of(x_in, weight, *outputs.buffers),
+        body=body if placement.resident else Alloc(buffer=padded, body=body),
     )
 
 

@@ -11,7 +11,7 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window
 from ..post import Post
-from .common import filter_vectors, output_buffers, parameters_of, post_nest, table_of
+from .common import Outputs, filter_vectors, parameters_of
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 from .patches import Patches
@@ -74,21 +74,11 @@ def patch_conv2d(
     ]
     loops = [*positions, (b, b_size), (j, co), *reduction.loops]
     size = (oh, ow) if pool is None else pool.outputs(oh, ow)
-    outputs = output_buffers(blocks, (nb, ob, *size), post)
-    finish = post_nest(
-        blocks,
-        acc,
-        outputs,
-        post,
-        window=(1, 1) if pool is None else pool.kernel,
-        strides=(1, 1) if pool is None else pool.strides,
-        filters=own,
-        neighbours=sharing,
-    )
-    parameters, out, operand = outputs
+    outputs = Outputs.of(blocks, (nb, ob, *size), post)
+    finish = outputs.finish(acc, window=pool, filters=own, neighbours=sharing)
     body = seq(gather, *ring.fills(acc), nest(loops, conv), finish)
     return Program(
         name=name,
-        parameters=parameters_of(patches.image, patches.weight, parameters, table_of(post), operand, out),
+        parameters=parameters_of(patches.image, patches.weight, *outputs.buffers),
         body=Alloc(buffer=patches.held, body=Alloc(buffer=acc, body=body)),
     )

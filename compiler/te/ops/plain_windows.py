@@ -7,6 +7,7 @@ Weights may be computed at run time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.expr import Buffer, Const, Var, all_of, equal
@@ -17,13 +18,20 @@ from ..merge import Shape, merge_broadcast
 FLOAT = DType.FLOAT32
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spacing:
+    """Distances in elements along each dimension: `strides` between windows, `dilations` between a window's taps."""
+
+    strides: Sequence[int]
+    dilations: Sequence[int]
+
+
 def plain_convolution(
     batch: int,
     groups: int,
     weight: Shape,
     sizes: Shape,
-    strides: Sequence[int],
-    dilations: Sequence[int],
+    spacing: Spacing,
     *,
     name: str = "plain_convolution",
 ) -> Program:
@@ -33,13 +41,16 @@ def plain_convolution(
     of a group, channels of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Statement "sum".
     """
     filters, channels, *kernel = weight
-    outputs = outputs_of(sizes, kernel, strides, dilations)
+    outputs = outputs_of(sizes, kernel, spacing)
     x = Buffer(name="X", shape=(batch, groups, channels, *sizes), dtype=FLOAT)
     w = Buffer(name="W", shape=(groups, *weight), dtype=FLOAT)
     y = Buffer(name="Y", shape=(batch, groups, filters, *outputs), dtype=FLOAT)
     n, g, o, c = (Var(v) for v in "ngoc")
     at, taps = _loops("p", outputs), _loops("k", kernel)
-    place = [p * s + k * d for (p, _), s, (k, _), d in zip(at, strides, taps, dilations, strict=True)]
+    place = [
+        p * s + k * d
+        for (p, _), s, (k, _), d in zip(at, spacing.strides, taps, spacing.dilations, strict=True)
+    ]
     positions, offsets = [p for p, _ in at], [k for k, _ in taps]
     total = Reduce(
         name="sum",
@@ -58,8 +69,7 @@ def plain_transposed(
     groups: int,
     weight: Shape,
     sizes: Shape,
-    strides: Sequence[int],
-    dilations: Sequence[int],
+    spacing: Spacing,
     before: Sequence[int],
     outputs: Shape,
     *,
@@ -74,7 +84,9 @@ def plain_transposed(
     channels, filters, *kernel = weight
     whole_sizes = [
         max((i - 1) * s + (k - 1) * d + 1, b + o)
-        for i, s, k, d, b, o in zip(sizes, strides, kernel, dilations, before, outputs, strict=True)
+        for i, s, k, d, b, o in zip(
+            sizes, spacing.strides, kernel, spacing.dilations, before, outputs, strict=True
+        )
     ]
     x = Buffer(name="X", shape=(batch, groups, channels, *sizes), dtype=FLOAT)
     w = Buffer(name="W", shape=(groups, *weight), dtype=FLOAT)
@@ -86,7 +98,10 @@ def plain_transposed(
     begin = nest([*head, *at], Assign(name="begin", buffer=whole, indices=place, value=Const(0.0, FLOAT)))
     n, g, o, c = (Var(v) for v in "ngoc")
     inside, taps = _loops("i", sizes), _loops("k", kernel)
-    spread = [i * s + k * d for (i, _), s, (k, _), d in zip(inside, strides, taps, dilations, strict=True)]
+    spread = [
+        i * s + k * d
+        for (i, _), s, (k, _), d in zip(inside, spacing.strides, taps, spacing.dilations, strict=True)
+    ]
     total = Reduce(
         name="sum",
         op="add",
@@ -107,8 +122,7 @@ def plain_pool(
     outer: int,
     sizes: Shape,
     kernel: Shape,
-    strides: Sequence[int],
-    dilations: Sequence[int],
+    spacing: Spacing,
     op: Literal["add", "max"],
     *,
     name: str = "plain_pool",
@@ -117,12 +131,15 @@ def plain_pool(
 
     Parameters X [outer, *sizes] and Y [outer, *outputs]. Statement "pool".
     """
-    outputs = outputs_of(sizes, kernel, strides, dilations)
+    outputs = outputs_of(sizes, kernel, spacing)
     x = Buffer(name="X", shape=(outer, *sizes), dtype=FLOAT)
     y = Buffer(name="Y", shape=(outer, *outputs), dtype=FLOAT)
     n = Var("n")
     at, taps = _loops("p", outputs), _loops("k", kernel)
-    place = [p * s + k * d for (p, _), s, (k, _), d in zip(at, strides, taps, dilations, strict=True)]
+    place = [
+        p * s + k * d
+        for (p, _), s, (k, _), d in zip(at, spacing.strides, taps, spacing.dilations, strict=True)
+    ]
     pooled = Reduce(
         name="pool",
         op=op,
@@ -171,13 +188,11 @@ def plain_product(
     )
 
 
-def outputs_of(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Shape:
+def outputs_of(sizes: Sequence[int], kernel: Sequence[int], spacing: Spacing) -> Shape:
     """Number of windows along each dimension. Raises ValueError if no window fits."""
     found = tuple(
         (size - (k - 1) * d - 1) // s + 1
-        for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
+        for size, k, s, d in zip(sizes, kernel, spacing.strides, spacing.dilations, strict=True)
     )
     if min(found) < 1:
         raise ValueError(f"windows of {tuple(kernel)} do not fit into {tuple(sizes)}")

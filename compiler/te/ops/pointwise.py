@@ -10,7 +10,7 @@ from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import PoolOperator, Post
-from .common import Area, Part, Spread, activation, output_buffers, parameters_of, post_nest, table_of
+from .common import WHOLE, Outputs, Part, Placement, activation, parameters_of
 
 Sizes = tuple[int, int, int, int]
 """Batch, channels, height and width of the input."""
@@ -22,17 +22,18 @@ def max_pool(
     sizes: Sizes,
     window: Window,
     post: Post,
-    apart: int = 1,
+    placement: Placement = WHOLE,
     name: str = "max_pool",
 ) -> Program:
     """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
 
     Parameters X int8[NB, CB, H, W, B, co], P int32[CB, 2, co], R where `post` has an operand and Y int8[NB, CB, OH, OW,
-    B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad"). With `apart` above 1,
-    positions are `apart` vectors from each other: X is then [NB, CB, H, W, apart, B, co], R and Y likewise, and only
-    the first vector of each position is used. Raises ValueError for dilations, or a window that does not fit.
+    B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad"). `placement` as for
+    `conv2d`, but X is never resident; with `placement.apart` above 1, X is [NB, CB, H, W, apart, B, co], R and Y
+    likewise, and only the first vector of each position is used. Raises ValueError for dilations, a window that does
+    not fit, or a resident X.
     """
-    return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", apart=apart)
+    return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", placement=placement)
 
 
 def average_pool(
@@ -42,17 +43,16 @@ def average_pool(
     window: Window,
     pad_value: int,
     post: Post,
-    apart: int = 1,
-    area: Area | None = None,
+    placement: Placement = WHOLE,
     name: str = "average_pool",
 ) -> Program:
     """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; else as `max_pool`.
 
     The average itself is in P: bias -(window size) * zero point, scale with the divisor. Where divisors differ along
-    the border, one program for each `area` of equal divisors computes its part of Y.
+    the border, one program for each area of equal divisors (`placement.area`) computes its part of Y.
     """
     return _widened(
-        name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", apart=apart, area=area
+        name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", placement=placement
     )
 
 
@@ -61,32 +61,17 @@ def elementwise(
     blocks: Blocks,
     sizes: Sizes,
     post: Post,
-    planes: bool = False,
     strides: Pair = (1, 1),
-    apart: int = 1,
-    area: Area | None = None,
-    spread: Spread | None = None,
+    placement: Placement = WHOLE,
     name: str = "elementwise",
 ) -> Program:
     """Y = post(bias + X), where `post` has a combination or a table, T int8[256]; other buffers as in `max_pool`.
 
-    With bias 0, scale 1 and stage A's zero point 0, stage A does not change X. With `planes` R has one vector for each
-    plane of X. `strides` selects every n-th row and column of X, `area` a part of them; `spread` over Y is as for
-    `conv2d`, `apart` as for `max_pool`.
+    With bias 0, scale 1 and stage A's zero point 0, stage A does not change X. `strides` selects every n-th row and
+    column of X, `placement.area` a part of them; else `placement` is as for `max_pool`.
     """
-    return _widened(
-        name,
-        blocks,
-        sizes,
-        Window(kernel=(1, 1), strides=strides),
-        pad_value=0,
-        post=post,
-        pool="max",
-        apart=apart,
-        area=area,
-        planes=planes,
-        spread=spread,
-    )
+    window = Window(kernel=(1, 1), strides=strides)
+    return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", placement=placement)
 
 
 def _widened(
@@ -98,17 +83,18 @@ def _widened(
     pad_value: int,
     post: Post,
     pool: PoolOperator,
-    apart: int = 1,
-    area: Area | None = None,
-    planes: bool = False,
-    spread: Spread | None = None,
+    placement: Placement,
 ) -> Program:
+    """Y = post(bias + the `pool` over the window of X), X widened to int32 in `acc`; see `max_pool`."""
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
         raise ValueError("the store unit's windows have no dilations")
+    if placement.resident:
+        raise ValueError("accumulators are not loaded from the chain memory")
+    apart, spread = placement.apart, placement.spread
     b_size, lanes = blocks.batch, blocks.block_out
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
-    part = Part.of(window, height, width, area)
+    part = Part.of(window, height, width, placement.area)
     rows, columns = part.inputs
     start = part.start
     out_shape = window.outputs(height, width) if spread is None else spread.plane
@@ -132,21 +118,10 @@ def _widened(
     )
     # Only one vector of each position is read; others of a block are between them.
     alone = Blocks(batch=b_size, block_in=lanes, block_out=lanes)
-    outputs = output_buffers(alone, (nb, cb, *out_shape), post, apart, planes=planes)
-    parameters, out, operand = outputs
-    finish = post_nest(
-        alone,
-        acc,
-        outputs,
-        post,
-        window=window.kernel,
-        strides=window.strides,
-        pool=pool,
-        area=area,
-        spread=spread,
-    )
+    outputs = Outputs.of(alone, (nb, cb, *out_shape), post, placement)
+    finish = outputs.finish(acc, window=window, pool=pool)
     return Program(
         name=name,
-        parameters=parameters_of(x_in, parameters, table_of(post), operand, out),
+        parameters=parameters_of(x_in, *outputs.buffers),
         body=Alloc(buffer=acc, body=seq(pad, finish)),
     )

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
 from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Window, ceil_div
+from ..blocks import Window, ceil_div
 from ..post import Post, Views, rolling_point
-from .common import output_buffers, parameters_of
-from .convolution import Convolution
-from .patch_layout import PatchLayout
+from .common import Outputs, parameters_of
 from .patches import Patches
 from .ring import INT32_MIN
 
@@ -62,38 +60,35 @@ def rings_of(
 
 def patch_conv2d_pool(
     *,
-    blocks: Blocks,
-    convolution: Convolution,
+    patches: Patches,
     pool: Window,
     ring: Ring,
-    pad_value: int,
     post: Post,
-    layout: PatchLayout | None = None,
-    patch_rows: int | None = None,
     name: str = "patch_conv2d_pool",
 ) -> Program:
-    """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`).
+    """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`, whose `patches` these are).
 
     Parameters X, W, P as in `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as in `conv2d`. Intermediates:
-    `patches` as there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r + top) %
-    ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least int32. Loops:
-    og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
-    Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
+    `patches` as in `patch_conv2d`, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r
+    + top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least
+    int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
+    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
 
-    With `patch_rows` patches are in a ring of `patch_rows` rows too, and conv.y gathers the one row that it needs
-    beyond the rows of the step before (statement "patch"); rows of the first step are gathered before ("ahead").
+    If `patches.ring` is not None, patches are in a ring of that many rows too, and conv.y gathers the one row that it
+    needs beyond the rows of the step before (statement "patch"); rows of the first step are gathered before ("ahead").
     """
+    blocks, convolution, patch_rows = patches.blocks, patches.convolution, patches.ring
     batch, filters = convolution.batch, convolution.filters
     b_size, co = blocks.batch, blocks.block_out
     nb, ob = ceil_div(batch, b_size), ceil_div(filters, co)
     oh, ow = convolution.outputs
     ph, pw = pool.outputs(oh, ow)
     pool_top, pool_left = pool.pads[0], pool.pads[1]
-    patches = Patches.of(blocks, convolution, pad_value, layout, patch_rows)
     layout = patches.layout
 
     acc = Buffer(name="acc", shape=(ring.rows, ring.pitch, b_size, co), dtype=DType.INT32, scope="acc")
-    parameters, out, operand = output_buffers(blocks, (nb, ob, ph, pw), post)
+    outputs = Outputs.of(blocks, (nb, ob, ph, pw), post)
+    parameters, out, operand = outputs.parameters, outputs.out, outputs.operand
 
     og, n, ty = Var("og"), Var("n"), Var("ty")
     members = _members(og, ob, ring.filters)
@@ -155,7 +150,7 @@ def patch_conv2d_pool(
     groups = nest([(og, ceil_div(ob, ring.filters)), (n, nb)], Alloc(buffer=acc, body=body))
     if patch_rows is None:
         pn, pb, py, px = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
-        whole = [(pn, nb), (pb, patches.images(pn)), (py, patches.layout.patch_rows(oh)), (px, ow)]
+        whole = [(pn, nb), (pb, patches.images(pn)), (py, layout.patch_rows(oh)), (px, ow)]
         groups = seq(nest(whole, patches.gather(pn, pb, py, px)), groups)
     return Program(
         name=name,

@@ -22,7 +22,7 @@ from ...ir.stmt import (
     whole,
 )
 from ...ir.types import DType
-from ..blocks import Blocks
+from ..blocks import Blocks, ceil_div
 from ..post import Post, post_value
 from .common import CHAIN
 
@@ -142,7 +142,6 @@ def rows(
     *,
     blocks: Blocks,
     images: int,
-    count: int,
     positions: int,
     tile: int,
     shares: Shares,
@@ -153,10 +152,11 @@ def rows(
     """Y = post(bias + share of X), where a row is all channels of a position; in tiles of `tile` positions (the last
     may be smaller).
 
-    Parameters X int8[images, count, positions, 1, co], P int32[count or 1, 2, co], T int8[768] if shares look up, and Y
-    like X, but with `plane` positions if that is given. The statement "widen" copies a whole tile to the accumulators.
+    Parameters X int8[images, count, positions, 1, co] with count = ceil(shares.length / co), P int32[count or 1, 2,
+    co], T int8[768] if shares look up, and Y like X, but with `plane` positions if that is given. The statement "widen"
+    copies a whole tile to the accumulators.
     """
-    lanes = (blocks.batch, blocks.block_out)
+    lanes, count = (blocks.batch, blocks.block_out), ceil_div(shares.length, blocks.block_out)
     x_in, y_out = (
         Buffer(name=name, shape=(images, count, size, *lanes), dtype=DType.INT8)
         for name, size in (("X", positions), ("Y", positions if plane is None else plane))

@@ -14,7 +14,8 @@ from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops import conv2d
-from ...te.ops.common import CHAIN
+from ...te.ops.common import CHAIN, Placement
+from ...te.ops.conv2d import Factors
 from ..space import Account, Axis, Columns, Space, Values, one_point
 from .buffer_fill import (
     ImageBuffer,
@@ -221,15 +222,17 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
     return conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,
-        area=details.area,
-        resident=workload.resident,
-        margins=workload.margins,
-        spread=details.spread,
-        planes=details.planes,
-        tiles=details.tiles,
-        zero_points=details.zero_points,
-        turned=workload.turned,
-        last_columns=workload.last_vectors,
+        placement=Placement(
+            area=details.area,
+            spread=details.spread,
+            resident=workload.resident,
+            margins=workload.margins,
+            planes=details.planes,
+            turned=workload.turned,
+        ),
+        factors=Factors(
+            tiles=details.tiles, zero_points=details.zero_points, last_columns=workload.last_vectors
+        ),
         **common,
     )
 

@@ -16,7 +16,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
 from ...te.ops import depthwise_conv2d
-from ...te.ops.common import CHAIN
+from ...te.ops.common import CHAIN, Placement
+from ...te.ops.depthwise import Filters
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..space import Account, Axis, Columns, Space, Values, one_point
@@ -36,6 +37,12 @@ def has_depthwise(config: Config) -> bool:
 def taps_of(config: Config, window: Window) -> TapGroups | None:
     """The groups of window columns that one operation multiplies; None if each column is a separate operation."""
     return TapGroups.of(window) if config.has("taps") else None
+
+
+def filters_of(config: Config, window: Window) -> Filters:
+    """The weights of a depthwise convolution on a machine: its operations multiply these positions together."""
+    sweep = Sweep.of(config, window)
+    return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=config.sweep_rows)
 
 
 def widened(config: Config, workload: Workload) -> Workload:
@@ -254,13 +261,13 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
-        taps=taps_of(config, workload.window),
-        sweep=Sweep.of(config, workload.window),
-        sweep_rows=config.sweep_rows,
-        area=details.area,
-        resident=workload.resident,
-        margins=workload.margins,
-        spread=details.spread,
+        filters=filters_of(config, workload.window),
+        placement=Placement(
+            area=details.area,
+            spread=details.spread,
+            resident=workload.resident,
+            margins=workload.margins,
+        ),
         **common,
     )
 

@@ -16,6 +16,7 @@ from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops import average_pool, elementwise, max_pool
+from ...te.ops.common import Placement
 from ..space import Account, Columns, Deferred, Space, Values, one_point
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
@@ -126,7 +127,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _max_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return max_pool(sizes=workload.sizes, window=workload.window, apart=details.apart, **common)
+    return max_pool(
+        sizes=workload.sizes, window=workload.window, placement=Placement(apart=details.apart), **common
+    )
 
 
 def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
@@ -134,8 +137,7 @@ def _average_pool(_: Config, workload: Workload, details: Details, common: dict[
         sizes=workload.sizes,
         window=workload.window,
         pad_value=details.pad_value,
-        apart=details.apart,
-        area=details.area,
+        placement=Placement(apart=details.apart, area=details.area),
         **common,
     )
 
@@ -143,11 +145,10 @@ def _average_pool(_: Config, workload: Workload, details: Details, common: dict[
 def _elementwise(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     return elementwise(
         sizes=workload.sizes,
-        planes=details.planes,
         strides=workload.strides if details.taken is None else details.taken,
-        apart=details.apart,
-        area=details.area,
-        spread=details.spread,
+        placement=Placement(
+            area=details.area, spread=details.spread, apart=details.apart, planes=details.planes
+        ),
         **common,
     )
 

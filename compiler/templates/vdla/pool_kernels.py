@@ -17,11 +17,10 @@ from ...graph.int8_operators import Int8AveragePool
 from ...graph.layout import pack_taps_weight, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
-from ...te.ops.common import Area
+from ...te.ops.common import Area, Placement
 from ...te.post import Combination, Post
-from ...te.sweep import Sweep
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D, has_depthwise, taps_of
+from .depthwise import DEPTHWISE_CONV2D, filters_of, has_depthwise
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
 from .workload import Workload, of_vectors, windowed, workload_of_area
@@ -176,24 +175,19 @@ def _multiplied_average(
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if has_depthwise(config) and DEPTHWISE_CONV2D.fits(config, alone):
-        taps, ones = (
-            taps_of(config, pool.window),
-            np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8),
-        )
-        sweep = Sweep.of(config, pool.window)
-        if taps is not None:
-            row = np.ones((block, 1 if sweep is None else pool.kernel[0], pool.kernel[1]), dtype=np.int8)
+        filters = filters_of(config, pool.window)
+        ones = np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8)
+        if filters.taps is not None:
+            rows = 1 if filters.sweep is None else pool.kernel[0]
+            row = np.ones((block, rows, pool.kernel[1]), dtype=np.int8)
             ones = pack_taps_weight(config, row, np.array([pool.dilations[1]]))
         program = depthwise_conv2d(
             blocks=Blocks.of(config),
             convolution=replace(pool.convolution, groups=pool.channels),
             pad_value=operator.pad_value,
             post=operator.post,
-            shared_weights=True,
-            taps=taps,
-            sweep=sweep,
-            sweep_rows=config.sweep_rows,
-            area=area,
+            filters=replace(filters, shared=True),
+            placement=Placement(area=area),
             name=node.name,
         )
         return Kernel(

@@ -18,6 +18,7 @@ from ...schedule import Schedule
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import patch_conv2d_pool
 from ...te.ops.patch_layout import PatchLayout
+from ...te.ops.patches import Patches
 from ...te.ops.rolling_pool import Ring, rings_of
 from ..space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space, Values
 from .estimate import FITTED, Fitted, fits, together
@@ -240,14 +241,15 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
     shape = RollingShape.of(config, workload)
+    patches = Patches.of(
+        common["blocks"], workload.convolution, details.pad_value, shape.layout, shape.patch_rows
+    )
     return patch_conv2d_pool(
-        convolution=workload.convolution,
+        patches=patches,
         pool=workload.pool,
         ring=shape.ring,
-        layout=shape.layout,
-        patch_rows=shape.patch_rows,
-        pad_value=details.pad_value,
-        **common,
+        post=common["post"],
+        name=common["name"],
     )
 
 

@@ -10,7 +10,7 @@ from vdla.isa.rows import planes_of
 from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Rows
-from ...te.blocks import Blocks, Window, ceil_div
+from ...te.blocks import Blocks, Window
 from ...te.ops.rows import Shares, rows
 from .rows import ROWS, RowsExpression
 from .template import Kernel, bound_tensors, parameters
@@ -26,7 +26,6 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
     program = rows(
         blocks=Blocks.of(config),
         images=batch,
-        count=ceil_div(channels, config.block_out),
         positions=height * width,
         tile=height * width,
         shares=shares,

@@ -106,7 +106,6 @@ def _program(
     return rows(
         blocks=Blocks.of(config),
         images=workload.batch,
-        count=_count(config, workload),
         positions=workload.height * workload.width,
         tile=tile,
         shares=shares,
@@ -119,7 +118,6 @@ def _program(
 def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     return rows(
         images=workload.batch,
-        count=_count(config, workload),
         positions=workload.height * workload.width,
         tile=workload.height * workload.width,
         shares=_plain(workload),

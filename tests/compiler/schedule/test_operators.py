@@ -28,6 +28,7 @@ from vdla.compiler.te.ops import (
     patch_conv2d,
 )
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.depthwise import Filters
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import load_config
 
@@ -234,7 +235,7 @@ def test_depthwise_conv2d(batch, shared):
         ),
         pad_value=-2,
         post=Post(zero_point=3),
-        shared_weights=shared,
+        filters=Filters(shared=shared),
     )
 
     def build(s):

@@ -21,7 +21,9 @@ from vdla.compiler.te.ops import (
     max_pool,
     patch_conv2d,
 )
+from vdla.compiler.te.ops.common import Placement
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.depthwise import Filters
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
@@ -251,7 +253,7 @@ def test_depthwise_conv2d(blocks, shared):
         ),
         pad_value=4,
         post=POSTS["requantize"],
-        shared_weights=shared,
+        filters=Filters(shared=shared),
     )
     cb, tiles = -(-c // lanes), -(-6 // lanes)
     taps = np.zeros((cb * lanes, tiles * lanes), np.int8)
@@ -295,8 +297,7 @@ def test_depthwise_conv2d_by_groups_of_columns(window, shared):
         convolution=convolution,
         pad_value=4,
         post=POSTS["requantize"],
-        shared_weights=shared,
-        taps=taps,
+        filters=Filters(shared=shared, taps=taps),
     )
     tiny = load_config("tiny")
     dilation = np.array([window.dilations[1]])
@@ -361,4 +362,13 @@ def test_a_window_that_does_not_fit_is_refused():
             sizes=(1, 4, 4, 9),
             window=Window(kernel=(5, 5)),
             post=Post(),
+        )
+
+
+def test_placements_that_are_refused():
+    with pytest.raises(ValueError, match="a part of an output has no margins"):
+        Placement(area=(0, 0, 1, 1), margins=(0, 0, 0, 0))
+    with pytest.raises(ValueError, match="not loaded from the chain memory"):
+        elementwise(
+            blocks=SQUARE[0], sizes=(1, 4, 4, 4), post=Post(table=True), placement=Placement(resident=True)
         )

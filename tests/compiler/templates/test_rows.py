@@ -119,7 +119,7 @@ def test_the_loops_mean_what_the_arithmetic_says(look_up: bool, length: int):
         epsilon_shift=4,
     )
     program = rows(
-        blocks=Blocks.of(TINY), images=1, count=2, positions=3, tile=2, shares=shares, post=Post(zero_point=4)
+        blocks=Blocks.of(TINY), images=1, positions=3, tile=2, shares=shares, post=Post(zero_point=4)
     )
     x = rng.integers(-128, 128, (1, 2, 3, 1, 4), np.int8)
     entries, count = exponentials(0.03), 1 if look_up else 2
