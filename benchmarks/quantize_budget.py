@@ -25,11 +25,11 @@ from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SAMPLES, Given, O
 from vdla.benchmarks.harness.output import finish
 from vdla.codesign.explore.front import hypervolume
 from vdla.codesign.models import build, sample_inputs
-from vdla.codesign.quantization.evaluate import Figures
+from vdla.codesign.quantization.evaluate import Figures, Target
 from vdla.codesign.quantization.processor import CORTEX_A9
 from vdla.codesign.quantization.run import decide, open_study
 from vdla.codesign.quantization.search import Asking, Search, front_of
-from vdla.codesign.quantization.study import Study
+from vdla.codesign.quantization.study import SearchSettings, Study
 from vdla.codesign.quantization.tables import document
 from vdla.codesign.technology.components import shipped_components
 from vdla.compiler.graph.quantize.decisions import Decisions
@@ -53,12 +53,10 @@ def opened(name: str, budget: int, samples: int) -> Iterator[Study]:
         model,
         drawn(1),
         drawn(2),
-        budget=budget,
-        config=load_config("vta"),
-        components=shipped_components(),
-        processor=CORTEX_A9,
+        target=Target(config=load_config("vta"), components=shipped_components(), processor=CORTEX_A9),
         recipe=Recipe(),
         choices={},
+        settings=SearchSettings(budget=budget),
         remark=print,
     ) as study:
         yield study

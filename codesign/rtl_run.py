@@ -13,7 +13,7 @@ from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import input_image, read_outputs
 from vdla.compiler.runtime.executor import run as execute
 from vdla.hw.counters import CYCLE_COUNTERS
-from vdla.hw.harness.engine import Optimize, RtlResult, prepare_library, simulate_rtl
+from vdla.hw.harness.engine import Machine, Optimize, RtlResult, prepare_library
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 from vdla.sim import CATEGORIES, SimulationResult, Traffic
@@ -68,9 +68,8 @@ def run_on_rtl(
         expected = execute(compiled, dict(arrays))
         image = input_image(compiled, arrays)
         started = time.thread_time()
-        run = simulate_rtl(
-            program.config, program.instructions, image, optimize=optimize, on_progress=on_progress
-        )
+        with Machine(program.config, optimize=optimize) as machine:
+            run = machine.run(program.instructions, image, on_progress=on_progress)
         simulation = as_simulation(program.config, run)
         if first is None:
             first, seconds = simulation, time.thread_time() - started

@@ -18,9 +18,10 @@ from vdla.isa.config import Config
 from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 
+from ..quantization.evaluate import Target
 from ..quantization.processor import Processor, parse_processor
 from ..quantization.run import Goal, Outcome, decide, open_study, split
-from ..quantization.study import COSTS, CostName, Found, Member
+from ..quantization.study import COSTS, CostName, Found, Member, SearchSettings
 from ..quantization.tables import document, front_figure, rows, write_outcome
 from ..quantize_run import describe, load_calibration, prepare_here, split_samples
 from ..report.frames import data_frame
@@ -157,14 +158,14 @@ def quantize(
         network,
         samples,
         unseen,
-        budget=budget,
-        config=named(config),
-        components=load_components(technology),
-        processor=processor if isinstance(processor, Processor) else parse_processor(processor),
+        target=Target(
+            config=named(config),
+            components=load_components(technology),
+            processor=processor if isinstance(processor, Processor) else parse_processor(processor),
+        ),
         recipe=recipe,
         choices=choices,
-        cost=cost,
-        seed=seed,
+        settings=SearchSettings(budget=budget, cost=cost, seed=seed),
         remark=remark,
     ) as study:
         outcome = decide(

@@ -81,7 +81,7 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
     found, chosen = outcome.found, outcome.chosen
     console.print(_front_table(model, found, chosen))
     console.print(_layer_table(found, chosen))
-    evaluator = found.study.evaluator
+    processor = found.study.evaluator.target.processor
     console.print(
         f"taken: member {chosen.number}, {outcome.reason}; the file itself, simulated with its integers on "
         f"{outcome.held_out} held-out runs: {outcome.exact_sqnr:.2f} dB",
@@ -97,15 +97,16 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
         console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
     console.print("; ".join(f"{name}: {rung}" for name, rung in rungs(found).items()), soft_wrap=True)
     console.print(
-        printable(f"float layers run on {evaluator.processor.name}: {evaluator.processor.source}"),
+        printable(f"float layers run on {processor.name}: {processor.source}"),
         soft_wrap=True,
     )
 
 
 def _front_table(model: str, found: Found, chosen: Member) -> Table:
     """A table of the front, followed by uniform decisions that are not on it."""
+    machine, cost = found.study.evaluator.target.config.name, found.study.settings.cost
     table = Table(
-        title=f"{printable(model)} on {printable(found.study.evaluator.config.name)}: error against {found.study.cost}",
+        title=f"{printable(model)} on {printable(machine)}: error against {cost}",
         title_justify="left",
         box=SIMPLE,
         padding=(0, 1),

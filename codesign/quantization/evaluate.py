@@ -83,6 +83,17 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a network runs on: the accelerator `config`, built from the `components` of a technology, and the
+    `processor` beside it, which computes the float layers.
+    """
+
+    config: Config
+    components: Components
+    processor: Processor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _RegionFigures:
     cycles: int
     seconds: float
@@ -92,8 +103,8 @@ class _RegionFigures:
 
 @dataclass(kw_only=True, eq=False)
 class Evaluator:
-    """Evaluates decisions about one network. `held_out` are samples that calibration has not used; `real` computes the
-    network's tensors in float; `prepare` makes float models ready to run.
+    """Evaluates decisions about one network on a `target`. `held_out` are samples that calibration has not used; `real`
+    computes the network's tensors in float; `prepare` makes float models ready to run.
 
     Equal regions are compiled and simulated once.
     """
@@ -102,9 +113,7 @@ class Evaluator:
     held_out: Sequence[Arrays]
     real: Run
     prepare: Prepare
-    config: Config
-    components: Components
-    processor: Processor
+    target: Target
     kernels: SharedKernels
     _expected: list[dict[str, np.ndarray]] = field(default_factory=list[dict[str, np.ndarray]])
     _regions: dict[bytes, _RegionFigures | Exception] = field(
@@ -141,7 +150,9 @@ class Evaluator:
 
     def exact_sqnr(self, proto: onnx.ModelProto) -> float:
         """The SQNR of a quantized file on the held-out samples; its regions are simulated with integers."""
-        division = compile_divided(proto.SerializeToString(), self.config, cpu=cpu_now(kernels=self.kernels))
+        division = compile_divided(
+            proto.SerializeToString(), self.target.config, cpu=cpu_now(kernels=self.kernels)
+        )
         with division.network as network:
             return _least([network.run(feeds).outputs for feeds in self.held_out], self._expected)[0]
 
@@ -152,7 +163,7 @@ class Evaluator:
 
     def _cost(self, proto: onnx.ModelProto, sqnr: float, top1: float | None) -> Figures:
         label, model = prepare_model(proto.SerializeToString(), least_opset=OLDEST_OPSET)
-        partition = place(label, model, self._region, self.config)
+        partition = place(label, model, self._region, self.target.config)
         regions = [self._region(region) for region in partition.regions if region.side == "accelerator"]
         on_processor = sum(
             (
@@ -172,7 +183,7 @@ class Evaluator:
             border_seconds=border,
             processor_seconds=on_processor,
             accelerator_microjoules=sum((region.microjoules for region in regions), 0.0),
-            processor_microjoules=self.processor.microjoules(border + on_processor),
+            processor_microjoules=self.target.processor.microjoules(border + on_processor),
         )
 
     def _region(self, region: Region) -> _RegionFigures:
@@ -189,28 +200,28 @@ class Evaluator:
         return found
 
     def _simulated(self, region: Region) -> _RegionFigures:
-        graph = fuse(import_model(region.model, abilities=Abilities.of(self.config)))
-        compiled = compile_program(graph, self.config, data=False)
+        graph = fuse(import_model(region.model, abilities=Abilities.of(self.target.config)))
+        compiled = compile_program(graph, self.target.config, data=False)
         program = compiled.program
-        simulation = simulate(self.config, program.instructions, program.image, data=False)
-        energy = energy_by_unit(self.config, count_events(program, simulation), self.components)
+        simulation = simulate(self.target.config, program.instructions, program.image, data=False)
+        energy = energy_by_unit(self.target.config, count_events(program, simulation), self.target.components)
         return _RegionFigures(
             cycles=simulation.cycles,
-            seconds=clock_of(self.config, self.components).seconds(simulation.cycles),
+            seconds=clock_of(self.target.config, self.target.components).seconds(simulation.cycles),
             border_seconds=self._border_seconds(region, compiled, simulation.cycles),
             microjoules=sum(energy.values()),
         )
 
     def _border_seconds(self, region: Region, compiled: Compiled, cycles: int) -> float:
         graph = compiled.graph
-        if self.processor.measured:
+        if self.target.processor.measured:
             ports = {item.name: np.zeros(item.shape, item.dtype.value) for item in graph.inputs}
             return time_region(_with(region, compiled), ports, cycles=cycles, repeat=REPEAT).boundary_seconds
         floats = [item for item in (*graph.inputs, *graph.outputs) if item.dtype == DType.FLOAT32]
-        return sum((border_seconds(self.processor, prod(item.shape)) for item in floats), 0.0)
+        return sum((border_seconds(self.target.processor, prod(item.shape)) for item in floats), 0.0)
 
     def _processor_seconds(self, region: Region, partition: Partition, model: onnx.ModelProto) -> float:
-        if self.processor.measured:
+        if self.target.processor.measured:
             key = blake2b(region.model, digest_size=16).digest()
             if key not in self._regions:
                 self._regions[key] = self._measured(region, partition)
@@ -230,7 +241,7 @@ class Evaluator:
 
         own = set(region.nodes)
         nodes = [node for node in model.graph.node if node.name in own]
-        return sum((node_seconds(self.processor, node, shape) for node in nodes), 0.0)
+        return sum((node_seconds(self.target.processor, node, shape) for node in nodes), 0.0)
 
     def _measured(self, region: Region, partition: Partition) -> _RegionFigures:
         types = {name: partition.survey.types[name] for name in region.inputs}

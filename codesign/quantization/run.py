@@ -16,14 +16,11 @@ from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.observe import Arrays, Run
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Recipe, calibrate_model
-from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from ..quantize_run import prepare_here
-from ..technology.components import Components
-from .evaluate import Evaluator
-from .processor import Processor
-from .study import CostName, Found, Member, Study, search, study_key
+from .evaluate import Evaluator, Target
+from .study import Found, Member, SearchSettings, Study, search, study_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,25 +71,20 @@ def open_study(
     samples: Sequence[Arrays],
     held_out: Sequence[Arrays],
     *,
-    budget: int,
-    config: Config,
-    components: Components,
-    processor: Processor,
+    target: Target,
     recipe: Recipe,
     choices: Mapping[str, Collection[str]],
-    cost: CostName = "latency",
-    seed: int = 0,
+    settings: SearchSettings,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A study of `model`, calibrated on `samples`, which can evaluate decisions only within the `with` block.
+    """A study of `model` on `target`, calibrated on `samples`, which can evaluate decisions only within the `with`
+    block. Figures are those of `held_out` samples; `choices` are decisions made by the user, by layer.
 
     Raises UserError.
     """
     plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
     fixed = fix(model.source, layers_of(plan), choices)
-    if budget < 1:
-        raise UserError("the budget is at least 1 evaluation")
     if seen_before(samples, held_out) == len(held_out):
         raise UserError(
             f"{model.source}: calibration has seen every held-out sample, so that their error says nothing; give others"
@@ -109,9 +101,7 @@ def open_study(
                 held_out=held_out,
                 real=real,
                 prepare=prepare,
-                config=config,
-                components=components,
-                processor=processor,
+                target=target,
                 kernels=kernels,
             ),
             recipe=recipe,
@@ -120,12 +110,10 @@ def open_study(
                 samples,
                 held_out,
                 recipe,
-                (config.digest, components.digest, repr(processor)),
+                (target.config.digest, target.components.digest, repr(target.processor)),
             ),
-            budget=budget,
-            cost=cost,
+            settings=settings,
             fixed=fixed,
-            seed=seed,
         )
 
 

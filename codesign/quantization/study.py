@@ -49,21 +49,30 @@ class Member:
     label: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Study:
-    """The settings of a search. `cost` is traded off against the error; `fixed` are decisions made by the user."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How a search goes: at most `budget` evaluations, a `cost` that is traded off against the error, and the `seed` of
+    its random choices. Raises UserError for a budget below 1.
+    """
 
-    evaluator: Evaluator
-    recipe: Recipe
-    key: str
     budget: int
     cost: CostName = "latency"
-    fixed: Fixed = field(default_factory=Fixed)
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise UserError("the budget is at least 1 evaluation")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Study:
+    """What a search works on, with its settings. `fixed` are decisions made by the user."""
+
+    evaluator: Evaluator
+    recipe: Recipe
+    key: str
+    settings: SearchSettings
+    fixed: Fixed = field(default_factory=Fixed)
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -93,7 +102,7 @@ class Study:
 
     def value(self, figures: Figures) -> float:
         """The cost in the figures."""
-        return COSTS[self.cost][1](figures)
+        return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
         """Every decision that the search may reverse, with the estimated cost of a layer on the stated processor."""
@@ -108,7 +117,7 @@ class Study:
         return tuple(moves.values())
 
     def _float_cost(self, layer: Layer) -> float:
-        model, processor = self.evaluator.calibrated.model, self.evaluator.processor
+        model, processor = self.evaluator.calibrated.model, self.evaluator.target.processor
 
         def shape(name: str) -> tuple[int, ...]:
             if name in model.constants:
@@ -117,7 +126,7 @@ class Study:
 
         node = next(node for node in model.nodes if node.name == layer.name)
         seconds = node_seconds(processor, node, shape)
-        return 1e3 * seconds if self.cost == "latency" else processor.microjoules(seconds)
+        return 1e3 * seconds if self.settings.cost == "latency" else processor.microjoules(seconds)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,8 +207,8 @@ def search(
         moves=study.moves(),
         settled=study.settled,
         cost=study.value,
-        budget=study.budget,
-        seed=study.seed,
+        budget=study.settings.budget,
+        seed=study.settings.seed,
     ).ask()
     records: Known = {}
     members: list[Member] = []

@@ -27,9 +27,9 @@ SIMULATED = "the written file, simulated in float32 on held-out samples"
 
 def rungs(found: Found) -> dict[str, str]:
     """The source of each figure, by name."""
-    evaluator = found.study.evaluator
-    processor = evaluator.processor.rung
-    of_machine = rungs_of_machine(evaluator.config, evaluator.components)
+    target = found.study.evaluator.target
+    processor = target.processor.rung
+    of_machine = rungs_of_machine(target.config, target.components)
     return {
         "sqnr": SIMULATED,
         "cycles": "exact simulation",
@@ -37,7 +37,7 @@ def rungs(found: Found) -> dict[str, str]:
         "border_ms": processor,
         "processor_ms": processor,
         "accelerator_uj": of_machine["energy"],
-        "processor_uj": f"assumed: {evaluator.processor.watts:g} W",
+        "processor_uj": f"assumed: {target.processor.watts:g} W",
     }
 
 
@@ -102,28 +102,29 @@ def document(outcome: Outcome) -> dict[str, Any]:
     """The search as one JSON object: the settings of the search, the source of each figure, uniform decisions, the
     front, and the chosen member with its layers."""
     found = outcome.found
-    study, evaluator = found.study, found.study.evaluator
-    clock = clock_of(evaluator.config, evaluator.components)
+    study, target = found.study, found.study.evaluator.target
+    processor = target.processor
+    clock = clock_of(target.config, target.components)
     return {
-        "config": evaluator.config.name,
+        "config": target.config.name,
         "clock_hertz": clock.hertz,
         "clock_is": clock.source,
         "processor": {
-            "name": evaluator.processor.name,
-            "gflops": evaluator.processor.gigaflops,
-            "gbytes_per_second": evaluator.processor.gigabytes,
-            "watts": evaluator.processor.watts,
-            "measured": evaluator.processor.measured,
-            "source": evaluator.processor.source,
+            "name": processor.name,
+            "gflops": processor.gigaflops,
+            "gbytes_per_second": processor.gigabytes,
+            "watts": processor.watts,
+            "measured": processor.measured,
+            "source": processor.source,
         },
-        "components": basis(evaluator.components),
+        "components": basis(target.components),
         "rungs": rungs(found),
         "method": study.recipe.method,
         "calibration_runs": outcome.runs,
         "held_out_runs": outcome.held_out,
-        "cost": study.cost,
-        "seed": study.seed,
-        "budget": study.budget,
+        "cost": study.settings.cost,
+        "seed": study.settings.seed,
+        "budget": study.settings.budget,
         "members": len(found.members),
         "failed": sum(member.figures.failed is not None for member in found.members),
         "evaluated": found.evaluated,
@@ -155,7 +156,7 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
     from ..report.canvas import GRID, INK, MUTED, new_figure, style, words
 
     study = found.study
-    unit = COSTS[study.cost][0]
+    unit = COSTS[study.settings.cost][0]
     figure = new_figure(8, 4.8)
     axes = figure.subplots()
     style(axes)
@@ -193,19 +194,19 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:,.3g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(f"{study.cost}, {unit}", color=INK)
+    axes.set_xlabel(f"{study.settings.cost}, {unit}", color=INK)
     axes.set_ylabel("SQNR on held-out samples, dB", color=INK)
     axes.grid(True, color=GRID, linewidth=0.8)
-    evaluator = study.evaluator
+    target, processor = study.evaluator.target, study.evaluator.target.processor
     axes.set_title(
-        f"{words(Path(evaluator.calibrated.model.source).stem, 40)} on {words(evaluator.config.name, 30)}",
+        f"{words(Path(study.evaluator.calibrated.model.source).stem, 40)} on {words(target.config.name, 30)}",
         loc="left",
         color=INK,
         fontsize=10,
         fontweight="bold",
     )
     figure.supxlabel(
-        f"cycles: exact simulation; border and processor ({evaluator.processor.name}): {evaluator.processor.rung}; "
+        f"cycles: exact simulation; border and processor ({processor.name}): {processor.rung}; "
         f"energy: {rungs(found)['accelerator_uj']}",
         fontsize=7,
         color=MUTED,

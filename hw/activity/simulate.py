@@ -78,10 +78,10 @@ class Simulation:
         in the first `unchecked` cycles, as outputs before a reset are arbitrary. Raises MismatchError.
         """
         netlist = self.netlist
-        given, nets = _bits(self._inputs, ports)
-        expected, compared = _bits([item for item in self._outputs if item[0] in ports], ports)
+        given = _bits(self._inputs, ports)
+        expected = _bits([item for item in self._outputs if item[0] in ports], ports)
         activity = Activity(
-            cycles=len(given),
+            cycles=len(given.values),
             toggles=np.zeros(netlist.nets, np.int32),
             ones=np.zeros(netlist.nets, np.int32),
             reads=np.zeros(len(netlist.memories), np.int64),
@@ -97,16 +97,7 @@ class Simulation:
         )
         counts = _Counts(activity.toggles, activity.ones, activity.reads, activity.writes)
         cycle, wrong = _run(
-            gates,
-            self._queue,
-            self._state,
-            self._memories,
-            counts,
-            given,
-            nets,
-            expected,
-            compared,
-            unchecked,
+            gates, self._queue, self._state, self._memories, counts, given, expected, unchecked
         )
         if wrong >= 0:
             name = next(f"{port}[{list(nets).index(wrong)}]" for port, nets in self._outputs if wrong in nets)
@@ -161,6 +152,13 @@ class _Memories(NamedTuple):
     nets: NDArray[np.int32]
     words: NDArray[np.uint8]
     versions: NDArray[np.int64]
+
+
+class _Ports(NamedTuple):
+    """Bits of ports, side by side: `values` (cycles, bits) of 0 and 1, and the net of each bit."""
+
+    values: NDArray[np.uint8]
+    nets: NDArray[np.int32]
 
 
 class _Counts(NamedTuple):
@@ -237,18 +235,17 @@ def _ports(
     return found[0], found[1], found[2]
 
 
-def _bits(
-    ports: list[tuple[str, NDArray[np.int32]]], values: Mapping[str, NDArray[np.uint8]]
-) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """(cycles, bits) values of `ports` side by side, and the net of each bit."""
+def _bits(ports: list[tuple[str, NDArray[np.int32]]], values: Mapping[str, NDArray[np.uint8]]) -> _Ports:
+    """The bits of `ports` from their `values` as bytes."""
     cycles = len(next(iter(values.values())))
     parts = [np.zeros((cycles, 0), np.uint8)]
     for name, nets in ports:
         if name not in values:
             raise MismatchError(f"the netlist's port {name} is none of the RTL's")
         parts.append(np.unpackbits(values[name], axis=1, bitorder="little")[:, : len(nets)])
-    return np.ascontiguousarray(np.concatenate(parts, axis=1)), np.concatenate(
-        [np.zeros(0, np.int32), *(nets for _, nets in ports)]
+    return _Ports(
+        np.ascontiguousarray(np.concatenate(parts, axis=1)),
+        np.concatenate([np.zeros(0, np.int32), *(nets for _, nets in ports)]),
     )
 
 
@@ -384,13 +381,14 @@ def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-
 
 @compiled()
 def _run(  # type: ignore[no-untyped-def]
-    gates, queue, state, memories, counts, given, given_nets, expected, compared, unchecked
+    gates, queue, state, memories, counts, given, expected, unchecked
 ):
-    """Simulates all cycles; returns the cycle and net of the first difference, or (-1, -1)."""
+    """Simulates all cycles with the inputs `given` and compares the outputs with those `expected`, except in the first
+    `unchecked` cycles; returns the cycle and net of the first difference, or (-1, -1)."""
     last, count = len(queue.used) - 1, len(gates.tables)
     for net in range(len(state.values)):
         state.since[net] = 0
-    for cycle in range(len(given)):
+    for cycle in range(len(given.values)):
         # Registers whose inputs changed in the previous cycle.
         for place in range(state.moved[0]):
             k = state.moved[1 + place]
@@ -403,21 +401,21 @@ def _run(  # type: ignore[no-untyped-def]
                 for k in range(row[_SIZE]):
                     _set(memories.nets[row[_DATA] + k], memories.words[at + k], cycle, queue, state, counts)
             at += row[_SIZE]
-        for k in range(len(given_nets)):
-            if state.values[given_nets[k]] != given[cycle, k]:
-                _set(given_nets[k], given[cycle, k], cycle, queue, state, counts)
+        for k in range(len(given.nets)):
+            if state.values[given.nets[k]] != given.values[cycle, k]:
+                _set(given.nets[k], given.values[cycle, k], cycle, queue, state, counts)
         _evaluate(gates, queue, state, memories, counts, cycle)
         state.moved[0] = queue.used[last]
         for place in range(queue.used[last]):
             state.moved[1 + place] = queue.places[queue.starts[last] + place] - count
         queue.used[last] = 0
         if cycle >= unchecked:
-            for k in range(len(compared)):
-                if state.values[compared[k]] != expected[cycle, k]:
-                    return cycle, compared[k]
+            for k in range(len(expected.nets)):
+                if state.values[expected.nets[k]] != expected.values[cycle, k]:
+                    return cycle, expected.nets[k]
         _read(memories, state, counts)
         _write(memories, state, counts)
     for net in range(len(state.values)):
         if state.values[net]:
-            counts.ones[net] += len(given) - state.since[net]
+            counts.ones[net] += len(given.values) - state.since[net]
     return -1, -1

@@ -439,29 +439,20 @@ def simulate_rtl(
     cycle_limit: int = DEFAULT_CYCLE_LIMIT,
     scratchpads: Contents | None = None,
     random_state: int | None = None,
-    failing_address: int | None = None,
     optimize: Optimize = "build",
-    library_path: Path | None = None,
     surroundings: Surroundings = PLAIN,
-    on_progress: Callable[[int], None] = lambda cycles: None,
 ) -> RtlResult:
     """Run (n, words) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
 
     `scratchpads` are contents at launch (`isa.scratchpads`), zeros where not named. With `random_state` every register
-    and queue starts with random bits of that seed; a reset always follows. `library_path`: see `Machine`;
-    `failing_address`, `surroundings` and `on_progress`: see `Machine.run`.
+    and queue starts with random bits of that seed; a reset always follows. `optimize`: goal of the library's
+    compilation; `surroundings`: addresses of memory, and initial counters. `Machine` runs several programs one after
+    the other; its `run` also takes an address at which memory fails and a function that hears of the progress.
 
     The first run of a configuration builds its library. Raises BuildError without the tools, RtlError if the RTL does
     not finish within `cycle_limit` cycles, waits for ever, is stopped by memory or breaks a rule of the memory port.
     """
-    with Machine(config, random_state=random_state, optimize=optimize, library_path=library_path) as machine:
+    with Machine(config, random_state=random_state, optimize=optimize) as machine:
         if scratchpads is not None:
             machine.fill_scratchpads(scratchpads)
-        return machine.run(
-            instructions,
-            image,
-            cycle_limit=cycle_limit,
-            failing_address=failing_address,
-            surroundings=surroundings,
-            on_progress=on_progress,
-        )
+        return machine.run(instructions, image, cycle_limit=cycle_limit, surroundings=surroundings)

@@ -210,13 +210,14 @@ def test_a_network_on_the_rtl_tells_what_the_simulator_tells(vdla, network: Path
 
 
 def test_a_difference_exits_1_and_is_named(vdla, network: Path, monkeypatch: pytest.MonkeyPatch):
-    def wrong(*arguments, **options):
-        run = simulate_rtl(*arguments, **options)
-        activity = run.activity.copy()
-        activity[np.flatnonzero(activity[:, 1] == 1)[40], 0] += 1
-        return dataclasses.replace(run, activity=activity)
+    class Wrong(Machine):
+        def run(self, *arguments, **options):
+            run = super().run(*arguments, **options)
+            activity = run.activity.copy()
+            activity[np.flatnonzero(activity[:, 1] == 1)[40], 0] += 1
+            return dataclasses.replace(run, activity=activity)
 
-    monkeypatch.setattr(rtl_run, "simulate_rtl", wrong)
+    monkeypatch.setattr(rtl_run, "Machine", Wrong)
     outcome = vdla("run", network, "--config", "tiny", "--engine", "rtl", "--json")
     assert outcome.code == 1 and outcome.out == ""
     assert "error: RTL and simulator differ: launch 0: layer " in outcome.err

@@ -15,7 +15,9 @@ def alexnet(g: Graph, x: Value) -> Value:
     """Krizhevsky, "One weird trick for parallelizing convolutional neural networks" (2014)."""
     layers = ((0, 64, 11, 4, 2), (3, 192, 5, 1, 2), (6, 384, 3, 1, 1), (8, 256, 3, 1, 1), (10, 256, 3, 1, 1))
     for place, out, kernel, stride, padding in layers:
-        x = op.relu(g, op.conv(g, x, f"features.{place}", g.channels(out), kernel, stride, padding))
+        x = op.relu(
+            g, op.conv(g, x, f"features.{place}", g.channels(out), op.Window(kernel, stride, padding))
+        )
         if place in (0, 3, 10):
             x = op.max_pool(g, x, 3, 2)
     return _classifier(g, op.adaptive_pool(g, x, 6), (1, 4, 6))
@@ -29,7 +31,7 @@ def vgg11(g: Graph, x: Value) -> Value:
             x = op.max_pool(g, x, 2, 2)
             place += 1
         else:
-            x = op.relu(g, op.conv(g, x, f"features.{place}", g.channels(out), 3, 1, 1))
+            x = op.relu(g, op.conv(g, x, f"features.{place}", g.channels(out), op.Window(3, 1, 1)))
             place += 2
     return _classifier(g, op.adaptive_pool(g, x, 7), (0, 3, 6))
 
@@ -43,7 +45,7 @@ def _classifier(g: Graph, x: Value, places: tuple[int, int, int]) -> Value:
 
 def squeezenet1_1(g: Graph, x: Value) -> Value:
     """Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters" (2016), in version 1.1."""
-    x = op.relu(g, op.conv(g, x, "features.0", g.channels(64), 3, 2))
+    x = op.relu(g, op.conv(g, x, "features.0", g.channels(64), op.Window(3, 2)))
     fires = (
         (3, 16, 64),
         (4, 16, 64),
@@ -60,7 +62,7 @@ def squeezenet1_1(g: Graph, x: Value) -> Value:
         with g.scope(f"features.{place}"):
             x = op.relu(g, op.conv(g, x, "squeeze", g.channels(squeeze), 1))
             ones = op.relu(g, op.conv(g, x, "expand1x1", g.channels(expand), 1))
-            threes = op.relu(g, op.conv(g, x, "expand3x3", g.channels(expand), 3, 1, 1))
+            threes = op.relu(g, op.conv(g, x, "expand3x3", g.channels(expand), op.Window(3, 1, 1)))
             x = op.concat(g, [ones, threes], 1)
     x = op.relu(g, op.conv(g, x, "classifier.1", CLASSES, 1))
     return op.flatten(g, op.global_pool(g, x))
@@ -72,7 +74,7 @@ def densenet121(g: Graph, x: Value) -> Value:
     Normalizations behind a concatenation stay nodes of their own, as the exporter leaves them.
     """
     growth = g.channels(32)
-    x = op.relu(g, op.conv(g, x, "features.conv0", 2 * growth, 7, 2, 3, norm=True))
+    x = op.relu(g, op.conv(g, x, "features.conv0", 2 * growth, op.Window(7, 2, 3), norm=True))
     x = op.max_pool(g, x, 3, 2, 1)
     for block, count in enumerate((6, 12, 24, 16), start=1):
         features = [x]
@@ -81,7 +83,7 @@ def densenet121(g: Graph, x: Value) -> Value:
                 # The first layer has one tensor to concatenate; the exporter writes a Concat nevertheless.
                 y = op.relu(g, op.batch_norm(g, op.concat(g, features, 1), "norm1"))
                 y = op.relu(g, op.conv(g, y, "conv1", 4 * growth, 1, norm=True))
-                features.append(op.conv(g, y, "conv2", growth, 3, 1, 1, bias=False))
+                features.append(op.conv(g, y, "conv2", growth, op.Window(3, 1, 1), bias=False))
         x = op.concat(g, features, 1)
         if block < 4:
             with g.scope(f"features.transition{block}"):
@@ -97,7 +99,7 @@ def unet(g: Graph, x: Value) -> Value:
     def twice(x: Value, name: str, out: int) -> Value:
         with g.scope(name):
             for place in (0, 3):
-                x = op.relu(g, op.conv(g, x, str(place), out, 3, 1, 1, norm=True))
+                x = op.relu(g, op.conv(g, x, str(place), out, op.Window(3, 1, 1), norm=True))
         return x
 
     sizes = [g.channels(16) << level for level in range(5)]

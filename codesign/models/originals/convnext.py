@@ -18,11 +18,11 @@ def _norm(g: Graph, x: Value, name: str) -> Value:
 
 def convnext_tiny(g: Graph, x: Value) -> Value:
     """Liu et al., "A ConvNet for the 2020s" (2022)."""
-    x = _norm(g, op.conv(g, x, "features.0.0", g.channels(96), 4, 4), "features.0.1")
+    x = _norm(g, op.conv(g, x, "features.0.0", g.channels(96), op.Window(4, 4)), "features.0.1")
     for stage, (width, count) in enumerate(((96, 3), (192, 3), (384, 9), (768, 3))):
         if stage:
             with g.scope(f"features.{2 * stage}"):
-                x = op.conv(g, _norm(g, x, "0"), "1", g.channels(width), 2, 2)
+                x = op.conv(g, _norm(g, x, "0"), "1", g.channels(width), op.Window(2, 2))
         for block in range(g.repeats(count)):
             with g.scope(f"features.{2 * stage + 1}.{block}"):
                 x = _block(g, x)
@@ -32,7 +32,7 @@ def convnext_tiny(g: Graph, x: Value) -> Value:
 
 def _block(g: Graph, x: Value) -> Value:
     width = x.channels
-    y = op.conv(g, x, "block.0", width, 7, 1, 3, groups=width)
+    y = op.conv(g, x, "block.0", width, op.Window(7, 1, 3), groups=width)
     y = op.layer_norm(g, op.transpose(g, y, 0, 2, 3, 1), "block.2", EPSILON)
     y = op.gelu(g, op.linear(g, y, "block.3", 4 * width))
     y = op.transpose(g, op.linear(g, y, "block.5", width), 0, 3, 1, 2)

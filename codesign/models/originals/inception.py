@@ -20,7 +20,9 @@ def _basic(
 ) -> Value:
     """Convolution, folded normalization and ReLU, of `out` channels at full width."""
     with g.scope(name):
-        return op.relu(g, op.conv(g, x, "conv", g.channels(out), kernel, stride, padding, norm=True))
+        return op.relu(
+            g, op.conv(g, x, "conv", g.channels(out), op.Window(kernel, stride, padding), norm=True)
+        )
 
 
 def googlenet(g: Graph, x: Value) -> Value:

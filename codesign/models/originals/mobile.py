@@ -14,7 +14,7 @@ from .values import Value
 
 def mobilenet_v2(g: Graph, x: Value) -> Value:
     """Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), table 2."""
-    x = op.relu6(g, op.conv(g, x, "features.0.0", g.channels(32), 3, 2, 1, norm=True))
+    x = op.relu6(g, op.conv(g, x, "features.0.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     settings = (
         (1, 16, 1, 1),
         (6, 24, 2, 2),
@@ -33,7 +33,9 @@ def mobilenet_v2(g: Graph, x: Value) -> Value:
                 y, inside = x, x.channels * expansion
                 if expansion != 1:
                     y = op.relu6(g, op.conv(g, y, "conv.0.0", inside, 1, norm=True))
-                y = op.relu6(g, op.conv(g, y, "conv.1.0", inside, 3, stride, 1, groups=inside, norm=True))
+                y = op.relu6(
+                    g, op.conv(g, y, "conv.1.0", inside, op.Window(3, stride, 1), groups=inside, norm=True)
+                )
                 y = op.conv(g, y, "conv.2", out, 1, norm=True)
                 x = op.add(g, x, y) if stride == 1 and x.channels == out else y
             place += 1
@@ -44,8 +46,8 @@ def mobilenet_v2(g: Graph, x: Value) -> Value:
 def mnasnet(g: Graph, x: Value) -> Value:
     """Tan et al., "MnasNet: Platform-Aware Neural Architecture Search for Mobile" (2018), B1."""
     stem = g.channels(32)
-    x = op.relu(g, op.conv(g, x, "layers.0", stem, 3, 2, 1, norm=True))
-    x = op.relu(g, op.conv(g, x, "layers.3", stem, 3, 1, 1, groups=stem, norm=True))
+    x = op.relu(g, op.conv(g, x, "layers.0", stem, op.Window(3, 2, 1), norm=True))
+    x = op.relu(g, op.conv(g, x, "layers.3", stem, op.Window(3, 1, 1), groups=stem, norm=True))
     x = op.conv(g, x, "layers.6", g.channels(16), 1, norm=True)
     settings = (
         (24, 3, 2, 3, 3),
@@ -63,7 +65,10 @@ def mnasnet(g: Graph, x: Value) -> Value:
                 inside = x.channels * expansion
                 y = op.relu(g, op.conv(g, x, "0", inside, 1, norm=True))
                 y = op.relu(
-                    g, op.conv(g, y, "3", inside, kernel, stride, kernel // 2, groups=inside, norm=True)
+                    g,
+                    op.conv(
+                        g, y, "3", inside, op.Window(kernel, stride, kernel // 2), groups=inside, norm=True
+                    ),
                 )
                 y = op.conv(g, y, "6", out, 1, norm=True)
                 # A narrower copy may have equal channels where the original has different ones.
@@ -142,7 +147,7 @@ def mobilenet_v3_features(
 ) -> list[Value]:
     """The outputs of the stem, of each block and of the last convolution."""
     with g.scope(name):
-        x = op.hard_swish(g, op.conv(g, x, "0.0", g.channels(16), 3, 2, 1, norm=True))
+        x = op.hard_swish(g, op.conv(g, x, "0.0", g.channels(16), op.Window(3, 2, 1), norm=True))
         kept = [x]
         for place, row in enumerate(rows, start=1):
             with g.scope(f"{place}.block"):
@@ -160,20 +165,8 @@ def _bottleneck(g: Graph, x: Value, row: Bottleneck) -> Value:
     if expanded != x.channels:
         y = function(g, op.conv(g, y, "0.0", expanded, 1, norm=True))
         place = 1
-    padding = (row.kernel - 1) // 2 * row.dilation
-    y = op.conv(
-        g,
-        y,
-        f"{place}.0",
-        expanded,
-        row.kernel,
-        stride,
-        padding,
-        groups=expanded,
-        dilation=row.dilation,
-        norm=True,
-    )
-    y = function(g, y)
+    window = op.Window(row.kernel, stride, (row.kernel - 1) // 2 * row.dilation, row.dilation)
+    y = function(g, op.conv(g, y, f"{place}.0", expanded, window, groups=expanded, norm=True))
     if row.gated:
         place += 1
         y = squeeze_and_excite(g, y, str(place), make_divisible(expanded // 4), op.relu, op.hard_sigmoid)
@@ -183,7 +176,7 @@ def _bottleneck(g: Graph, x: Value, row: Bottleneck) -> Value:
 
 def efficientnet_b0(g: Graph, x: Value) -> Value:
     """Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019), table 1."""
-    x = op.silu(g, op.conv(g, x, "features.0.0", g.channels(32), 3, 2, 1, norm=True))
+    x = op.silu(g, op.conv(g, x, "features.0.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     settings = (
         (1, 3, 1, 16, 1),
         (6, 3, 2, 24, 2),
@@ -203,7 +196,8 @@ def efficientnet_b0(g: Graph, x: Value) -> Value:
                 if expansion != 1:
                     y = op.silu(g, op.conv(g, y, "0.0", inside, 1, norm=True))
                     place = 1
-                y = op.conv(g, y, f"{place}.0", inside, kernel, stride, kernel // 2, groups=inside, norm=True)
+                window = op.Window(kernel, stride, kernel // 2)
+                y = op.conv(g, y, f"{place}.0", inside, window, groups=inside, norm=True)
                 y = squeeze_and_excite(
                     g, op.silu(g, y), str(place + 1), max(1, x.channels // 4), op.silu, op.sigmoid
                 )
@@ -215,14 +209,16 @@ def efficientnet_b0(g: Graph, x: Value) -> Value:
 
 def shufflenet_v2(g: Graph, x: Value) -> Value:
     """Ma et al., "ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design" (2018), table 5, 1x."""
-    x = op.relu(g, op.conv(g, x, "conv1.0", g.channels(24), 3, 2, 1, norm=True))
+    x = op.relu(g, op.conv(g, x, "conv1.0", g.channels(24), op.Window(3, 2, 1), norm=True))
     x = op.max_pool(g, x, 3, 2, 1)
     for stage, (width, count) in enumerate(((116, 4), (232, 8), (464, 4)), start=2):
         half = g.channels(width) // 2
         for block in range(max(2, g.repeats(count))):
             with g.scope(f"stage{stage}.{block}"):
                 if not block:
-                    first = op.conv(g, x, "branch1.0", x.channels, 3, 2, 1, groups=x.channels, norm=True)
+                    first = op.conv(
+                        g, x, "branch1.0", x.channels, op.Window(3, 2, 1), groups=x.channels, norm=True
+                    )
                     first = op.relu(g, op.conv(g, first, "branch1.2", half, 1, norm=True))
                     second = x
                 else:
@@ -231,7 +227,7 @@ def shufflenet_v2(g: Graph, x: Value) -> Value:
                     second = op.slice_axis(g, x, 1, half, 2 * half)
                 second = op.relu(g, op.conv(g, second, "branch2.0", half, 1, norm=True))
                 second = op.conv(
-                    g, second, "branch2.3", half, 3, 1 if block else 2, 1, groups=half, norm=True
+                    g, second, "branch2.3", half, op.Window(3, 1 if block else 2, 1), groups=half, norm=True
                 )
                 second = op.relu(g, op.conv(g, second, "branch2.5", half, 1, norm=True))
                 x = shuffle(g, op.concat(g, [first, second], 1), 2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +31,16 @@ def windows(size: int, kernel: int, stride: int, padding: int, dilation: int = 1
     return count - 1 if (count - 1) * stride >= size + padding else count
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a convolution, in elements; a pair is (rows, columns), and `padding` is on both sides."""
+
+    kernel: int | tuple[int, int]
+    stride: int = 1
+    padding: int | tuple[int, int] = 0
+    dilation: int = 1
+
+
 # Products.
 
 
@@ -38,17 +49,18 @@ def conv(
     x: Value,
     name: str,
     out: int,
-    kernel: int | tuple[int, int],
-    stride: int = 1,
-    padding: int | tuple[int, int] = 0,
+    window: int | Window,
     *,
     groups: int = 1,
-    dilation: int = 1,
     bias: bool = True,
     norm: bool = False,
 ) -> Value:
-    """Conv2d. With `norm` its batch normalization is folded into it, as the exporter does in evaluation mode."""
-    (height, width), (top, left) = _pair(kernel), _pair(padding)
+    """Conv2d with `out` filters; a `window` that is a number is a square one with stride 1 and without padding.
+
+    With `norm` its batch normalization is folded into it, as the exporter does in evaluation mode.
+    """
+    window = Window(window) if isinstance(window, int) else window
+    (height, width), (top, left) = _pair(window.kernel), _pair(window.padding)
     depth = x.channels // groups
     with g.scope(name):
         deviation = 1 / math.sqrt(depth * height * width * x.power)
@@ -58,7 +70,7 @@ def conv(
         if norm:
             g.parameters += out
         rows, columns = (
-            windows(size, taps, stride, pad, dilation)
+            windows(size, taps, window.stride, pad, window.dilation)
             for size, taps, pad in zip(x.size, (height, width), (top, left), strict=True)
         )
         g.macs += x.shape[0] * out * rows * columns * depth * height * width
@@ -66,11 +78,11 @@ def conv(
             "Conv",
             inputs,
             (x.shape[0], out, rows, columns),
-            dilations=[dilation] * 2,
+            dilations=[window.dilation] * 2,
             group=groups,
             kernel_shape=[height, width],
             pads=[top, left] * 2,
-            strides=[stride] * 2,
+            strides=[window.stride] * 2,
         )
 
 

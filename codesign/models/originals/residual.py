@@ -27,7 +27,7 @@ def resnext50(g: Graph, x: Value) -> Value:
 
 def _resnet(g: Graph, x: Value, groups: int = 1, base_width: int = 64) -> Value:
     stem = g.channels(64)
-    x = op.relu(g, op.conv(g, x, "conv1", stem, 7, 2, 3, norm=True))
+    x = op.relu(g, op.conv(g, x, "conv1", stem, op.Window(7, 2, 3), norm=True))
     x = op.max_pool(g, x, 3, 2, 1)
     for stage, blocks in enumerate((3, 4, 6, 3)):
         # In narrower copies, groups keep their number of channels.
@@ -39,27 +39,31 @@ def _resnet(g: Graph, x: Value, groups: int = 1, base_width: int = 64) -> Value:
                 stride = 2 if stage and not block else 1
                 y = op.relu(g, op.conv(g, x, "conv1", width, 1, norm=True))
                 grouped = count if groups > 1 else 1
-                y = op.relu(g, op.conv(g, y, "conv2", width, 3, stride, 1, groups=grouped, norm=True))
+                y = op.relu(
+                    g, op.conv(g, y, "conv2", width, op.Window(3, stride, 1), groups=grouped, norm=True)
+                )
                 y = op.conv(g, y, "conv3", (4 * stem) << stage, 1, norm=True)
                 if not block:
-                    x = op.conv(g, x, "downsample.0", y.channels, 1, stride, norm=True)
+                    x = op.conv(g, x, "downsample.0", y.channels, op.Window(1, stride), norm=True)
                 x = op.relu(g, op.add(g, y, x))
     return op.linear(g, op.flatten(g, op.global_pool(g, x)), "fc", CLASSES)
 
 
 def regnet_y_400mf(g: Graph, x: Value) -> Value:
     """Radosavovic et al., "Designing Network Design Spaces" (2020), RegNetY-400MF: groups of 8 channels, gates."""
-    x = op.relu(g, op.conv(g, x, "stem.0", g.channels(32), 3, 2, 1, norm=True))
+    x = op.relu(g, op.conv(g, x, "stem.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     for stage, (width, blocks) in enumerate(((48, 1), (104, 3), (208, 6), (440, 6)), start=1):
         out = g.channels(width)
         for block in range(g.repeats(blocks)):
             with g.scope(f"trunk_output.block{stage}.block{stage}-{block}"):
                 stride = 2 if not block else 1
                 inside = x.channels
-                shortcut = op.conv(g, x, "proj.0", out, 1, 2, norm=True) if not block else x
+                shortcut = op.conv(g, x, "proj.0", out, op.Window(1, 2), norm=True) if not block else x
                 with g.scope("f"):
                     y = op.relu(g, op.conv(g, x, "a.0", out, 1, norm=True))
-                    y = op.relu(g, op.conv(g, y, "b.0", out, 3, stride, 1, groups=out // 8, norm=True))
+                    y = op.relu(
+                        g, op.conv(g, y, "b.0", out, op.Window(3, stride, 1), groups=out // 8, norm=True)
+                    )
                     y = squeeze_and_excite(g, y, "se", round(0.25 * inside), op.relu, op.sigmoid)
                     y = op.conv(g, y, "c.0", out, 1, norm=True)
                 x = op.relu(g, op.add(g, shortcut, y))

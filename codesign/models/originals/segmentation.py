@@ -41,11 +41,11 @@ def deeplabv3(g: Graph, x: Value) -> Value:
         with g.scope("0"):
             parts = [op.relu(g, op.conv(g, high, "convs.0.0", inside, 1, norm=True))]
             for place, rate in enumerate((12, 24, 36), start=1):
-                y = op.conv(g, high, f"convs.{place}.0", inside, 3, 1, rate, dilation=rate, norm=True)
+                y = op.conv(g, high, f"convs.{place}.0", inside, op.Window(3, 1, rate, rate), norm=True)
                 parts.append(op.relu(g, y))
             y = op.relu(g, op.conv(g, op.global_pool(g, high), "convs.4.1", inside, 1, norm=True))
             parts.append(op.resize(g, y, high.size))
             y = op.relu(g, op.conv(g, op.concat(g, parts, 1), "project.0", inside, 1, norm=True))
-        y = op.relu(g, op.conv(g, y, "1", inside, 3, 1, 1, norm=True))
+        y = op.relu(g, op.conv(g, y, "1", inside, op.Window(3, 1, 1), norm=True))
         y = op.conv(g, y, "4", CLASSES, 1)
     return op.resize(g, y, x.size)

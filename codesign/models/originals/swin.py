@@ -18,7 +18,7 @@ def swin_t(g: Graph, x: Value) -> Value:
     """Liu et al., "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows" (2021)."""
     depth = g.channels(32)
     with g.scope("features.0"):
-        y = op.conv(g, x, "0", 3 * depth, 4, 4)
+        y = op.conv(g, x, "0", 3 * depth, op.Window(4, 4))
         y = op.layer_norm(g, op.transpose(g, y, 0, 2, 3, 1), "2", EPSILON)
     for stage, (heads, count) in enumerate(((3, 2), (6, 2), (12, 6), (24, 2))):
         if stage:

@@ -43,7 +43,7 @@ def _vit(g: Graph, x: Value, heads: int) -> Value:
 
 def _patches(g: Graph, x: Value, name: str, width: int) -> Value:
     """Square patches as rows of their own: [batch, patches, width]."""
-    y = op.conv(g, x, name, width, PATCH, PATCH)
+    y = op.conv(g, x, name, width, op.Window(PATCH, PATCH))
     y = op.reshape(g, y, (x.shape[0], width, math.prod(y.size)))
     return op.transpose(g, y, 0, 2, 1)
 
