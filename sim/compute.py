@@ -110,11 +110,11 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 
 
 @compiled()
-def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type: ignore[no-untyped-def]
-    """Executes GEMM: `inp` int16 (depth, batch, block_in), of which the first `own` are the input scratchpad, `packed`
-    as in loads.py, `acc` int32 (depth, batch, block_out). Also OUTSIDE if register FOLD sets more groups than the array
-    has.
+def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
+    """Executes GEMM: of `pads.inputs` int16 (depth, batch, block_in) the first `own` are the input scratchpad, those
+    from `chain_base` on the chain memory. Also OUTSIDE if register FOLD sets more groups than the array has.
     """
+    uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
         return DONE
     if row[UOP_END] > len(uop):
@@ -152,7 +152,7 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
             src = inp_base + y * row[SRC_OUT] + x * row[SRC_IN]
             wgt = wgt_base + y * row[WGT_OUT] + x * row[WGT_IN]
             if packed.shape[3] != LANES or inp_zero or wgt_zero:
-                _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero)
+                _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero)
                 continue
             for k in range(len(indices)):
                 target = acc_at + (dst + indices[k, 0]) * acc_bytes
@@ -177,10 +177,12 @@ def zero_points(here):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes all micro-ops at one position, for arrays with fewer output lanes than LANES and for nonzero zero
-    points.
+def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
+    """Executes all micro-ops of a GEMM at one position, for arrays with fewer output lanes than LANES and for nonzero
+    zero points: (n, 3) `indices` on top of vectors `dst` and `src` and tile `wgt`; `add` 1 adds to accumulators, 0
+    overwrites them.
     """
+    inp, packed, acc = pads.inputs, pads.packed, pads.acc
     lanes = packed.shape[3]
     totals = np.empty(lanes, np.int32)
     for k in range(len(indices)):
@@ -209,12 +211,14 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """Executes DEPTHWISE or TAPS; `wgt` int8 (depth, columns, block_in) is indexed by rows of weights.
+def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
+    """Executes DEPTHWISE or TAPS; `own` and `chain_base` as in `run_gemm`. `pads.wgt` int8 (depth, columns, block_in)
+    is indexed by rows of weights.
 
     A row has as many weights as the shorter of an input and an output vector. A position is `inputs` input vectors, or
     one input vector with `outputs` parts, of which one fills the lanes of an output vector.
     """
+    uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     if _empty(row):
         return DONE
     if row[UOP_END] > len(uop):
@@ -360,9 +364,9 @@ def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:
-        return run_gemm(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.packed, pads.acc)
+        return run_gemm(row, here, widths, pads, own, chain_base)
     if kind == TAPS and here[3] & 1:
         return run_sweep(row, here, widths, pads, own, chain_base)
     if kind in (DEPTHWISE, TAPS):
-        return run_depthwise(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.wgt, pads.acc)
+        return run_depthwise(row, here, widths, pads, own, chain_base)
     return run_alu(row, here, widths, pads.uop, pads.acc)

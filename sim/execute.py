@@ -80,9 +80,11 @@ class Scratchpads:
 
 @compiled()
 def run_row(  # type: ignore[no-untyped-def]
-    row, here, memory, widths, uop_bytes, pads, scratch, trace, used
+    row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Runs one row; returns (DONE, or OUTSIDE if it reaches outside a scratchpad; entries of `trace` used so far)."""
+    """Runs one row; returns DONE, or OUTSIDE if it reaches outside a scratchpad. `widths` are those of a micro-op's
+    fields, `scratch` is an int32 vector (batch, block_out) that STORE.POST overwrites.
+    """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
     if kind in OPERATIONS:
@@ -97,11 +99,6 @@ def run_row(  # type: ignore[no-untyped-def]
         outcome = load_patch(row, here, memory, inp)
     elif kind == LOAD_UOP:
         outcome = load_uop(row, memory, uop_bytes, uop)
-        if outcome != OUTSIDE:
-            first = row[SRAM_BASE]
-            for k in range(load_size(row)):
-                trace[used] = uop[first + k]
-                used += 1
     elif kind == LOAD_ACC:
         outcome = load_acc(row, here, memory, acc)
     elif kind == LOAD_ACC8:
@@ -115,20 +112,26 @@ def run_row(  # type: ignore[no-untyped-def]
     elif kind == ROWS:
         outcome = count_rows(row, here, acc, scratch, pads.table, pads.rows)
     else:
-        outcome = store_post(row, here, memory, acc, par, scratch, pads.chain, pads.table, pads.rows)
-    return outcome, used
+        outcome = store_post(row, here, memory, pads, scratch)
+    return outcome
 
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Runs all rows; returns the index of an instruction that reaches outside a scratchpad, or -1."""
+    """Runs all rows and fills `trace` with the words of all LOAD.UOPs; returns the index of an instruction that reaches
+    outside a scratchpad, or -1.
+    """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
     for i in range(len(rows)):
         here = registers[rows[i, REGISTERS_AT]]
-        outcome, used = run_row(rows[i], here, memory, widths, uop_bytes, pads, scratch, trace, used)
-        if outcome == OUTSIDE:
+        if run_row(rows[i], here, memory, widths, uop_bytes, pads, scratch) == OUTSIDE:
             return i
+        if rows[i, KIND] == LOAD_UOP:
+            first = rows[i, SRAM_BASE]
+            for k in range(load_size(rows[i])):
+                trace[used] = pads.uop[first + k]
+                used += 1
     return -1
 
 

@@ -66,10 +66,9 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def store_post(row, here, memory, acc, par, reduced, chain, table, entries):  # type: ignore[no-untyped-def]
-    """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out), `chain`
-    int16 (bytes of the chain memory,), `table` int8 (depth, 256), `entries` uint32 (row_depth, 2).
-    """
+def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def]
+    """STORE.POST on the scratchpads `pads`; `reduced` is an int32 scratch vector (batch, block_out)."""
+    acc, par, chain, table, entries = pads.acc, pads.par, pads.chain, pads.table, pads.rows
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
     y_stride, x_stride = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF

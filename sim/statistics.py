@@ -8,6 +8,7 @@ between a register's content and its previous content. The cycle of an operation
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ from .toggles_bus import BUS_MEASURED, observe_fetch, observe_transfer
 from .toggles_compute import (
     COMPUTE_MEASURED,
     NO_IMMEDIATE,
+    Sample,
     observe_immediate,
     observe_loaded,
     observe_operations,
@@ -79,16 +81,20 @@ def operand_statistics(
     """
     decoded = decode(config, instructions, len(memory))
     image = np.array(memory, np.uint8)
-    pads = start_pads(config)
-    widths = np.array([item.width for item in uop_fields(config)], np.int64)
     totals = np.zeros(len(MEASURED))
     words = np.ascontiguousarray(instructions, np.uint64).view(np.uint8).reshape(-1)
-    counts = np.array([0, 0, seed], np.int64)
-    wrong = _observe(
-        decoded.rows, decoded.registers, image, words, widths, config.uop_bytes, pads,
-        kind_sizes(config), np.array([config.acc_bank_depth, config.post_passes, config.memory.bus_bytes], np.int64),
-        _immediates(config, instructions), min(1.0, share), counts, totals,
-    )  # fmt: skip
+    counts = np.zeros(2, np.int64)
+    program = _Program(decoded.rows, decoded.registers, words, _immediates(config, instructions))
+    machine = _Machine(
+        np.array([item.width for item in uop_fields(config)], np.int64),
+        config.uop_bytes,
+        kind_sizes(config),
+        config.acc_bank_depth,
+        config.post_passes,
+        config.memory.bus_bytes,
+    )
+    sample = Sample(min(1.0, float(share)), int(seed), counts)
+    wrong = _observe(program, machine, image, start_pads(config), sample, totals)
     if wrong >= 0:
         raise ProgramError(f"instruction {wrong} reaches outside a scratchpad")
     operations, looked_at = int(counts[0]), int(counts[1])
@@ -113,6 +119,30 @@ SAMPLED = ("weights", "digits", "partial_products", "carries", "products", "sums
 """Counters that are measured on a share of the array's operations."""
 
 
+class _Program(NamedTuple):
+    """A program: decoded `rows`, the `registers` that instructions see, the bytes of its `words` and (n,) the
+    `immediates` of its instructions read as ALU instructions.
+    """
+
+    rows: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    words: NDArray[np.uint8]
+    immediates: NDArray[np.int64]
+
+
+class _Machine(NamedTuple):
+    """What a configuration says: bits of a micro-op's fields and its bytes, bytes of an element by kind, vectors in an
+    accumulator bank, passes of the store pipeline for a vector, and bytes of a word on the bus.
+    """
+
+    widths: NDArray[np.int64]
+    uop_bytes: int
+    sizes: NDArray[np.int64]
+    bank_depth: int
+    passes: int
+    bus_bytes: int
+
+
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
     """(n,) for each instruction the accumulator bank of the next store after it, which the store unit's port shows."""
@@ -127,40 +157,38 @@ def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _observe(  # type: ignore[no-untyped-def]
-    rows, registers, memory, words, widths, uop_bytes, pads, sizes, machine, immediates, share, counts, totals
+    program, machine, memory, pads, sample, totals
 ):
-    """Runs the program and counts its changes; returns the index of an instruction that reaches outside a scratchpad,
-    or -1.
+    """Runs the program and counts its changes in `totals`; returns the index of an instruction that reaches outside a
+    scratchpad, or -1.
     """
-    bank_depth, passes, bus = machine
+    rows, widths, sizes = program.rows, machine.widths, machine.sizes
     scratch = np.empty(pads.acc.shape[1:], np.int32)
-    trace = np.empty(pads.uop.shape[0], np.uint64)
-    compute = start_compute(pads, bank_depth)
-    store = start_store(pads, passes)
-    beat = np.zeros((2, bus), np.uint8)
+    compute = start_compute(pads, machine.bank_depth)
+    store = start_store(pads, machine.passes)
+    beat = np.zeros((2, machine.bus_bytes), np.uint8)
     of_compute, of_store, of_bus = totals[:_STORE_AT], totals[_STORE_AT:_BUS_AT], totals[_BUS_AT:]
-    shown = _next_stores(rows, bank_depth)
-    observe_fetch(words, beat, of_bus)
+    shown = _next_stores(rows, machine.bank_depth)
+    observe_fetch(program.words, beat, of_bus)
     for i in range(len(rows)):
         row = rows[i]
-        here = registers[row[REGISTERS_AT]]
+        here = program.registers[row[REGISTERS_AT]]
         kind = row[KIND]
         observe_transfer(row, here, memory, sizes, beat, of_bus)
         if row[UNIT] == COMPUTE:
-            observe_immediate(immediates[i], compute, of_compute)
+            observe_immediate(program.immediates[i], compute, of_compute)
         elif row[UNIT] == STORE:
             observe_begin(row, here, store, of_store)
         if kind in OPERATIONS:
-            if observe_operations(row, here, widths, pads, compute, shown[i], share, counts, of_compute) < 0:
+            if observe_operations(row, here, widths, pads, compute, shown[i], sample, of_compute) < 0:
                 return i
             continue
         operands = operands_of(row, here, memory, pads.acc.shape[1] * pads.acc.shape[2])
-        outcome, _ = run_row(row, here, memory, widths, uop_bytes, pads, scratch, trace, 0)
-        if outcome == OUTSIDE:
+        if run_row(row, here, memory, widths, machine.uop_bytes, pads, scratch) == OUTSIDE:
             return i
         if kind in (LOAD_ACC, LOAD_ACC8):
             observe_loaded(row, pads.acc, compute, of_compute)
         elif kind in (STORE_OUT, STORE_POST):
-            observe_store(row, here, memory, operands, pads, compute, bank_depth, store, of_store)
+            observe_store(row, here, memory, operands, pads, compute, store, of_store)
             observe_transfer(row, here, memory, sizes, beat[1:], of_bus)
     return -1

@@ -67,9 +67,9 @@ _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 class ComputeState(NamedTuple):
     """Last contents of the compute unit's registers: an input vector; a tile; one row of it; the trees (products, then
     every level) of two operations; the result; the read of each bank; an ALU operation's second operand; a shift's
-    first and a product's two operands; a load's vector. `places` has the micro-op and addresses, then the depth of a
-    bank and the number of groups of the array's rows. `vector` is the input of the array's rows: where they fold, a
-    part of an input vector for every group.
+    first and a product's two operands; a load's vector. `places` has the micro-op and addresses, then the number of
+    groups of the array's rows. `vector` is the input of the array's rows: where they fold, a part of an input vector
+    for every group. `bank_depth` are the vectors of an accumulator bank.
     """
 
     vector: NDArray[np.int64]
@@ -82,6 +82,17 @@ class ComputeState(NamedTuple):
     slow: NDArray[np.int64]
     loaded: NDArray[np.int64]
     places: NDArray[np.int64]
+    bank_depth: int
+
+
+class Sample(NamedTuple):
+    """The part of the array's operations whose changes inside the array are counted: a random `share` (0 to 1) that
+    depends on `seed`. `counts` has the number of all operations so far, and of those in the sample.
+    """
+
+    share: float
+    seed: int
+    counts: NDArray[np.int64]
 
 
 @compiled()
@@ -100,7 +111,8 @@ def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
         np.zeros(lanes, np.int64),
         np.zeros((3, lanes), np.int64),
         np.zeros(lanes, np.int64),
-        np.array([0, 0, 0, 0, bank_depth, 1], np.int64),
+        np.array([0, 0, 0, 0, 1], np.int64),
+        bank_depth,
     )
 
 
@@ -174,7 +186,7 @@ def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_operations(  # type: ignore[no-untyped-def]
-    row, here, widths, pads, state, shown, share, counts, totals
+    row, here, widths, pads, state, shown, sample, totals
 ):
     """Executes and counts GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
 
@@ -182,6 +194,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     whose older positions add no changes of input vectors. The array's contents count without the zero points of
     register ZERO.
     """
+    share, seed, counts = sample.share, sample.seed, sample.counts
     if row[KIND] == ALU:
         return _observe_alu(row, here, widths, pads, state, shown, totals)
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
@@ -209,7 +222,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     flat = acc.reshape(-1, lanes)
     tile = np.empty((columns, block_in), np.int64)
     sums = np.empty(lanes, np.int64)
-    bank_depth = state.places[4]
+    bank_depth = state.bank_depth
     # Index of the tree of the previous operation, if that was sampled or its tree filled.
     tree, filled = 0, False
     first = True
@@ -271,7 +284,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
                                     vector[b, k] = held[(k - shift) % block_out] + inp_zero
                                 else:
                                     totals[INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
-                        if _chosen(number, share, counts[2]):
+                        if _chosen(number, share, seed):
                             counts[1] += 1
                             if not filled:
                                 before = state.trees[tree]
@@ -281,7 +294,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
                                     depthwise,
                                     shift,
                                     block_out,
-                                    state.places[5],
+                                    state.places[4],
                                     before,
                                 )
                             fill_tree(
@@ -316,7 +329,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
                             for k in range(block_in):
                                 state.vector[b, k] = vector[b, k]
                         state.tile[:] = tile
-                        state.places[5] = groups
+                        state.places[4] = groups
                     if holds:
                         continue
                     if not row[OVERWRITE] or input_part != 0:
@@ -352,7 +365,7 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
     flat = acc.reshape(-1, lanes)
-    base, bank_depth = here[0] & 0xFFFF, state.places[4]
+    base, bank_depth = here[0] & 0xFFFF, state.bank_depth
     if row[ALU_OPCODE] >= CODES or row[UOP_END] > len(uop):
         return -1
     first, slow = True, row[ALU_OPCODE] == _SHR or row[ALU_OPCODE] == _MUL

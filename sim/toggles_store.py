@@ -219,13 +219,13 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def observe_store(row, here, memory, operands, pads, compute, bank_depth, state, totals):  # type: ignore[no-untyped-def]
+def observe_store(row, here, memory, operands, pads, compute, state, totals):  # type: ignore[no-untyped-def]
     """Counts the changed bits of a store that has just executed; `operands` are the result of
     `operands_of` before it.
     """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
-    flat, width = acc.reshape(-1, lanes), len(state.kept)
+    flat, width, bank_depth = acc.reshape(-1, lanes), len(state.kept), compute.bank_depth
     post = row[KIND] == STORE_POST
     y_stride, x_stride, rows, columns = row[X_SIZE], np.int64(1), np.int64(1), np.int64(1)
     row_stride, column_stride, sums = np.int64(0), np.int64(0), False
