@@ -8,6 +8,9 @@ DEMO ?= build/demo
 # Names of benchmarks: make bench BENCHMARKS=tuning_spaces; `.venv/bin/python -m vdla.benchmarks` lists them.
 BENCHMARKS ?= $$($(BIN)/python -m vdla.benchmarks --group bench)
 
+# Without bytecode of every module of every package: Python compiles the few that are imported, half a minute less.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -58,12 +61,12 @@ $(VENV)/.made:
 # The development installation contains the other one; a newer pyproject.toml makes both again.
 $(VENV)/.installed-check: pyproject.toml | $(VENV)/.made
 	@echo "installing the Python packages that the demo needs into $(VENV) (a minute or two)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[check]"
+	$(PIP) -e ".[check]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@echo "installing the Python packages for development into $(VENV) (some minutes)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(PIP) -e ".[dev]"
 	@touch $(VENV)/.installed-check $@
 
 # For networks of PyTorch alone (benchmarks/exported_networks.py): torch, which nothing else of the project needs.
