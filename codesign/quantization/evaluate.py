@@ -84,7 +84,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a network runs on: the accelerator `config`, built from the `components` of a technology, and the
+    """The machines that run a network: the accelerator `config`, built from the `components` of a technology, and the
     `processor` beside it, which computes the float layers.
     """
 

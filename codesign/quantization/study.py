@@ -66,7 +66,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """What a search works on, with its settings. `fixed` are decisions made by the user."""
+    """The subject of a search and its settings. `fixed` are decisions made by the user."""
 
     evaluator: Evaluator
     recipe: Recipe
