@@ -131,8 +131,8 @@ class _Program(NamedTuple):
 
 
 class _Machine(NamedTuple):
-    """Sizes that a configuration gives: bits of a micro-op's fields and its bytes, bytes of an element by kind, vectors in an
-    accumulator bank, passes of the store pipeline for a vector, and bytes of a word on the bus.
+    """Sizes that a configuration gives: bits of a micro-op's fields and its bytes, bytes of an element by kind, vectors
+    in an accumulator bank, passes of the store pipeline for a vector, and bytes of a word on the bus.
     """
 
     widths: NDArray[np.int64]
