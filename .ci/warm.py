@@ -1,15 +1,31 @@
-"""Compiles the simulator (numba), 75 s of a core where its code is not kept yet.
+"""Compiles code that many tests need, where it is not kept yet.
 
-Two test processes that need the code at once would each take as long.
+`simulator`: numba, 75 s of a core. `rtl`: the libraries of the preset tiny for co-simulation and for cocotb benches,
+40 s. Two test processes that need the same code at once would each take as long, or one would wait for the other.
 """
 
-from vdla.codesign.network_run import load_simulator
+import sys
+
+from vdla.isa.config import load_config
 
 
-def main() -> None:
-    """Simulate one program."""
+def simulator() -> None:
+    """Compile the simulator, by a simulation."""
+    from vdla.codesign.network_run import load_simulator
+
     load_simulator()
 
 
+def rtl() -> None:
+    """Build what co-simulation and cocotb benches of tiny on Verilator load."""
+    from vdla.hw.bench.runner import build
+    from vdla.hw.harness.engine import prepare_library
+
+    tiny = load_config("tiny")
+    prepare_library(tiny)
+    build(tiny)
+
+
 if __name__ == "__main__":
-    main()
+    for name in sys.argv[1:]:
+        {"simulator": simulator, "rtl": rtl}[name]()
