@@ -9,6 +9,7 @@ A script lists its arguments in OPTIONS, has a function `main` that gets their v
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -117,12 +118,18 @@ def run_script(document: str | None, options: Sequence[Option], main: Callable[[
     """
     given = parse(document, options)
     try:
-        sys.exit(main(given))
+        code = main(given)
+        sys.stdout.flush()
+        sys.exit(code)
     except CodeError:
         raise
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:
+        # The reader of the output ended first, as `head` does. Python's last flush must not meet the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 def _settings(option: Option) -> dict[str, Any]:

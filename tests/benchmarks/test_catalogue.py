@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -36,3 +37,12 @@ def test_names_are_listed_and_run() -> None:
     assert helped.returncode == 0 and helped.stdout.startswith("usage: demo.py [-h] [--write]")
     unknown = run("cosmi")
     assert unknown.returncode == 2 and "there is no benchmark cosmi; there are accuracy, " in unknown.stderr
+
+
+def test_a_reader_that_ends_first_gets_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "vdla.benchmarks"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
