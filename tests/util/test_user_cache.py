@@ -1,6 +1,7 @@
 """Entries of the user's cache: built once, whole or not at all, whichever processes ask."""
 
 import errno
+import functools
 import os
 import stat
 import time
@@ -19,6 +20,9 @@ from vdla.util.whole_files import WriteError
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # A test that ran before may have filled the folder that replaces the cache for this process.
+    fresh = functools.cache(user_cache._for_this_process.__wrapped__)
+    monkeypatch.setattr(user_cache, "_for_this_process", fresh)
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
