@@ -9,13 +9,15 @@ A script lists its arguments in OPTIONS, has a function `main` that gets their v
 from __future__ import annotations
 
 import argparse
-import os
+import errno
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vdla.codesign.cli.process import READER_GONE
+from vdla.codesign.cli.streams import OutputLostError, guard_streams
 from vdla.util.errors import CodeError, UserError
 
 
@@ -56,7 +58,7 @@ class Option:
 
 
 def names_of(known: Iterable[str], kind: str) -> Option:
-    """Positional names of what a script measures; without any it measures all that are `known`."""
+    """Positional names of the cases that a script measures: some of `known`, by default all."""
     known = tuple(known)
     about = f"of {', '.join(known)}; else all"
     return Option("names", about, nargs="*", metavar="NAME", known=known, kind=kind)
@@ -94,9 +96,9 @@ Given = argparse.Namespace
 
 
 def parse(document: str | None, options: Sequence[Option], words: Sequence[str] | None = None) -> Given:
-    """The values of a script's `options` in `words` (else this process's command line), whose help is `document`.
+    """Parses `words` (None: this process's command line) and returns the values of a script's `options`.
 
-    Exits with 2 and one line if the words are wrong.
+    `document`: the text that --help shows. Exits with 2 and one line if the words are wrong.
     """
     parser = argparse.ArgumentParser(
         description=document, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,11 +116,13 @@ def parse(document: str | None, options: Sequence[Option], words: Sequence[str] 
 
 def run_script(document: str | None, options: Sequence[Option], main: Callable[[Given], int | None]) -> None:
     """Calls `main` with the values of `options` and exits with what it returns: nothing, or a code that is not 0 where
-    something is wrong. A mistake of the user is one line, and exit code 2.
+    something is wrong. A mistake of the user is one line, and exit code 2. If the reader of the output ends first (as
+    `head` does), the exit code is that of `vdla`.
     """
-    given = parse(document, options)
+    if sys.stdout is sys.__stdout__:  # Nobody captures the output.
+        guard_streams()
     try:
-        code = main(given)
+        code = main(parse(document, options))
         sys.stdout.flush()
         sys.exit(code)
     except CodeError:
@@ -126,10 +130,11 @@ def run_script(document: str | None, options: Sequence[Option], main: Callable[[
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of the output ended first, as `head` does. Python's last flush must not meet the closed pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except OutputLostError as lost:
+        if lost.errno == errno.EPIPE:
+            sys.exit(READER_GONE)
+        print(f"error: {lost}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _settings(option: Option) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import sys
 
 from vdla.benchmarks.harness.catalogue import BENCH, BENCHMARKS, maker_of, members
 from vdla.benchmarks.harness.results import RESULTS, ROOT
+from vdla.codesign.cli.process import READER_GONE
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -45,4 +46,4 @@ def test_a_reader_that_ends_first_gets_no_traceback() -> None:
     command = [sys.executable, "-m", "vdla.benchmarks"]
     done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (READER_GONE, "")

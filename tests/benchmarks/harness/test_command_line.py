@@ -1,4 +1,4 @@
-"""Command lines of benchmarks: options that are checked, mistakes in one line, and scripts that all declare theirs."""
+"""The parser that all scripts of benchmarks/ share: values are checked, and a mistake is one line with exit code 2."""
 
 from __future__ import annotations
 
