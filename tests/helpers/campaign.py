@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+T = TypeVar("T")
 CAMPAIGN = "VDLA_CAMPAIGN"
 """The variable that tests/conftest.py sets under --campaign, before it reads the tests."""
 
@@ -32,15 +33,19 @@ def representatives(
 def some(cases: Iterable[Any], count: int, *, seed: int = 0) -> list[Any]:
     """For sweeps within one test: all `cases` in campaigns, else `count` of them by `seed`, in their order."""
     listed = list(cases)
-    if os.environ.get(CAMPAIGN):
-        return listed
+    count = in_campaigns(len(listed), count)
     kept = random.Random(seed).sample(range(len(listed)), min(count, len(listed)))
     return [listed[index] for index in sorted(kept)]
 
 
+def in_campaigns(whole: T, otherwise: T) -> T:
+    """`whole` in campaigns, `otherwise` in `make test`: a number of programs, say."""
+    return whole if os.environ.get(CAMPAIGN) else otherwise
+
+
 def fresh_seed(seed: int) -> int:
     """`seed`, in campaigns one that nobody looked at before; name it where the test fails."""
-    return random.SystemRandom().randrange(1 << 32) if os.environ.get(CAMPAIGN) else seed
+    return in_campaigns(random.SystemRandom().randrange(1 << 32), seed)
 
 
 def _in_campaigns(case: Any) -> Any:
@@ -49,4 +54,4 @@ def _in_campaigns(case: Any) -> Any:
 
 def examples(count: int) -> int:
     """How many examples hypothesis tries where campaigns try `count`: a third of them in `make test`."""
-    return count if os.environ.get(CAMPAIGN) else max(5, count // 3)
+    return in_campaigns(count, max(5, count // 3))

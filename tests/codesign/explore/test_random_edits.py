@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
-from campaign import CAMPAIGN
+from campaign import in_campaigns
 from random_edits import ODD, edited
 
 import vdla
@@ -18,7 +17,7 @@ from vdla.codesign.api.exploration import Explored
 from vdla.codesign.explore.report.saved import load_exploration
 from vdla.codesign.explore.space import MACHINE_FIELDS, space_of, without_machine
 
-SPACES, STUDIES = (1000, 300) if os.environ.get(CAMPAIGN) else (20, 12)
+SPACES, STUDIES = in_campaigns((1000, 300), (20, 12))
 """Edits of a part of ten."""
 SPACE = {
     "base": "tiny",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
-from campaign import CAMPAIGN, representatives
+from campaign import in_campaigns, representatives
 from random_schedules import convolution, draw_schedule, pads, product
 
 import vdla
@@ -15,7 +13,7 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.functions import FUNCTIONS
 
-COUNT, BUILT = (1000, 1) if os.environ.get(CAMPAIGN) else (30, 10)
+COUNT, BUILT = in_campaigns((1000, 1), (30, 10))
 """Schedules of a part, and of how many one is built."""
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from campaign import CAMPAIGN
+from campaign import in_campaigns
 from every_operator import SAME, arrays_of, expected, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +59,7 @@ def run_kernel(name: str, s, pool: Pool | None = None) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", programs())
-@settings(max_examples=2 if os.environ.get(CAMPAIGN) else 1, deadline=None)
+@settings(max_examples=in_campaigns(2, 1), deadline=None)
 @given(seed=st.integers(0, 1 << 40))
 def test_points_compute_what_the_program_does(name, seed):
     s = random_schedule(name, seed, NARROW)

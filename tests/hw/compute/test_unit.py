@@ -7,14 +7,13 @@ here from hw/README.md.
 
 import dataclasses
 import itertools
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from campaign import CAMPAIGN, representatives
+from campaign import in_campaigns, representatives
 
 from vdla.hw.compute.unit import ComputeUnit
 from vdla.hw.interfaces import Activity
@@ -474,7 +473,7 @@ RARE = ("4x4", "batch 2, chain memory", "16x16, 4 folds, taps")
     ),
 )
 def test_cycles_and_results(name: str, seed: int) -> None:
-    compare(CONFIGS[name], *program(CONFIGS[name], seed, 24 if os.environ.get(CAMPAIGN) else 16))
+    compare(CONFIGS[name], *program(CONFIGS[name], seed, in_campaigns(24, 16)))
 
 
 @pytest.mark.parametrize("seed", representatives(range(2), 0, always=[1]))

@@ -1,12 +1,10 @@
 """Stage B of the store pipeline against vdla.isa.arithmetic."""
 
-import os
-
 import numpy as np
 import pytest
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
-from campaign import CAMPAIGN
+from campaign import in_campaigns
 
 from vdla.hw.store.combine import COMBINE_STAGES, Combine
 from vdla.hw.store.constants import CONSTANTS_CYCLES, Constants
@@ -148,9 +146,7 @@ def expected(setting: dict[str, int], q: np.ndarray, r: np.ndarray) -> np.ndarra
 )
 def test_random_and_corner_operands(multiply: int, operand_used: int) -> None:
     rng = np.random.default_rng(5 + 2 * multiply + operand_used)
-    settings = [
-        random_setting(rng, multiply, operand_used) for _ in range(40 if os.environ.get(CAMPAIGN) else 20)
-    ]
+    settings = [random_setting(rng, multiply, operand_used) for _ in range(in_campaigns(40, 20))]
     drawn = [pairs(rng, 16) for _ in settings]
     values, operands = np.stack([d[0] for d in drawn]), np.stack([d[1] for d in drawn])
     got = run(settings, values, operands)

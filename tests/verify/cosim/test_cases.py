@@ -1,9 +1,8 @@
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from campaign import CAMPAIGN, representatives, some
+from campaign import in_campaigns, representatives, some
 from random_machines import random_machine
 
 from vdla.compiler.templates.vdla.lower import CompileError
@@ -196,7 +195,7 @@ def test_a_machine_that_no_network_fits_has_random_programs():
 def test_every_valid_machine_has_programs(part: int):
     """Fields of instructions that do not fit the machine's encoding, and scratchpads of a few entries, once ended the
     campaign."""
-    count = 200 if os.environ.get(CAMPAIGN) else 4
+    count = in_campaigns(200, 4)
     for seed in range(part * count, (part + 1) * count):
         machine = random_machine(seed)
         for number in range(2):
