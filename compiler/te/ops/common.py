@@ -266,7 +266,7 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """Output vectors of a position that hold some of `filters`, and those of whole blocks."""
+    """Output vectors of a position: the number that holds at least one of `filters`, and that of all whole blocks."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...ir.expr import Buffer, Const, Var, all_of, equal
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal
 from ...ir.stmt import Alloc, Assign, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..merge import Shape, merge_broadcast
 
 FLOAT = DType.FLOAT32
+_Loops = list[tuple[Var, int]]
+"""Loops, outermost first: variable and extent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,13 @@ class Spacing:
 
     strides: Sequence[int]
     dilations: Sequence[int]
+
+    def places(self, windows: _Loops, taps: _Loops) -> list[Expr]:
+        """The index, along each dimension, of the tap at the loops `taps` of the window at the loops `windows`."""
+        return [
+            window * s + tap * d
+            for (window, _), s, (tap, _), d in zip(windows, self.strides, taps, self.dilations, strict=True)
+        ]
 
 
 def plain_convolution(
@@ -47,10 +56,7 @@ def plain_convolution(
     y = Buffer(name="Y", shape=(batch, groups, filters, *outputs), dtype=FLOAT)
     n, g, o, c = (Var(v) for v in "ngoc")
     at, taps = _loops("p", outputs), _loops("k", kernel)
-    place = [
-        p * s + k * d
-        for (p, _), s, (k, _), d in zip(at, spacing.strides, taps, spacing.dilations, strict=True)
-    ]
+    place = spacing.places(at, taps)
     positions, offsets = [p for p, _ in at], [k for k, _ in taps]
     total = Reduce(
         name="sum",
@@ -98,10 +104,7 @@ def plain_transposed(
     begin = nest([*head, *at], Assign(name="begin", buffer=whole, indices=place, value=Const(0.0, FLOAT)))
     n, g, o, c = (Var(v) for v in "ngoc")
     inside, taps = _loops("i", sizes), _loops("k", kernel)
-    spread = [
-        i * s + k * d
-        for (i, _), s, (k, _), d in zip(inside, spacing.strides, taps, spacing.dilations, strict=True)
-    ]
+    spread = spacing.places(inside, taps)
     total = Reduce(
         name="sum",
         op="add",
@@ -136,10 +139,7 @@ def plain_pool(
     y = Buffer(name="Y", shape=(outer, *outputs), dtype=FLOAT)
     n = Var("n")
     at, taps = _loops("p", outputs), _loops("k", kernel)
-    place = [
-        p * s + k * d
-        for (p, _), s, (k, _), d in zip(at, spacing.strides, taps, spacing.dilations, strict=True)
-    ]
+    place = spacing.places(at, taps)
     pooled = Reduce(
         name="pool",
         op=op,
@@ -199,5 +199,5 @@ def outputs_of(sizes: Sequence[int], kernel: Sequence[int], spacing: Spacing) ->
     return found
 
 
-def _loops(prefix: str, sizes: Sequence[int]) -> list[tuple[Var, int]]:
+def _loops(prefix: str, sizes: Sequence[int]) -> _Loops:
     return [(Var(f"{prefix}{d}"), size) for d, size in enumerate(sizes)]
