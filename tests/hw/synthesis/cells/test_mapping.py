@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.modules import canonical, instance_counts, split_modules
 from vdla.hw.synthesis.cells.netlist import netlist
 from vdla.hw.synthesis.liberty_syntax import LibertyError
+from vdla.hw.synthesis.yosys import yosys_command
 
 HERE = Path(__file__).parent
 SAMPLE = (HERE / "sample.v").read_text()
@@ -92,9 +92,8 @@ module DFF(input CK, D, output reg Q); always @(posedge CK) Q <= D; endmodule
     commands += "sat -verify -seq 6 -set-at 1 in_rst 1 -set-init-zero -prove trigger 0 miter\n"
     (tmp_path / "prove.ys").write_text(commands)
     # A failed proof ends the process.
-    run = "import sys; from pyosys import libyosys as y; y.run_pass(f'script {sys.argv[1]}', y.Design())"
     done = subprocess.run(
-        [sys.executable, "-c", run, tmp_path / "prove.ys"], stdout=subprocess.PIPE, text=True, check=False
+        [*yosys_command(), tmp_path / "prove.ys"], stdout=subprocess.PIPE, text=True, check=False
     )
     assert done.returncode == 0 and "SAT proof finished - no model found: SUCCESS!" in done.stdout
 
