@@ -22,7 +22,7 @@ from pathlib import Path
 from vdla.benchmarks.harness.command_line import JSON, Given, Option, run_script
 from vdla.benchmarks.harness.gpu_costs import Judgement, judge, mean_regret, measured_in, read_tiles
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.tune.records.files import read_records
+from vdla.compiler.records.files import read_records
 from vdla.util.errors import UserError
 
 TILES = Path(__file__).parent / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"

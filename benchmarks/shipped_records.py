@@ -6,7 +6,7 @@
 
 Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
 that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
-the records of these configurations are replaced in compiler/tune/records/shipped/vdla.jsonl. Trials on `tiny`, whose
+the records of these configurations are replaced in compiler/records/shipped/vdla.jsonl. Trials on `tiny`, whose
 array has 16 multipliers, take ten times as long as the others'.
 
 With --measure nothing is searched. The schedules that the file holds are measured again, as after a change of the
@@ -30,18 +30,18 @@ from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run import network_trials, tune_network, tune_workloads
 from vdla.codesign.workload_names import accelerator_workload
+from vdla.compiler.records.book import best_records, shipped_book, shipped_files
+from vdla.compiler.records.files import write_records
+from vdla.compiler.records.network import best_settings, is_trial_in_place
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Record, describe_target
 from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.measure.package_identity import compiler_identity
-from vdla.compiler.tune.records.book import best_records, shipped_book, shipped_files
-from vdla.compiler.tune.records.files import write_records
-from vdla.compiler.tune.records.network import best_settings, is_trial_in_place
-from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.isa.config import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ROOT / "compiler" / "tune" / "records" / "shipped" / "vdla.jsonl"
+SHIPPED = ROOT / "compiler" / "records" / "shipped" / "vdla.jsonl"
 NETWORK = "resnet18"
 
 

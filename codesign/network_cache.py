@@ -29,8 +29,8 @@ from vdla.util.user_files import read_whole
 
 if TYPE_CHECKING:
     from vdla.compiler.backends.kernels import KernelCompiler, Progress
+    from vdla.compiler.records.book import RecordBook
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.tune.records.book import RecordBook
 
 PART = "networks"
 MOST_BYTES = 2**31

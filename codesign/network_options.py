@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vdla.compiler.tune.records.book import RecordBook
+    from vdla.compiler.records.book import RecordBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from vdla.compiler.records.record import Record
 from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.tune.program_features.program import Read
-from vdla.compiler.tune.records.record import Record
 from vdla.compiler.tune.runs.session import Job, Plan, tune
 from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.history import History, Strategy

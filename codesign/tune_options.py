@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from vdla.compiler.records.record import Record
 from vdla.compiler.templates.space import Space
-from vdla.compiler.tune.records.record import Record
 from vdla.compiler.tune.runs.in_place import Move
 from vdla.compiler.tune.runs.session import Trial
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel

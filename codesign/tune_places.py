@@ -14,8 +14,8 @@ from vdla.util.errors import UserError
 if TYPE_CHECKING:
     from vdla.compiler.codegen.cpu.machine import CpuTarget
     from vdla.compiler.codegen.cuda.machine import GpuTarget
+    from vdla.compiler.records.record import Record
     from vdla.compiler.tune.measure.backends import Backend
-    from vdla.compiler.tune.records.record import Record
 
     from .tune_options import Options, Watchers
 

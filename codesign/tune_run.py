@@ -11,6 +11,9 @@ from typing import Any
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.records.book import book_of
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.templates.vdla.legalize import Legalized, legalize
 from vdla.compiler.templates.vdla.table import template_of
 from vdla.compiler.templates.vdla.workload import Workload
@@ -19,14 +22,12 @@ from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
-from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.program_features.reading import read_vdla
-from vdla.compiler.tune.records.book import book_of
-from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.resumed import trials_of
-from vdla.compiler.tune.records.transfer_vdla import samples_from
+from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.runs.session import Job
 from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.transfer_vdla import samples_from
+from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
@@ -90,7 +91,8 @@ def legalized_model(path: Path, config: Config) -> Legalized:
 
 def network_trials(path: Path, config: Config) -> NetworkTrials:
     """The network in file `path`, ready for trials. Raises UserError, also for a network that does not fit."""
-    trials = NetworkTrials(config, legalized_model(path, config))
+    network = AcceleratorNetwork(config=config, legalized=legalized_model(path, config))
+    trials = NetworkTrials(network)
     for workload in trials.workloads.values():
         if limit := template_of(workload).violated(config, workload):
             raise UserError(

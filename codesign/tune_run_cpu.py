@@ -14,15 +14,15 @@ from typing import Any
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, runs_here
 from vdla.compiler.cpu_stages import CpuLowering, cpu_now
 from vdla.compiler.pipeline import compile_kernels, network_workloads
+from vdla.compiler.records.apply import knobs_from
+from vdla.compiler.records.book import book_of
+from vdla.compiler.records.record import Record, describe_target
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
 from vdla.compiler.tune.program_features.reading import read_points
-from vdla.compiler.tune.records.apply import knobs_from
-from vdla.compiler.tune.records.book import book_of
-from vdla.compiler.tune.records.record import Record, describe_target
-from vdla.compiler.tune.records.transfer import samples_from
+from vdla.compiler.tune.search.transfer import samples_from
 from vdla.util.errors import UserError
 
 from .output_check import relative_difference

@@ -12,6 +12,9 @@ from typing import Any
 from vdla.compiler.codegen.cuda.machine import GpuTarget
 from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead
 from vdla.compiler.pipeline import compile_kernels, network_workloads
+from vdla.compiler.records.apply import knobs_from
+from vdla.compiler.records.book import book_of
+from vdla.compiler.records.record import Record, describe_target
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
@@ -20,10 +23,7 @@ from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure.descriptions import describe_cuda
 from vdla.compiler.tune.program_features.reading import read_points
-from vdla.compiler.tune.records.apply import knobs_from
-from vdla.compiler.tune.records.book import book_of
-from vdla.compiler.tune.records.record import Record, describe_target
-from vdla.compiler.tune.records.transfer import samples_from
+from vdla.compiler.tune.search.transfer import samples_from
 from vdla.util.errors import UserError
 
 from .output_check import relative_difference

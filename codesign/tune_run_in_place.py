@@ -12,23 +12,24 @@ from pathlib import Path
 
 import numpy as np
 
-from vdla.compiler.templates.space import Values
-from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings
-from vdla.compiler.tune.measure.package_identity import compiler_identity
-from vdla.compiler.tune.measure.trial import Result
-from vdla.compiler.tune.program_features.reading import read_vdla
-from vdla.compiler.tune.records.book import RecordBook, book_of
-from vdla.compiler.tune.records.network import (
+from vdla.compiler.records.book import RecordBook, book_of
+from vdla.compiler.records.network import (
     IN_PLACE,
+    Settings,
     best_settings,
     knobs_of,
     legal_settings,
     network_task,
 )
-from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.resumed import trials_of
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.templates.space import Values
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.program_features.reading import read_vdla
 from vdla.compiler.tune.runs.in_place import Place, Placed, Told, Tried, refine
+from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.point_features import examine, point_features

@@ -13,14 +13,14 @@ from functools import cache, partial
 from math import inf, isfinite
 from typing import Any, Generic, Protocol, TypeVar
 
+from vdla.compiler.records.book import CHECKED
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.space import Space, Values, knobs_obstacle
 from vdla.compiler.tune.measure.backends import Backend
-from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.measure.trial import WRONG, Result
 from vdla.compiler.tune.program_features.program import Read
-from vdla.compiler.tune.records.book import CHECKED
-from vdla.compiler.tune.records.record import Record, Task
-from vdla.compiler.tune.records.resumed import trials_of
+from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.runs.session import Job
 from vdla.compiler.tune.runs.task_scheduler import BEHIND
 from vdla.compiler.tune.search.cost_model import Samples

@@ -8,14 +8,14 @@
 | legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
 | plan memory | `codegen/vdla/link.py`, at the end | `graph/storage_plan.py` |
 | lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower.py`, `templates/gpu/lower.py` |
-| choose knobs | `templates/vdla/lower.py`: `choose_points` | `kernel_launches.py`, `templates/chosen_knobs.py` |
+| choose knobs | `vdla_stages.py`, `node_points.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
 | schedule loops | `templates/vdla/lower.py`: `lower_node` | `templates/cpu/table.py`, `templates/gpu/table.py` |
 | generate code | `codegen/vdla/emit.py` | `kernel_launches.py` with a form of the target |
 | link | `codegen/vdla/link.py` | the form: `cpu_stages.py`, `gpu_stages.py` |
 
 A `Form` says for which target kernels are and how they run: on this machine now, ahead of time, or emulated.
-`compile_kernel` makes one scheduled expression a network. `compile_divided` compiles regions of a model for the
-accelerator and for this processor: `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
+`compile_kernel` and `compile_alone` compile one scheduled expression. `compile_divided` compiles regions of a model for
+the accelerator and for this processor: `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
 `divided.py` moves nodes that are refused or take too long, `runtime/heterogeneous_network.py` runs the result.
 """
 
@@ -39,16 +39,15 @@ if TYPE_CHECKING:
     from vdla.isa.config import Config
 
     from .codegen.cpu.machine import CpuTarget
-    from .codegen.vdla.link import Linked
+    from .codegen.vdla.link_alone import Alone
     from .divided import Division
     from .graph.partition import Region
     from .kernel_launches import Dump, Form, GraphRules, Lowering, Progress
+    from .records.book import RecordBook
     from .runtime.artifact import Compiled
     from .runtime.cpu_network import CpuNetwork
     from .templates.chosen_knobs import ChosenKnobs
     from .templates.vdla.schedule_cache import ScheduleCache
-    from .tune.measure.node_points import Points
-    from .tune.records.book import RecordBook
 
 Network = TypeVar("Network")
 
@@ -75,7 +74,6 @@ def compile_program(
     so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered kernels of other
     machines or networks. Raises UserError.
     """
-    from .codegen.vdla.link import link
     from .graph.abilities import Abilities
     from .graph.budgets import image_problem
     from .graph.fuse import fuse
@@ -84,17 +82,9 @@ def compile_program(
     from .graph.onnx_import import import_model
     from .runtime.artifact import Compiled
     from .templates.vdla.legalize import legalize
-    from .templates.vdla.lower import (
-        CompileError,
-        UnfitNodeError,
-        check_machine,
-        choose_points,
-        lower_node,
-        network_kernels,
-        workloads_of,
-    )
+    from .templates.vdla.lower import CompileError, UnfitNodeError, check_machine
     from .templates.vdla.schedule_cache import ScheduleCache
-    from .tune.measure.node_points import measured_points
+    from .vdla_stages import AcceleratorNetwork
 
     started = time.perf_counter()
     if not isinstance(model, Graph):
@@ -110,47 +100,31 @@ def compile_program(
     }
     if problem := image_problem(least_bytes(graph, sizes), sizes):
         raise CompileError(problem)
-    kernels, chained = network_kernels(config, legalized)
+    network = AcceleratorNetwork(
+        config=config,
+        legalized=legalized,
+        virtual_threads=virtual_threads,
+        kept=ScheduleCache() if kept is None else kept,
+    )
     settings = {}
     if records is not None:
-        from .tune.records.apply_vdla import recorded_settings
+        from .records.network import recorded_settings
 
-        settings = recorded_settings(records, config, legalized, workloads_of(kernels))
-    known = ScheduleCache() if kept is None else kept
-
-    def linked(points: Points, data: bool, dump_passes: Path | None = None) -> Linked:
-        lowered = [
-            lower_node(
-                config,
-                node.name,
-                kernels[node.name],
-                points[node.name],
-                virtual_threads=virtual_threads,
-                check=verify,
-                dump=None if dump_passes is None else dump_node(dump_passes, number, node.name),
-                kept=known,
-            )
-            for number, node in enumerate(graph.nodes)
-        ]
-        return link(
-            config,
-            graph,
-            layouts,
-            lowered,
-            chained=chained,
-            inside=legalized.places,
-            data=data,
-            kept=known.drafts,
-        )
-
+        settings = recorded_settings(records, config, network.key, network.workloads)
     try:
-        measured = measured_points(
-            config, kernels, virtual_threads, lambda points: linked(points, False).program
-        )
-        points = choose_points(config, kernels, settings, virtual_threads, measured)
+        points = network.points(settings)
     except UnfitNodeError as error:
         raise error.explained(config, graph) from None
-    result = linked(points, data, dump_passes)
+    layers = [
+        network.layer(
+            node.name,
+            points[node.name],
+            check=verify,
+            dump=None if dump_passes is None else dump_node(dump_passes, number, node.name),
+        )
+        for number, node in enumerate(graph.nodes)
+    ]
+    result = network.linked(layers, data=data)
     if dump_passes is not None:
         from vdla.isa.assembler import disassemble
 
@@ -165,7 +139,7 @@ def compile_program(
         sizes=sizes,
         virtual_threads=virtual_threads,
         compile_seconds=time.perf_counter() - started,
-        chained=frozenset(chained),
+        chained=frozenset(network.chained),
         data=data,
     )
 
@@ -231,6 +205,21 @@ def compile_kernel(
         return maker.link(LoweredNetwork(label=name, graph=graph, plan=plan, started=started), (launch,))
 
 
+def compile_alone(program: Program, config: Config, *, virtual_threads: int = 2) -> Alone:
+    """A scheduled program as a program of the accelerator `config` that runs once, its parameters zero.
+
+    `virtual_threads` as of `compile_program`. Raises LegalityError, EmissionError and PlacementError.
+    """
+    from .codegen.vdla.link_alone import link_alone
+    from .codegen.vdla.machine import scratchpad_depths
+    from .passes.pipeline import run_pipeline
+    from .templates.vdla.lower import pipeline
+
+    copies = dict.fromkeys(scratchpad_depths(config), virtual_threads)
+    lowered = run_pipeline(program, pipeline(config, copies))
+    return link_alone(config, lowered, {parameter.name for parameter in program.parameters})
+
+
 def compile_divided(
     model: Source,
     config: Config | None,
@@ -256,7 +245,7 @@ def compile_divided(
     from .divided import Division, Work, undivided
     from .graph.floating.onnx_import import OLDEST_OPSET
     from .graph.submodel import prepare_model
-    from .tune.records.apply import knobs_from
+    from .records.apply import knobs_from
 
     form, offloaded = cpu_now() if cpu is None else cpu, {}
 

@@ -9,8 +9,8 @@ from functools import cache
 from vdla.codesign import models
 from vdla.codesign.demo import LATENCIES
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.records.book import RecordBook, shipped_book
 from vdla.compiler.runtime.executor import run
-from vdla.compiler.tune.records.book import RecordBook, shipped_book
 from vdla.isa.config import Config, load_config
 
 from .page import At, Document, Where, at

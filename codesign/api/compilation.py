@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import ArrayLike
 
+    from vdla.compiler.records.book import RecordBook
     from vdla.compiler.runtime.lengths import Lengths
-    from vdla.compiler.tune.records.book import RecordBook
     from vdla.isa.config import Config
 
 
@@ -189,7 +189,7 @@ def _config(config: Config | str | Path | None) -> Config | None:
 def _records(records: RecordBook | str | Path | None) -> RecordBook | None:
     if records is None:
         return None
-    from vdla.compiler.tune.records.book import RecordBook, read_book, shipped_book
+    from vdla.compiler.records.book import RecordBook, read_book, shipped_book
 
     if isinstance(records, RecordBook):
         return records

@@ -15,7 +15,7 @@ from ..tune_places import backend_for, run_tuner
 
 if TYPE_CHECKING:
     from vdla.compiler.codegen.cpu.machine import CpuTarget
-    from vdla.compiler.tune.records.book import RecordBook
+    from vdla.compiler.records.book import RecordBook
     from vdla.compiler.tune.search.strategies import StrategyName
 
 
@@ -30,7 +30,7 @@ class Tuned:
     @property
     def book(self) -> RecordBook:
         """The best records, for `compile(model, records=...)`."""
-        from vdla.compiler.tune.records.book import read_book
+        from vdla.compiler.records.book import read_book
 
         return read_book([self.records])[0]
 
@@ -60,7 +60,7 @@ def tune(
     cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; 0: this process,
     without time-outs. Raises UserError.
     """
-    from vdla.compiler.tune.records.files import RecordWriter
+    from vdla.compiler.records.files import RecordWriter
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 

@@ -12,7 +12,7 @@ from vdla.util.user_files import check_destination, whole_directory
 from .output import note, print_json, steps
 
 if TYPE_CHECKING:
-    from vdla.compiler.tune.records.book import RecordBook
+    from vdla.compiler.records.book import RecordBook
 
 
 def compile_for_accelerator(

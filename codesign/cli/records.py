@@ -11,8 +11,8 @@ import typer
 from .output import note
 
 if TYPE_CHECKING:
+    from vdla.compiler.records.book import RecordBook
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.tune.records.book import RecordBook
 
 SHIPPED = "shipped"
 """Name on the command line of the records that ship with the package."""
@@ -36,7 +36,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
     """
     if not records:
         return None
-    from vdla.compiler.tune.records.book import read_book, shipped_book
+    from vdla.compiler.records.book import read_book, shipped_book
 
     book, account = read_book([Path(name) for name in records if name != SHIPPED])
     for skipped in account:

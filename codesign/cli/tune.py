@@ -22,7 +22,7 @@ from .tune_places import place_of
 from .tune_progress import tune_progress
 
 if TYPE_CHECKING:
-    from vdla.compiler.tune.records.record import Record
+    from vdla.compiler.records.record import Record
 
 MOST_TRIALS = 10_000_000
 MOST_SECONDS = 86_400.0
@@ -164,7 +164,7 @@ def tune(
     check_destination(output, inputs=(model, *(transfer or ())))
     if dim and model is None:
         raise UserError("--dim is for models; a --workload has its sizes in its name")
-    from vdla.compiler.tune.records.files import RecordWriter, read_records
+    from vdla.compiler.records.files import RecordWriter, read_records
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.tune.measure.package_identity import sources_digest
+from vdla.compiler.records.package_identity import sources_digest
 from vdla.hw.synthesis.cells.nodes import node_text
 from vdla.util.files import read_file
 from vdla.util.line_file import LineFile

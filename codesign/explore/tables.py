@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.tune.records.line import record_line
+from vdla.compiler.records.line import record_line
 from vdla.isa.config import toml_text
 from vdla.util.whole_files import write_whole
 

@@ -14,7 +14,7 @@ from typing import Literal
 from vdla.compiler.graph.quantize.decisions import Decisions, Fixed, Layer, uniform
 from vdla.compiler.graph.quantize.observe import Arrays
 from vdla.compiler.graph.quantize.quantize import Recipe
-from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.compiler.records.package_identity import compiler_identity
 from vdla.util.errors import UserError
 from vdla.util.user_files import make_directory
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from ..graph.onnx_read import Source
     from ..ir.stmt import Program
+    from ..records.book import RecordBook
     from ..runtime.executable import Executable
     from ..schedule import Schedule
-    from ..tune.records.book import RecordBook
     from .kernels import KernelCompiler, KernelDevice, KernelNetwork
 
 

@@ -17,6 +17,7 @@ from ..codegen.cuda.nvrtc import nvrtc_version
 from ..codegen.cuda.options import parse_target
 from ..graph.onnx_read import Source, is_quantized
 from ..ir.stmt import Program
+from ..records.book import RecordBook
 from ..runtime import cuda_core
 from ..runtime.cpu_network import CpuNetwork
 from ..runtime.cuda_archive import CUBINS, check_cuda_network, load_cuda_network, save_cuda_network
@@ -31,7 +32,6 @@ from ..runtime.reshaped import ReshapedExecutable
 from ..schedule import Schedule
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
-from ..tune.records.book import RecordBook
 from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Progress, Saved, saved_code, saved_of
 
@@ -84,8 +84,8 @@ class CudaCompiler:
         """The knobs that records choose."""
         if records is None:
             return None
+        from ..records.apply import knobs_from
         from ..templates.gpu.table import GPU
-        from ..tune.records.apply import knobs_from
 
         return knobs_from(records, GPU, self.target)
 

@@ -18,8 +18,8 @@ from ..runtime.executable import Arrays, Executable
 if TYPE_CHECKING:
     from ..graph.onnx_read import Source
     from ..graph.storage_plan import StoragePlan
+    from ..records.book import RecordBook
     from ..templates.chosen_knobs import ChosenKnobs
-    from ..tune.records.book import RecordBook
 
 Progress = Callable[[int, int], object]
 """Progress callback: gets the number of kernels done, and of all kernels."""

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from ..graph.onnx_read import Source
     from ..ir.stmt import Program
+    from ..records.book import RecordBook
     from ..runtime.archive_fields import Field
     from ..runtime.cpu_network import CpuNetwork
     from ..schedule import Schedule
     from ..templates.chosen_knobs import ChosenKnobs
     from ..templates.cpu.workload import CpuWorkload
-    from ..tune.records.book import RecordBook
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class LlvmCompiler:
         """The knobs that records choose."""
         if records is None:
             return None
+        from ..records.apply import knobs_from
         from ..templates.cpu.table import CPU
-        from ..tune.records.apply import knobs_from
 
         return knobs_from(records, CPU, self.target)
 

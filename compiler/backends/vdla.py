@@ -15,17 +15,13 @@ from vdla.util.errors import UserError
 
 from ..codegen.vdla.emit import EmissionError
 from ..codegen.vdla.link import buffer_bytes
-from ..codegen.vdla.link_alone import link_alone
-from ..codegen.vdla.machine import scratchpad_depths
 from ..codegen.vdla.placement import PlacementError
 from ..ir.regions import write_buffers
 from ..ir.stmt import Program
-from ..passes.pipeline import run_pipeline
-from ..pipeline import compile_program
+from ..pipeline import compile_alone, compile_program
 from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
 from ..runtime.network_inputs import parameter_port
 from ..schedule import LegalityError, Schedule
-from ..templates.vdla.lower import pipeline
 from .backend import CompileOptions
 
 if TYPE_CHECKING:
@@ -88,16 +84,13 @@ class VdlaBackend:
         config = options.machine
         program = schedule.program if isinstance(schedule, Schedule) else schedule
         try:
-            lowered = run_pipeline(
-                program, pipeline(config, dict.fromkeys(scratchpad_depths(config), options.virtual_threads))
-            )
-            written = {buffer.name for buffer in write_buffers(program.body)}
-            alone = link_alone(config, lowered, {parameter.name for parameter in program.parameters})
+            alone = compile_alone(program, config, virtual_threads=options.virtual_threads)
         except (EmissionError, PlacementError, LegalityError) as error:
             raise UserError(
                 f"{program.name}: {str(error).splitlines()[0]}; on the accelerator every product and store must be "
                 "tensorized with an intrinsic, and must read buffers in scratchpads (`set_scope`, `cache_read`)"
             ) from None
+        written = {buffer.name for buffer in write_buffers(program.body)}
         segments = [
             Segment(
                 name=parameter.name,

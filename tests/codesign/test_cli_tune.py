@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from vdla.codesign import models
+from vdla.compiler.records.files import RecordWriter, read_records
+from vdla.compiler.records.record import Record
 from vdla.compiler.tune.measure import dask_workers
-from vdla.compiler.tune.records.files import RecordWriter, read_records
-from vdla.compiler.tune.records.record import Record
 
 LAYER = "conv2d:8,16,32,3,1"
 

@@ -22,15 +22,15 @@ from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_stages import CpuLowering
 from vdla.compiler.pipeline import network_workloads
+from vdla.compiler.records.book import read_book
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
 from vdla.compiler.tune.measure.trial import Result
-from vdla.compiler.tune.records.book import read_book
-from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.transfer import samples_from
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
+from vdla.compiler.tune.search.transfer import samples_from
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 

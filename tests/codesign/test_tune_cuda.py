@@ -23,16 +23,16 @@ from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.gpu_stages import GpuLowering
 from vdla.compiler.pipeline import network_workloads
+from vdla.compiler.records.apply import knobs_from
+from vdla.compiler.records.book import CHECKED, book_of
+from vdla.compiler.records.files import RecordWriter
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import open_backend
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.cuda_workers import CudaWorkers
-from vdla.compiler.tune.records.apply import knobs_from
-from vdla.compiler.tune.records.book import CHECKED, book_of
-from vdla.compiler.tune.records.files import RecordWriter
-from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.util.errors import UserError
 
 TARGET = cuda_target("sm_90a")

@@ -9,22 +9,23 @@ import pytest
 
 from vdla.codesign import models
 from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run import legalized_model, subjects_of, tune_alone, tune_network
+from vdla.codesign.tune_run import legalized_model, network_trials, subjects_of, tune_alone, tune_network
 from vdla.codesign.tune_run_in_place import Layer, tune_in_place
-from vdla.compiler.templates.vdla.legalize import network_key
-from vdla.compiler.templates.vdla.workload import Workload
-from vdla.compiler.tune.measure.backends import InProcess
-from vdla.compiler.tune.measure.measure_vdla import measure
-from vdla.compiler.tune.measure.network_vdla import NetworkTrials, place_of
-from vdla.compiler.tune.records.book import book_of
-from vdla.compiler.tune.records.network import (
+from vdla.compiler.records.book import book_of
+from vdla.compiler.records.network import (
     best_settings,
     is_trial_in_place,
     knobs_of,
     legal_settings,
     network_task,
+    place_of,
 )
-from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.templates.vdla.legalize import network_key
+from vdla.compiler.templates.vdla.workload import Workload
+from vdla.compiler.tune.measure.backends import InProcess
+from vdla.compiler.tune.measure.measure_vdla import measure
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.isa.config import load_config
 
 CONFIG = load_config("edge8")
@@ -78,14 +79,14 @@ def test_every_trial_in_place_is_recorded_and_only_the_network_is_applied(path, 
     assert [record.trial for record in settled] == faster and settled[-1].cost == found["tuned_cycles"]
     # Applied is the last of them, though trials that were not accepted are the best of their nodes.
     prepared = legalized_model(path, CONFIG)
-    workloads = NetworkTrials(CONFIG, prepared).workloads
+    workloads = network_trials(path, CONFIG).workloads
     assert network_key(prepared, workloads) == found["key"]
     applied = best_settings(book_of(records), CONFIG, found["key"], workloads)
     assert (
         applied == legal_settings(CONFIG, workloads, settled[-1].knobs)
         and knobs_of(applied) == settled[-1].knobs
     )
-    assert NetworkTrials(CONFIG, prepared).cycles(applied) == found["tuned_cycles"]
+    assert network_trials(path, CONFIG).cycles(applied) == found["tuned_cycles"]
     # Trials of single nodes are never applied.
     assert best_settings(book_of(places), CONFIG, found["key"], workloads) is None
 
@@ -101,7 +102,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_stopped(path, run):
 
 def test_wherever_trials_in_place_stop_they_go_on(path, run):
     records, document = run
-    network = NetworkTrials(CONFIG, legalized_model(path, CONFIG))
+    network = network_trials(path, CONFIG)
     begun = next(k for k, record in enumerate(records) if record.strategy == "in place")
     layers = layers_of(path, network, records)
     told: list[int] = []
@@ -139,7 +140,7 @@ def layers_of(path: Path, network: NetworkTrials, records: list[Record]) -> list
 
 def test_records_that_this_network_cannot_have_are_passed_over(path, run):
     records, document = run
-    network = NetworkTrials(CONFIG, legalized_model(path, CONFIG))
+    network = network_trials(path, CONFIG)
     layers = layers_of(path, network, records)
     begun = next(k for k, record in enumerate(records) if record.strategy == "in place")
     start, first = records[begun : begun + 2]
@@ -156,7 +157,7 @@ def test_records_that_this_network_cannot_have_are_passed_over(path, run):
 
 
 def test_what_is_best_alone_is_where_a_network_begins_if_it_is_faster_so(path, run):
-    network = NetworkTrials(CONFIG, legalized_model(path, CONFIG))
+    network = network_trials(path, CONFIG)
     layers = layers_of(path, network, run[0])
     options = dataclasses.replace(OPTIONS, in_place=0)
     rest: list[Record] = []

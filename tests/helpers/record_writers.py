@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from vdla.compiler.tune.records.files import RecordError, RecordWriter, read_records
-from vdla.compiler.tune.records.record import Record, Task
+from vdla.compiler.records.files import RecordError, RecordWriter, read_records
+from vdla.compiler.records.record import Record, Task
 
 KILLS = 30
 TASK = Task(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vdla.compiler.tune.records.line import record_line
-from vdla.compiler.tune.records.record import Record, Task
+from vdla.compiler.records.line import record_line
+from vdla.compiler.records.record import Record, Task
 
 WORKLOAD = {"template": "conv2d", "height": 56, "kernel": [3, 3], "relu": True}
 VDLA = {"kind": "vdla", "config": "vta", "digest": "ed06"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.compiler.tune.measure.network_vdla import Settings
+from vdla.compiler.records.network import Settings
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 from vdla.util.files import read_file

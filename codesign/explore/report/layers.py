@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vdla.compiler.records.network import Settings
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.tune.measure.network_vdla import Settings
 from vdla.isa.config import Config
 from vdla.sim import SimulationResult, simulate
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.records.book import book_of
+from vdla.compiler.records.network import Settings, knobs_of, network_task
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Record, describe_target
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings
-from vdla.compiler.tune.measure.package_identity import compiler_identity
-from vdla.compiler.tune.records.book import book_of
-from vdla.compiler.tune.records.network import knobs_of, network_task
-from vdla.compiler.tune.records.record import Record, describe_target
+from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 
 from ..networks import Network
@@ -35,7 +35,7 @@ def tuner_records(config: Config, network: Network, settings: Settings, cycles: 
     if not settings:
         return []
     target = describe_target(config)
-    key = NetworkTrials(config, legalize(network.graph, config)).key
+    key = AcceleratorNetwork(config=config, legalized=legalize(network.graph, config)).key
     return [
         Record(
             task=network_task(key, target),

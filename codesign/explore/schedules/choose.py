@@ -15,13 +15,15 @@ from types import MappingProxyType
 
 import numpy as np
 
+from vdla.compiler.records.network import Settings
+from vdla.compiler.records.package_identity import sources_digest
 from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.table import space_of
 from vdla.compiler.templates.vdla.workload import Workload
-from vdla.compiler.tune.measure.network_vdla import NOT_RUN, NetworkTrials, Settings
-from vdla.compiler.tune.measure.package_identity import sources_digest
+from vdla.compiler.tune.measure.network_vdla import NOT_RUN, NetworkTrials
 from vdla.compiler.tune.search.likely import likely_points
+from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
@@ -84,7 +86,8 @@ class Chosen:
 def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen | None:
     """The best schedules found; None if the machine runs the network with none of them. Raises UserError."""
     try:
-        trials = NetworkTrials(config, legalize(network.graph, config), kept=network.kept)
+        legalized = legalize(network.graph, config)
+        trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized, kept=network.kept))
         default = _run(trials, {})
         nodes: dict[Workload, list[str]] = {}
         for node, workload in trials.workloads.items():

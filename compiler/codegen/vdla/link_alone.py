@@ -21,6 +21,8 @@ from .placement import ChainBuffer, DramBuffer, Place
 
 OUTPUT = "Y"
 """The parameter that operators write (`te.ops`)."""
+ACTIVATIONS = frozenset("XRY")
+"""The parameters of an operator that are tensors of a network; the others are constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -220,7 +220,7 @@ def choose_points(
 ) -> dict[str, tuple[Values, ...]]:
     """The knob values of every kernel, by node: from `settings` (tuning records) for recorded kernels.
 
-    Other kernels take those of `measured` nodes (`tune.measure.node_points`), else the template's default, computed
+    Other kernels take those of `measured` nodes (`node_points`), else the template's default, computed
     once for equal workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError.
     """
 

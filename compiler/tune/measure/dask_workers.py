@@ -35,13 +35,13 @@ from typing import TYPE_CHECKING, Any
 from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 
+from ...records.package_identity import package_identity
 from ...templates.space import Values
 from . import backends
 from .backends import Backend, BackendError
 from .chunks import chunk_limits, chunks
 from .descriptions import Description
 from .local_workers import PATIENCE, LocalWorkers
-from .package_identity import package_identity
 from .trial import Result, result_from_dict
 from .worker_process import WORKER, command_of
 

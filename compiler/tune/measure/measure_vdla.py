@@ -12,7 +12,7 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 
 from ...codegen.vdla.emit import EmissionError
-from ...codegen.vdla.link_alone import Alone, link_alone
+from ...codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
 from ...codegen.vdla.placement import PlacementError
 from ...ir.stmt import Program
 from ...passes.pipeline import run_pipeline
@@ -26,8 +26,6 @@ from .trial import Result
 
 VIRTUAL_THREADS = 2
 """Most copies of each buffer in a template's default, and copies of the parameter table in all candidates."""
-ACTIVATIONS = frozenset("XRY")
-"""The parameters of a kernel that are tensors of a network; the others are constants."""
 SCHEDULES = 256
 """Scheduled programs that a task caches: most candidates of a search share their schedule with one of the last few
 hundred.

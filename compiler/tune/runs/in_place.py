@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...records.network import Settings
 from ...templates.space import Space, Values
-from ..measure.network_vdla import NetworkTrials, Settings
+from ..measure.network_vdla import NetworkTrials
 from ..measure.trial import Result
 from ..search.history import History, Strategy
 from ..search.point_features import examine

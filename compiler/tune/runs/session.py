@@ -10,13 +10,13 @@ from hashlib import blake2b
 
 import numpy as np
 
+from ...records.record import Record, Task
 from ...templates.space import EmptySpaceError, Space, Values
 from ..measure.trial import Result
-from ..records.record import Record, Task
-from ..records.resumed import points_of
 from ..search.history import History, Strategy
 from . import task_scheduler
 from .early_stopping import has_stalled
+from .resumed import points_of
 from .task_scheduler import TaskScheduler
 
 Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]

@@ -18,8 +18,8 @@ from vdla.benchmarks.harness.gpu_costs import (
 )
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.templates.gpu.table import GPU
-from vdla.compiler.tune.records.record import Record, Task, describe_target
 
 TILES = Path(__file__).parents[3] / "benchmarks" / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
 TARGET = cuda_target("sm_90a")

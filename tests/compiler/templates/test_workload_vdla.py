@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.templates.workload_limits import WorkloadError
-from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.transfer_vdla import samples_from
+from vdla.compiler.tune.search.transfer_vdla import samples_from
 from vdla.isa.config import load_config
 
 LAYER = windowed("conv2d", (1, 16, 8, 8), 16, Window(kernel=(3, 3), pads=(1, 1, 1, 1)))

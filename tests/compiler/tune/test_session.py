@@ -10,9 +10,9 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.space import Account, Axis, Space
 from vdla.compiler.tune.measure.trial import Result
-from vdla.compiler.tune.records.record import Record, Task
 from vdla.compiler.tune.runs.session import Job, Plan, tune
 from vdla.compiler.tune.search.strategies import strategy_of
 

@@ -13,6 +13,7 @@ from made_up_space import cost, matrix_space
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.ir.stmt import Program
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
@@ -20,8 +21,6 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.compiler.tune.program_features.machine import MACHINE_FEATURES
 from vdla.compiler.tune.program_features.program import FEATURES, Read, program_features
 from vdla.compiler.tune.program_features.reading import kept, read_points, read_scheduled, read_vdla
-from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.transfer import LOWERED, samples_from
 from vdla.compiler.tune.search.cost_model import CostModel, MissingTunerError
 from vdla.compiler.tune.search.history import History, Strategy
 from vdla.compiler.tune.search.model_search import ModelSearch
@@ -29,6 +28,7 @@ from vdla.compiler.tune.search.point_features import examine
 from vdla.compiler.tune.search.short_list import LESSONS, ShortList, joined
 from vdla.compiler.tune.search.strategies import LEARNING, strategy_of
 from vdla.compiler.tune.search.thompson_search import ThompsonSearch
+from vdla.compiler.tune.search.transfer import LOWERED, samples_from
 from vdla.isa.config import load_config
 
 SPACE = matrix_space()

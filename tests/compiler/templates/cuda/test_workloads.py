@@ -16,15 +16,15 @@ from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.gpu_stages import GpuLowering, gpu_emulated
 from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.pipeline import compile_kernels, network_workloads
+from vdla.compiler.records.apply import knobs_from
+from vdla.compiler.records.book import book_of
+from vdla.compiler.records.record import Record, Task, describe_target
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.templates.workload_limits import WorkloadError
-from vdla.compiler.tune.records.apply import knobs_from
-from vdla.compiler.tune.records.book import book_of
-from vdla.compiler.tune.records.record import Record, Task, describe_target
 
 SHAPE = (1, 32, 9, 9)
 TARGET = cuda_target()

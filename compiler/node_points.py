@@ -20,12 +20,12 @@ from vdla.isa.layout import Opcode
 from vdla.isa.program import Program
 from vdla.sim import simulate
 
-from ...te.blocks import ceil_div
-from ...templates.space import EmptySpaceError, Values, one_point
-from ...templates.vdla.lower import choose_points
-from ...templates.vdla.table import template_of
-from ...templates.vdla.template import Kernel
-from ...templates.vdla.workload import Workload
+from .te.blocks import ceil_div
+from .templates.space import EmptySpaceError, Values, one_point
+from .templates.vdla.lower import choose_points
+from .templates.vdla.table import template_of
+from .templates.vdla.template import Kernel
+from .templates.vdla.workload import Workload
 
 MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000
 """Limits of measured programs: 0.03 s of simulation at most. In larger networks small nodes matter little."""

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from patience import LONG
 from tuning_records import LINE, file_of, trial
 
-from vdla.compiler.tune.records.files import (
+from vdla.compiler.records.files import (
     RecordError,
     RecordWriter,
     read_lines,
     read_records,
     write_records,
 )
-from vdla.compiler.tune.records.line import MOST_BYTES
+from vdla.compiler.records.line import MOST_BYTES
 from vdla.util import line_file
 
 

@@ -11,10 +11,10 @@ from shipped import shipped
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_run import network_trials
 from vdla.codesign.workload_names import accelerator_workload
+from vdla.compiler.records.book import shipped_book, shipped_files
+from vdla.compiler.records.network import best_settings
+from vdla.compiler.records.record import Task, describe_target
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.records.book import shipped_book, shipped_files
-from vdla.compiler.tune.records.network import best_settings
-from vdla.compiler.tune.records.record import Task, describe_target
 from vdla.isa.config import load_config
 
 LAYERS = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]

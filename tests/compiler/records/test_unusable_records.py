@@ -20,12 +20,12 @@ from vdla.compiler.cpu_stages import CpuLowering, cpu_ahead, cpu_now
 from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead, gpu_emulated, gpu_emulated_ahead
 from vdla.compiler.ir import verify
 from vdla.compiler.pipeline import compile_kernels, network_workloads
+from vdla.compiler.records import apply
+from vdla.compiler.records.book import read_book
+from vdla.compiler.records.record import Task, describe_target
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.templates.gpu.table import GPU
-from vdla.compiler.tune.records import apply
-from vdla.compiler.tune.records.book import read_book
-from vdla.compiler.tune.records.record import Task, describe_target
 
 TARGET = cuda_target()
 HERE = host_target()

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from ...records.book import in_space
+from ...records.record import Description, Key, Record, Task, describe_target
 from ...templates.registry import Registry, TargetT, WorkloadT
 from ...templates.space import Space
 from ...templates.workload_limits import WorkloadError
 from ..program_features.program import Read
-from ..search.cost_model import Samples
-from ..search.point_features import examine
-from ..search.short_list import joined
-from .book import in_space
-from .record import Description, Key, Record, Task, describe_target
+from .cost_model import Samples
+from .point_features import examine
+from .short_list import joined
 
 LOWERED = 64
 """Most records of a workload that are lowered again, spread evenly: each costs a fraction of a trial."""

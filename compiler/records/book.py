@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...templates.space import Space, Values
-from ..measure.package_identity import compiler_identity
+from ..templates.space import Space, Values
 from .files import Skipped, read_lines, read_records
+from .package_identity import compiler_identity
 from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
@@ -149,7 +149,7 @@ def shipped_book() -> RecordBook:
 
 def shipped_files(folder: Traversable | None = None) -> list[tuple[list[Record], Skipped]]:
     """Records and skipped lines of each file of records in `folder` (default: of the package), sorted by name."""
-    folder = folder or resources.files("vdla.compiler.tune.records.shipped")
+    folder = folder or resources.files("vdla.compiler.records.shipped")
     found = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".jsonl"):

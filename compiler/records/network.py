@@ -1,23 +1,26 @@
 """Records of whole networks: settings of all nodes measured together, and trials of single nodes within the network.
 
-A trial in place is a record of one node (`measure.network_vdla.place_of`) with the network's cost. Compilation applies
+A trial in place is a record of one node (`place_of`) with the network's cost. Compilation applies
 only records of the network: the workload is {"template": "network", "network": its key}, the knobs are "node.knob" for
-all nodes that their templates do not decide (node names as by `network_vdla.spoken`).
+all nodes that their templates do not decide (node names as by `spoken`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from vdla.isa.config import Config
 
-from ...templates.space import EmptySpaceError
-from ...templates.vdla.table import space_of
-from ...templates.vdla.workload import Workload
-from ..measure.network_vdla import Settings, spoken
+from ..templates.space import EmptySpaceError, Values
+from ..templates.vdla.table import space_of
+from ..templates.vdla.workload import Workload
 from .book import RecordBook
 from .record import Description, Record, Task, describe_target
 
+Settings = Mapping[str, Values]
+"""Values of the knobs by node; the templates decide for nodes that are missing or have no values."""
 IN_PLACE = "in place"
 """The `strategy` field of records of networks and of nodes in them."""
 
@@ -25,6 +28,16 @@ IN_PLACE = "in place"
 def network_task(network: str, target: Description) -> Task:
     """The task of the network with key `network` (`legalize.network_key`)."""
     return Task(workload={"template": "network", "network": network}, target=target)
+
+
+def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
+    """The description of a workload at one node of one network (`legalize.network_key`)."""
+    return {**workload.to_dict(), "network": network, "node": spoken(node)}
+
+
+def spoken(node: str) -> str:
+    """A node's name in records: unchanged if it is printable, else with escapes as in JSON."""
+    return node if node.isprintable() and node else json.dumps(node)
 
 
 def is_trial_in_place(record: Record) -> bool:
@@ -79,3 +92,27 @@ def _is_legal(config: Config, workload: Workload, values: Mapping[str, int]) -> 
         return bool(space.legal(space.point(values)[None])[0])
     except (ValueError, EmptySpaceError):
         return False
+
+
+def recorded_settings(
+    book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
+) -> Settings:
+    """Knobs by node: from a record of the network with key `network` as a whole, else from records of each workload.
+
+    Nodes without legal records are missing, or empty: their templates decide.
+    """
+    settings = best_settings(book, config, network, workloads)
+    if settings is not None:
+        return settings
+    known = {workload: _recorded(book, config, workload) for workload in set(workloads.values())}
+    return {node: known[workload] for node, workload in workloads.items()}
+
+
+def _recorded(book: RecordBook, config: Config, workload: Workload) -> Values:
+    target, description = describe_target(config), workload.to_dict()
+    if book.lookup(description, target) is None:
+        return {}
+    try:
+        return book.lookup(description, target, space_of(config, workload)) or {}
+    except EmptySpaceError:
+        return {}

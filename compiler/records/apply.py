@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...templates.chosen_knobs import ChosenKnobs
-from ...templates.registry import Registry, TargetT, WorkloadT
-from ...templates.space import Values
+from ..templates.chosen_knobs import ChosenKnobs
+from ..templates.registry import Registry, TargetT, WorkloadT
+from ..templates.space import Values
 from .book import RecordBook
 from .record import describe_target
 

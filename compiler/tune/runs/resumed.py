@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...records.book import in_space
+from ...records.record import Record, Task
 from ...templates.space import Space
-from .book import in_space
-from .record import Record, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

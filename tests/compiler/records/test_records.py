@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tuning_records import LINE, LLVM, TASK, VDLA, WORKLOAD, trial
 
 from vdla.compiler.codegen.cpu.machine import CpuTarget
-from vdla.compiler.tune.records.line import (
+from vdla.compiler.records.line import (
     MOST_BYTES,
     MOST_CHARACTERS,
     LineError,
     LineParser,
     record_line,
 )
-from vdla.compiler.tune.records.record import Task, describe_target
+from vdla.compiler.records.record import Task, describe_target
 from vdla.isa.config import load_config
 
 

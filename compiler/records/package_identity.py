@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _PACKAGES = ("vdla.compiler", "vdla.isa", "vdla.sim")
-_SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search"))
+_SEARCHES = ("records/", *(f"tune/{part}/" for part in ("program_features", "runs", "search")))
 """Folders of the compiler that determine which candidates are measured, but not their costs."""
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from vdla.isa.config import Config
 
-from ...runtime.gpus import GPUS
-from ...templates.registry import Target
+from ..runtime.gpus import GPUS
+from ..templates.registry import Target
 from .plain_json import canonical, description_obstacle, short
 
 UNITS = {"vdla": "cycles", "llvm": "seconds", **dict.fromkeys(GPUS, "seconds")}
@@ -74,7 +74,7 @@ class Record:
 
     `cost` is None for a failed trial, whose `error` is the reason in one line. `trial` counts from 0 within one search,
     which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds spent on the trial. Costs of different
-    compilers (`measure.package_identity.compiler_identity`) are not comparable; `compiler` is None in records older
+    compilers (`package_identity.compiler_identity`) are not comparable; `compiler` is None in records older
     than this field.
     """
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 
 from vdla.isa.config import Config
 
+from ...records.record import Description, Record, Task, describe_target
 from ...templates.space import EmptySpaceError, Space
 from ...templates.vdla.read_workload import workload_from_dict
 from ...templates.vdla.table import space_of
 from ...templates.vdla.workload import Workload
 from ...templates.workload_limits import WorkloadError
 from ..program_features.program import Read
-from ..search.cost_model import Samples
-from .record import Description, Record, Task, describe_target
+from .cost_model import Samples
 from .transfer import groups_of
 
 

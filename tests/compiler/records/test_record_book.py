@@ -8,10 +8,8 @@ import numpy as np
 from tuning_records import LLVM, TASK, VDLA, WORKLOAD, file_of, trial
 
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.templates.space import Account, Axis, Space
-from vdla.compiler.tune.measure.package_identity import compiler_identity
-from vdla.compiler.tune.records import files as record_files
-from vdla.compiler.tune.records.book import (
+from vdla.compiler.records import files as record_files
+from vdla.compiler.records.book import (
     CHECKED,
     RecordBook,
     best_records,
@@ -20,9 +18,11 @@ from vdla.compiler.tune.records.book import (
     shipped_book,
     shipped_files,
 )
-from vdla.compiler.tune.records.files import read_records, write_records
-from vdla.compiler.tune.records.record import Task, describe_target
-from vdla.compiler.tune.records.resumed import points_of, trials_of
+from vdla.compiler.records.files import read_records, write_records
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Task, describe_target
+from vdla.compiler.templates.space import Account, Axis, Space
+from vdla.compiler.tune.runs.resumed import points_of, trials_of
 
 
 def knobs(rows: int, threads: int = 2) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""Records of trials: their fields and files, and their application to compilation."""

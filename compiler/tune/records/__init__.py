@@ -1,1 +1,0 @@
-"""Records of trials: their fields and files, their application to compilation, and transfer learning from them."""

@@ -1,0 +1,131 @@
+"""Stages of compilation that are the accelerator's own (see `pipeline.compile_program`): kernels, knobs, link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from vdla.isa.config import Config
+from vdla.isa.program import Program
+
+from . import node_points
+from .codegen.vdla.folds import WEIGHTS, FoldedWeights
+from .codegen.vdla.link import Linked, LoweredLayer, link
+from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
+from .node_points import Points
+from .templates.space import Values
+from .templates.vdla.legalize import Legalized, network_key
+from .templates.vdla.lower import Dump, choose_points, lower_node, network_kernels, workloads_of
+from .templates.vdla.schedule_cache import ScheduleCache
+from .templates.vdla.template import Kernel
+from .templates.vdla.workload import Workload
+
+if TYPE_CHECKING:
+    from .codegen.vdla.placement import ChainBuffer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AcceleratorNetwork:
+    """A legalized network for the accelerator `config`: its kernels, and the stages that make a program of them.
+
+    `virtual_threads`: copies of each buffer. `kept`: cache of lowered kernels of this and other networks and machines.
+    """
+
+    config: Config
+    legalized: Legalized
+    virtual_threads: int = 2
+    kept: ScheduleCache = field(default_factory=ScheduleCache)
+
+    @cached_property
+    def _kernels(self) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
+        return network_kernels(self.config, self.legalized)
+
+    @property
+    def kernels(self) -> Mapping[str, tuple[Kernel, ...]]:
+        """The kernels of each node, in order, by the node's name."""
+        return self._kernels[0]
+
+    @property
+    def chained(self) -> Mapping[str, ChainBuffer]:
+        """The places of tensors in the chain memory, by name."""
+        return self._kernels[1]
+
+    @cached_property
+    def workloads(self) -> Mapping[str, Workload]:
+        """The workload of each node whose knobs tuning records may have, by the node's name."""
+        return workloads_of(self.kernels)
+
+    @cached_property
+    def key(self) -> str:
+        """The network's key in tuning records."""
+        return network_key(self.legalized, self.workloads)
+
+    @cached_property
+    def _measured(self) -> Points:
+        return node_points.measured_points(self.config, self.kernels, self.virtual_threads, self._timed)
+
+    def _timed(self, points: Points) -> Program:
+        layers = [self.layer(name, points[name]) for name in self.kernels]
+        return self.linked(layers, data=False).program
+
+    def points(
+        self, settings: Mapping[str, Values], nodes: Iterable[str] | None = None
+    ) -> dict[str, tuple[Values, ...]]:
+        """The knobs of every kernel of `nodes` (None: all), by node: those of `settings` for recorded kernels, else the
+        best known without records. Raises UnfitNodeError.
+        """
+        kernels = self.kernels if nodes is None else {node: self.kernels[node] for node in nodes}
+        return choose_points(self.config, kernels, settings, self.virtual_threads, self._measured)
+
+    def layer(
+        self, node: str, points: Sequence[Values], *, check: bool = False, dump: Dump | None = None
+    ) -> LoweredLayer:
+        """The scheduled and lowered kernels of a node; `check` and `dump` as of `lower_node`."""
+        return self._lowered(node, self.kernels[node], points, check, dump)
+
+    def _lowered(
+        self,
+        node: str,
+        kernels: Sequence[Kernel],
+        points: Sequence[Values],
+        check: bool = False,
+        dump: Dump | None = None,
+    ) -> LoweredLayer:
+        return lower_node(
+            self.config,
+            node,
+            kernels,
+            points,
+            virtual_threads=self.virtual_threads,
+            check=check,
+            dump=dump,
+            kept=self.kept,
+        )
+
+    def alone(self, node: str, values: Values | None) -> Alone:
+        """The program of a node's recorded kernel alone, its constants zero; `values`: its knobs (None: the default).
+
+        Raises UnfitNodeError and the errors of scheduling and emission.
+        """
+        kernel = next(kernel for kernel in self.kernels[node] if kernel.recorded)
+        settings = {} if values is None else {node: values}
+        points = choose_points(self.config, {node: (kernel,)}, settings, self.virtual_threads)[node]
+        (lowered,) = self._lowered(node, (kernel,), points).kernels
+        weights = FoldedWeights.of(self.config, kernel.constants.get(WEIGHTS))
+        margins = kernel.workload.margins
+        return link_alone(self.config, lowered.kernel, ACTIVATIONS, margins, weights=weights)
+
+    def linked(self, layers: Sequence[LoweredLayer], *, data: bool) -> Linked:
+        """The program of all layers; without `data` constants are zeros."""
+        return link(
+            self.config,
+            self.legalized.graph,
+            self.legalized.layouts,
+            layers,
+            chained=self.chained,
+            inside=self.legalized.places,
+            data=data,
+            kept=self.kept.drafts,
+        )
