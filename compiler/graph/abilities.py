@@ -4,12 +4,14 @@ others."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-from vdla.isa.config import Config
+from typing import TYPE_CHECKING
 
 from ..te.blocks import Blocks
 from .graph import Graph, Node
 from .int8_operators import Int8Elementwise
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vdla.isa.config import Config
-
 from .layout import dense_groups, dilated_columns, pack_activation, pack_weight
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
 
 Form = Callable[..., np.ndarray]
 """A packing function of `layout` (`pack_...`): form(config, *arrays) -> the array in the machine's memory order."""

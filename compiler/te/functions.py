@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdla.isa import arithmetic, rows
+import vdla.isa.arithmetic as arithmetic
+import vdla.isa.rows as rows
 
 
 def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:

@@ -16,27 +16,23 @@ from vdla.compiler.ir.visit import replace_buffers
 from vdla.compiler.te.blocks import Blocks, Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops import (
-    average_pool,
-    conv2d,
-    depthwise_conv2d,
-    elementwise,
-    max_pool,
-    patch_conv2d,
-)
 from vdla.compiler.te.ops.blocked_convolution import (
     FloatSums,
     QuantizedSums,
     blocked_convolution,
     blocked_depthwise,
 )
+from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.depthwise import depthwise_conv2d
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.int8_pool import int8_average_pool, int8_max_pool
 from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, remap, slice_runs
 from vdla.compiler.te.ops.normalization import Normalized, normalize
+from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
+from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.quantization import load_activation, store_activation
 from vdla.compiler.te.ops.recurrent import recurrent_steps

@@ -13,9 +13,8 @@ from vdla.isa.config import Config
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops import conv2d
 from ...te.ops.common import CHAIN, Placement
-from ...te.ops.conv2d import Factors
+from ...te.ops.conv2d import Factors, conv2d
 from ..space import Account, Axis, Columns, Space, Values, one_point
 from .buffer_fill import (
     ImageBuffer,

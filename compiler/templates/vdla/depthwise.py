@@ -15,9 +15,8 @@ from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from ...te.ops import depthwise_conv2d
 from ...te.ops.common import CHAIN, Placement
-from ...te.ops.depthwise import Filters
+from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..space import Account, Axis, Columns, Space, Values, one_point

@@ -16,7 +16,7 @@ from vdla.isa.config import Config
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops import patch_conv2d
+from ...te.ops.patch_conv2d import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
 from ..space import Account, Columns, Space, Values, one_point
 from .buffer_fill import seen

@@ -15,8 +15,8 @@ from vdla.isa.layout import register
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops import average_pool, elementwise, max_pool
 from ...te.ops.common import Placement
+from ...te.ops.pointwise import average_pool, elementwise, max_pool
 from ..space import Account, Columns, Deferred, Space, Values, one_point
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads

@@ -16,8 +16,8 @@ from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8AveragePool
 from ...graph.layout import pack_taps_weight, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
-from ...te.ops import depthwise_conv2d
 from ...te.ops.common import Area, Placement
+from ...te.ops.depthwise import depthwise_conv2d
 from ...te.post import Combination, Post
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D, filters_of, has_depthwise

@@ -16,10 +16,9 @@ from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Blocks, Window, ceil_div
-from ...te.ops import patch_conv2d_pool
 from ...te.ops.patch_layout import PatchLayout
 from ...te.ops.patches import Patches
-from ...te.ops.rolling_pool import Ring, rings_of
+from ...te.ops.rolling_pool import Ring, patch_conv2d_pool, rings_of
 from ..space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space, Values
 from .estimate import FITTED, Fitted, fits, together
 from .folded_work import patch_weights

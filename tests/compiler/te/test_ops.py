@@ -13,17 +13,12 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.blocks import Blocks, Window
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops import (
-    average_pool,
-    conv2d,
-    depthwise_conv2d,
-    elementwise,
-    max_pool,
-    patch_conv2d,
-)
 from vdla.compiler.te.ops.common import Placement
+from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
-from vdla.compiler.te.ops.depthwise import Filters
+from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
+from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
+from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
