@@ -116,7 +116,9 @@ class Node:
 
     def operands(self, body: Expr | None) -> tuple[int, ...]:
         """Indices into `inputs` of the tensors that `body` (`data` or `result`) reads."""
-        names = set() if body is None else free_vars(body)
+        if body is None:
+            return ()
+        names = free_vars(body)
         return tuple([i for i in range(len(self.inputs)) if argument(i).name in names])
 
 

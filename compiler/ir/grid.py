@@ -11,11 +11,8 @@ from collections.abc import Sequence, Set
 
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr, Var
-from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Region
-from .visit import children, expressions, free_vars, loads_in, walk
-
-AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
-"""The kinds of loops that are axes of a grid. The interpreter runs their iterations in order."""
+from .stmt import AXES, Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Region
+from .visit import children, expressions, free_vars, loads_in
 
 FRAGMENT = "fragment"
 """Prefix of scopes of matrices in the registers of a warp."""
@@ -122,17 +119,12 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
-    """(error, loop at fault) for the grid loops of a program; None if they are correct.
+    """(error, loop at fault) for the grid loops of a program that has some; None if they are correct.
 
     No axis is nested in itself, no block axis in a thread axis, and neither in a parallel or vectorized loop; extents
     have a constant bound (the number of blocks or threads launched); and a buffer in the private memory of a block
     (scope "shared") or a thread ("local", "register") is allocated within these loops, or distributed over them.
     """
-    for inner in walk(node):
-        if type(inner) is For and inner.kind in AXES:
-            break
-    else:
-        return None
     accesses: _Accesses = {}
     _record(node, (), accesses)
     return _visit(node, (), (), accesses)

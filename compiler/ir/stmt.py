@@ -23,6 +23,8 @@ LoopKind: TypeAlias = Literal[
     "thread.z",
 ]
 LOOP_KINDS: tuple[str, ...] = get_args(LoopKind)
+AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
+"""The kinds of loops that are axes of a GPU's grid (`ir.grid`). The interpreter runs their iterations in order."""
 
 
 @quick_init
@@ -199,6 +201,13 @@ def nest(loops: Sequence[tuple[Var, ExprLike]], body: Stmt, kind: LoopKind = "se
     """`body` inside loops given outermost first as (variable, extent)."""
     for var, extent in reversed(loops):
         body = For(var=var, extent=index(extent), body=body, kind=kind)
+    return body
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` inside allocations of these buffers, the first of which is outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer=buffer, body=body)
     return body
 
 

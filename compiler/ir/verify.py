@@ -14,11 +14,11 @@ from vdla.util.errors import CodeError
 from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
-from .grid import grid_obstacle
 from .printer import format_buffer, format_expr, format_region, summarize
 from .regions import operand_access
 from .simplify import provably_equal
 from .stmt import (
+    AXES,
     LOOP_KINDS,
     Alloc,
     Assign,
@@ -48,8 +48,11 @@ def verify(program: Program) -> None:
     for parameter in program.parameters:
         verifier.declare(parameter)
     verifier.statement(program.body, {}, frozenset())
-    if (found := grid_obstacle(program)) is not None:
-        raise VerifyError(f"{program.name}: {found[0]}")
+    if verifier.on_grid:
+        from .grid import grid_obstacle
+
+        if (found := grid_obstacle(program)) is not None:
+            raise VerifyError(f"{program.name}: {found[0]}")
 
 
 def verify_declaration(declaration: IntrinsicDeclaration) -> None:
@@ -65,9 +68,10 @@ Facts = tuple[LinearForm, ...]
 
 
 class _Verifier:
-    """State of one check: the buffers in scope, the names seen, and the present statement."""
+    """State of one check: the buffers in scope, the names seen, the present statement; `on_grid`: whether a loop is an
+    axis of a GPU's grid."""
 
-    __slots__ = ("_buffers", "_checked", "_declared", "_entered", "_loops", "_program", "_where")
+    __slots__ = ("_buffers", "_checked", "_declared", "_entered", "_loops", "_program", "_where", "on_grid")
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -77,6 +81,7 @@ class _Verifier:
         self._checked: dict[str, IntrinsicDeclaration] = {}
         self._where: Stmt | None = None
         self._entered: Facts = ()
+        self.on_grid = False
 
     def fail(self, reason: str) -> VerifyError:
         where = f"at `{summarize(self._where)}`: " if self._where is not None else ""
@@ -101,6 +106,8 @@ class _Verifier:
                     raise self.fail(f"loop variable {var.name} must be int64, not {var.dtype}")
                 if kind not in LOOP_KINDS:
                     raise self.fail(f"unknown loop kind {kind!r}")
+                if kind in AXES:
+                    self.on_grid = True
                 self._loops.add(var.name)
                 self.typed(extent, DType.INT64, "extent", ranges, scalars)
                 around = self._entered

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.grid import AXES
-from ..ir.stmt import LOOP_KINDS, For, LoopKind, Program
+from ..ir.stmt import AXES, LOOP_KINDS, For, LoopKind, Program
 from .errors import LegalityError
 from .legality import CONCURRENT, check_grid, parallel_obstacle, single
 from .tree import locate_loop, rebuild

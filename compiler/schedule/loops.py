@@ -5,9 +5,8 @@ from __future__ import annotations
 from ..ir.affine import quotient
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
-from ..ir.grid import AXES
 from ..ir.simplify import simplify, simplify_node
-from ..ir.stmt import For, Node, Program, Reduce, Stmt
+from ..ir.stmt import AXES, For, Node, Program, Reduce, Stmt
 from ..ir.visit import free_vars, substitute, walk
 from .errors import LegalityError
 from .legality import (

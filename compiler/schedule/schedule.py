@@ -9,9 +9,8 @@ from typing import Any
 from vdla.util.errors import UserError
 from vdla.util.notebook_tables import html_text
 
-from ..ir.grid import AXES
 from ..ir.printer import format_node
-from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
+from ..ir.stmt import AXES, IntrinsicDeclaration, LoopKind, Program
 from . import annotate as annotations
 from . import box_copy as boxes
 from . import compute_at as producers

@@ -7,9 +7,8 @@ from math import prod
 
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
-from ..ir.grid import AXES
 from ..ir.simplify import simplify
-from ..ir.stmt import Copy, For, LoopKind, Program, Region, Stmt
+from ..ir.stmt import AXES, Copy, For, LoopKind, Program, Region, Stmt
 from ..ir.verify import wide
 from .errors import LegalityError
 from .legality import check_bounds, check_grid

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.expr import Buffer, Const, Expr, Var, maximum, minimum
-from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
+from ..ir.stmt import Assign, Reduce, Stmt, allocated, nest, seq
 from ..ir.types import DType
 from .blocks import ceil_div
 
@@ -25,13 +25,6 @@ class Folded:
     def around(self, rest: Stmt) -> Stmt:
         """The reduction's statements followed by `rest`, which may use the result."""
         return allocated(self.buffers, seq(*self.statements, rest))
-
-
-def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
-    """`body` inside allocations of these buffers, the first of which is outermost."""
-    for buffer in reversed(buffers):
-        body = Alloc(buffer=buffer, body=body)
-    return body
 
 
 def row_width(size: int, widest: int) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.expr import Buffer, Const, Expr, Var, minimum
-from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
+from ..ir.stmt import Alloc, Assign, Reduce, Stmt, allocated, nest, seq
 from ..ir.types import DType
 from .blocks import ceil_div
-from .rows import Operator, allocated
+from .rows import Operator
 
 BRANCHES = 8
 """Number of partial results that one step of a tree combines: three steps, each with a barrier, reduce 512 threads."""

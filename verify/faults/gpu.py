@@ -21,9 +21,9 @@ from vdla.compiler.codegen.cuda.prepare import CHECKS, prepare
 from vdla.compiler.codegen.cuda.wgmma import ARCHITECTURE
 from vdla.compiler.codegen.cuda.wgmma_emit import has_products
 from vdla.compiler.ir.expr import Binary, Const, Expr, Var
-from vdla.compiler.ir.grid import AXES
 from vdla.compiler.ir.kernels import is_block_loop, is_thread_loop, phase_at
 from vdla.compiler.ir.stmt import (
+    AXES,
     Alloc,
     Assign,
     Barrier,

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...ir.expr import Binary, Buffer
-from ...ir.grid import AXES
 from ...ir.printer import summarize
-from ...ir.stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
+from ...ir.stmt import AXES, Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
 from .arithmetic import extremum
 from .errors import LoweringError

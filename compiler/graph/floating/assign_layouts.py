@@ -15,9 +15,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...ir.expr import Expr
-from ...ir.interp import interpret
-from ...te.functions import FUNCTIONS
-from ...te.ops.float_elementwise import float_elementwise
 from ..graph import Graph, Node, Tensor
 from ..names import unused
 from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
@@ -277,5 +274,9 @@ def _keeps_zeros(
         else:
             return False
         arrays[f"X{i}"] = number
+    from ...ir.interp import interpret
+    from ...te.functions import FUNCTIONS
+    from ...te.ops.float_elementwise import float_elementwise
+
     program = float_elementwise([(1,)] * len(tensors), operator.body)
     return bool(interpret(program, arrays, functions=FUNCTIONS)["Y"].item() == 0)

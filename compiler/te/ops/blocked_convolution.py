@@ -12,12 +12,11 @@ from math import prod
 from typing import TypeAlias
 
 from ...ir.expr import Buffer, Const, Expr, Var, cast, select
-from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..epilogue import Epilogue
 from ..post import Post, post_value
-from ..rows import allocated
 from .common import parameters_of
 from .convolution import Convolution, Phase
 from .padded import padded_input

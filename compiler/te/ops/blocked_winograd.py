@@ -7,11 +7,10 @@ position of a tile: it has n * n groups and one row, with a column for each tile
 from __future__ import annotations
 
 from ...ir.expr import Buffer, Const, Expr, Load, Var, all_of, minimum, select
-from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
-from ..rows import allocated
 from .convolution import Convolution
 from .sums import program_of
 from .winograd import TAPS, applied, fits, tile_counts, transforms

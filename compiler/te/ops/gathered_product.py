@@ -9,11 +9,10 @@ from math import prod
 import numpy as np
 
 from ...ir.expr import Buffer, Const, Expr, Load, Var
-from ...ir.stmt import Assign, Copy, Stmt, nest, region, seq, whole
+from ...ir.stmt import Assign, Copy, Stmt, allocated, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
-from ..rows import allocated
 from .sums import summed
 
 Place = tuple[Expr, ...]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...ir.expr import Buffer, Expr, Var, all_of, equal
-from ...ir.stmt import Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Assign, Program, Reduce, Stmt, allocated, nest, seq
 from ..post import PoolOperator
-from ..rows import allocated
 
 Loops = Mapping[str, int]
 """Extents of loops by name, the outermost first."""

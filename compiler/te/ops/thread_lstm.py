@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, equal, minimum, select
-from ...ir.stmt import Alloc, Assign, For, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, For, Program, Reduce, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
-from ..rows import allocated
 from ..scalars import sigmoid, tanh
 from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction, lstm_steps
 

@@ -15,11 +15,10 @@ from functools import cache
 import numpy as np
 
 from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
-from ...ir.stmt import Assign, Copy, Program, Stmt, nest, region, seq
+from ...ir.stmt import Assign, Copy, Program, Stmt, allocated, nest, region, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
-from ..rows import allocated
 from .convolution import Convolution
 from .gathered_product import GatheredProduct
 from .sums import program_of
