@@ -20,7 +20,7 @@ from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
-from vdla.compiler.templates.cpu.rows import row_partials
+from vdla.compiler.templates.cpu.loops import row_partials
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,

@@ -19,9 +19,8 @@ from ..epilogue import Epilogue
 from ..post import Post, post_value
 from .common import parameters_of
 from .convolution import Convolution, Phase
-from .padded import padded_input
-from .sums import Loops, summed
-from .unsigned import held, stored_value
+from .quantization import held, stored_value
+from .sums import Loops, padded_input, summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

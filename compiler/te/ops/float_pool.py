@@ -11,8 +11,7 @@ from ...ir.types import DType
 from ..blocks import Pads, Pair, Window, ceil_div
 from ..post import PoolOperator
 from ..scalars import divide
-from .padded import padded_input
-from .sums import program_of, stored, summed
+from .sums import padded_input, program_of, stored, summed
 
 
 def pool_window(

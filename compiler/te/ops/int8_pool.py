@@ -8,7 +8,7 @@ from ...ir.types import DType
 from ..blocks import Window
 from ..post import Post
 from .float_pool import pooled
-from .unsigned import held
+from .quantization import held
 
 Storage = tuple[int, int, int, int]
 """Shape [outer, height, width, lanes], where outer is images * blocks of channels."""

@@ -8,7 +8,7 @@ from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, maximum, minimum, s
 from ...ir.stmt import Assign, Program, nest
 from ...ir.types import DType
 from ..post import Post
-from .unsigned import held
+from .quantization import held
 
 Shape = tuple[int, ...]
 

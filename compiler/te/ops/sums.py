@@ -1,4 +1,4 @@
-"""A sum and its post-processing: the two loop nests of most operators.
+"""A sum and its post-processing: the two loop nests of most operators; pads around the input of a window operator.
 
 alloc total: for outputs: for terms: NAME: total[outputs] += value(outputs, terms)
              for outputs: post: Y[outputs] = finish(total[outputs])
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ...ir.expr import Buffer, Expr, Var, all_of, equal
-from ...ir.stmt import Assign, Program, Reduce, Stmt, allocated, nest, seq
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal
+from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, region, seq, whole
+from ..blocks import Window
 from ..post import PoolOperator
 
 Loops = Mapping[str, int]
@@ -64,3 +65,23 @@ def program_of(
         parameters=tuple([p for p in parameters if p is not None]),
         body=allocated(intermediates, seq(*statements)),
     )
+
+
+def padded_input(x_in: Buffer, window: Window, value: float = 0.0) -> tuple[Buffer, tuple[Stmt, ...]]:
+    """The buffer that a window operator reads: X, or if there are pads `padded` with the statement "pad" that fills it.
+
+    Positions outside X are filled with `value`.
+    """
+    if not any(window.pads):
+        return x_in, ()
+    *outer, height, width, lanes = x_in.shape
+    top, left, _, _ = window.pads
+    rows, columns = window.padded(height, width)
+    padded = Buffer(name="padded", shape=(*outer, rows, columns, lanes), dtype=x_in.dtype)
+    copy = Copy(
+        name="pad",
+        destination=whole(padded),
+        source=region(x_in, *((0, size) for size in outer), (-top, rows), (-left, columns), (0, lanes)),
+        pad=Const(value, x_in.dtype),
+    )
+    return padded, (copy,)

@@ -17,12 +17,10 @@ from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
 from ...te.blocks import Window
-from .borders import has_loop, parallel_loop, parts_of, peel_ragged
 from .conv2d_default import choose_knobs, conv_waits
-from .conv2d_knobs import COPY_BYTES_CYCLE, Knobs, part_blocks, reduction_loops
-from .live_taps import Taps, taps_of
-from .partial_sums import named, sum_in_memory, sum_in_parts
-from .reduction_order import ordered_terms, unroll_terms
+from .conv2d_knobs import COPY_BYTES_CYCLE, Knobs, Taps, part_blocks, reduction_loops, taps_of
+from .loops import has_loop, parallel_loop, parts_of, peel_ragged
+from .partial_sums import named, ordered_terms, sum_in_memory, sum_in_parts, unroll_terms
 from .weight_hints import PREFETCH_BYTES
 
 

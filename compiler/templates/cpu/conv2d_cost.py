@@ -20,8 +20,8 @@ from ...ir.stmt import Program
 from ...passes.sum_in_blocks import LONGEST
 from ...te.blocks import Window
 from ..space import Account, Axis, Columns
-from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, part_blocks, reduction_loops
-from .live_taps import Taps, taps_of
+from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, Taps, part_blocks, reduction_loops, taps_of
+from .partial_sums import unrolled_steps
 from .peak import (
     CLOCK_HERTZ,
     FRAME,
@@ -32,7 +32,6 @@ from .peak import (
     written_out,
 )
 from .points import estimates, grid_of
-from .reduction_order import unrolled_steps
 from .register_tile import VECTOR_COST, fits, step_cycles, tile_cycles
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")

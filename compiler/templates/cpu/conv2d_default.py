@@ -18,9 +18,9 @@ from ...ir.types import DType
 from ...passes.sum_in_blocks import BLOCK_TERMS
 from ...te.blocks import Window, ceil_div
 from ..space import Columns
-from .borders import team_times
 from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
 from .conv2d_knobs import Knobs, reduction_loops
+from .loops import team_times
 from .partial_sums import even_part
 from .register_tile import VECTOR_COST, choose_tile
 from .weight_hints import most_steps, waits_for_weights

@@ -15,9 +15,9 @@ from ...ir.stmt import For, Program
 from ...ir.types import DType
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from .borders import parallel_loop, parts_of, peel_ragged
 from .conv2d_cost import shape_of
 from .conv2d_default import choose_positions, choose_row_block
+from .loops import parallel_loop, parts_of, peel_ragged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

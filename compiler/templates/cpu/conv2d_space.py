@@ -24,9 +24,9 @@ from .conv2d_cost import (
 )
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
+from .partial_sums import unrolled_steps
 from .peak import MOST_STATEMENTS, PART_SIZES, SLACK, UNROLLED, block_sizes
 from .points import knobs_at, point_of
-from .reduction_order import unrolled_steps
 
 
 def space(target: CpuTarget, program: Program, window: Window) -> Space:

@@ -15,8 +15,8 @@ from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
 from ...te.blocks import Window
-from .borders import parallel_loop, peel_ragged
 from .conv2d_default import choose_positions
+from .loops import parallel_loop, peel_ragged
 
 FILTERS = 4
 """Filters of a tile whose vectors run over columns: the number of uses of each input vector."""

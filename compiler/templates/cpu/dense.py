@@ -14,7 +14,7 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from .borders import parallel_loop, peel_ragged
+from .loops import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import MAXIMUM_ROWS, choose_tile
 from .weight_hints import ask_early, waits_for_weights, written_steps

@@ -8,8 +8,8 @@ from ...ir.expr import Const
 from ...ir.stmt import For, Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from .borders import parallel_loop, parts_of, peel_ragged
 from .dense import Knobs, cut_tiles, matrix_tile, product_sizes, row_block
+from .loops import parallel_loop, parts_of, peel_ragged
 
 
 def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:

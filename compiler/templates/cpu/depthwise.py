@@ -16,7 +16,7 @@ from ...ir.types import DType
 from ...ir.visit import walk, walk_expr
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from .borders import parallel_loop, peel_ends, peel_ragged
+from .loops import parallel_loop, peel_ends, peel_ragged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

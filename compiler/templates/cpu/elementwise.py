@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from .borders import peel_ragged
-from .vectors import parallel_grains, vector_width
+from .loops import parallel_grains, peel_ragged, vector_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from ...te.merge import Shape, merge_broadcast
 from ..space import Account, Axis, Columns, Space, one_point
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .elementwise import Knobs
+from .loops import vector_width
 from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
 from .points import estimates, knobs_at
-from .vectors import vector_width
 
 if TYPE_CHECKING:
     from ...te.scalar_steps import Steps

@@ -10,7 +10,7 @@ from ...ir.expr import Const
 from ...ir.stmt import Alloc, For, Program, Seq, Stmt
 from ...ir.visit import loops, path_to, walk
 from ...schedule import LegalityError, Schedule
-from .vectors import parallel_grains, vectorize_loop
+from .loops import parallel_grains, vectorize_loop
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:

@@ -46,11 +46,11 @@ from . import (
     movement,
     recurrent,
     reduction,
-    relayout,
     resize,
     rows,
     winograd,
 )
+from .loops import row_partials
 from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
@@ -81,7 +81,7 @@ _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
         Concatenate: _Kernel(schedule=movement.schedule),
         Remap: _Kernel(schedule=movement.schedule),
         Gather: _Kernel(schedule=movement.schedule),
-        Relayout: _Kernel(schedule=relayout.schedule),
+        Relayout: _Kernel(schedule=movement.schedule_relayout),
         WinogradTiles: _Kernel(schedule=winograd.schedule_tiles),
         WinogradOutputs: _Kernel(schedule=winograd.schedule_outputs),
         # Indices of Resize are data.
@@ -118,7 +118,7 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
     if isinstance(operator, MatrixProduct):
         expression = _matrix_product(graph, node)
     else:
-        expression = expression_of(graph, node, width=rows.row_partials(target))
+        expression = expression_of(graph, node, width=row_partials(target))
     lowered = _lowered(graph, node, type(operator).__name__, expression, kernel.schedule)
     return lowered if kernel.tuned is None else sketched(lowered, kernel.tuned)
 

@@ -50,8 +50,7 @@ from ...te.ops.int8_channels import (
 )
 from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
 from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
-from ...te.ops.quantization import load_activation, store_activation
-from ...te.ops.unsigned import biases_of_unsigned, held, stored_value
+from ...te.ops.quantization import biases_of_unsigned, held, load_activation, store_activation, stored_value
 from ...te.post import Combination, combined
 from ...te.scalars import argument
 from ..lowered_node import LoweredNode, kernel_key

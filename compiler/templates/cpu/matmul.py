@@ -16,8 +16,7 @@ from ...ir.types import DType
 from ...ir.visit import walk, walk_expr
 from ...schedule import Schedule
 from . import dense as dense_cpu
-from .borders import parallel_loop, peel_ragged
-from .vectors import GRAIN
+from .loops import GRAIN, parallel_loop, peel_ragged
 
 COPIED_ROWS = 32
 """Least number of rows of X at which copying a panel pays."""

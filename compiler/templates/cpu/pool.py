@@ -13,8 +13,7 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from .borders import parallel_loop, peel_ends, peel_ragged
-from .vectors import GRAIN, vector_width
+from .loops import GRAIN, parallel_loop, peel_ends, peel_ragged, vector_width
 
 ROWS, COLUMNS = 2, 4
 """Default output positions of a tile: rows if vectors run over columns, columns if they run over channels."""

@@ -6,8 +6,7 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from .borders import peel_ragged
-from .vectors import parallel_grains, vectorize_loop
+from .loops import parallel_grains, peel_ragged, vectorize_loop
 
 
 def schedule_store(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:

@@ -15,9 +15,8 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
 from ...te.blocks import ceil_div
-from .borders import peel_ragged
+from .loops import GRAIN, peel_ragged, vectorize_loop
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
-from .vectors import GRAIN, vectorize_loop
 
 HELD = 2
 """Registers reserved for constants of the cells' functions during the products: with fewer, sums are spilled."""

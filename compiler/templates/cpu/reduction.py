@@ -10,12 +10,11 @@ from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...schedule import Schedule
 from . import rows as rows_cpu
-from .borders import peel_ragged
-from .vectors import parallel_grains, vector_width
+from .loops import parallel_grains, peel_ragged, vector_width
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.reduction`, built with `width` = `rows.row_partials(target)`, for any shape and axes.
+    """`te.ops.reduction`, built with `width` = `loops.row_partials(target)`, for any shape and axes.
 
     `parallel`: kept axes run on the threads of the kernel's pool.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from .vectors import parallel_grains, vectorize_loop
+from .loops import parallel_grains, vectorize_loop
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:

@@ -7,16 +7,9 @@ from math import prod
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
-from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
-from .borders import peel_ragged
-from .vectors import VECTORS, parallel_grains
-
-
-def row_partials(target: CpuTarget) -> int:
-    """The `width` for these operators: the number of partial results of a row, a few vectors."""
-    return VECTORS * target.lanes(DType.FLOAT32)
+from .loops import parallel_grains, peel_ragged
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:

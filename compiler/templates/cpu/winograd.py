@@ -10,8 +10,7 @@ from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...schedule import Schedule
-from .borders import peel_ends, peel_ragged
-from .vectors import parallel_grains
+from .loops import parallel_grains, peel_ends, peel_ragged
 
 
 def schedule_tiles(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:

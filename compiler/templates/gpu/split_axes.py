@@ -9,7 +9,7 @@ from ...ir.expr import Buffer, Const
 from ...ir.stmt import Alloc, For
 from ...ir.visit import find_loop, path_to, walk
 from ...schedule import Schedule
-from ..cpu.borders import has_loop
+from ..cpu.loops import has_loop
 
 
 def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vdla.compiler.templates.cpu.borders import FORK_CYCLES, PLENTY, TEAMS, team_times
+from vdla.compiler.templates.cpu.loops import FORK_CYCLES, PLENTY, TEAMS, team_times
 
 
 def test_even_shares_cost_what_one_thread_takes():

@@ -18,8 +18,8 @@ from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.templates.cpu import elementwise as elementwise_cpu
+from vdla.compiler.templates.cpu.loops import GRAIN
 from vdla.compiler.templates.cpu.table import CPU
-from vdla.compiler.templates.cpu.vectors import GRAIN
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.reference import expected as reference
 

@@ -19,7 +19,7 @@ from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
-from vdla.compiler.templates.cpu.live_taps import LEAST_DEAD, taps_of
+from vdla.compiler.templates.cpu.conv2d_knobs import LEAST_DEAD, taps_of
 
 
 @pytest.mark.parametrize("seed", range(20))

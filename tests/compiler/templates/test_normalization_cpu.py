@@ -12,6 +12,7 @@ from kernels import evaluate, run, targets
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.templates.cpu import rows as rows_cpu
+from vdla.compiler.templates.cpu.loops import row_partials
 
 
 def exact(x, scale, bias, epsilon, by):
@@ -44,7 +45,7 @@ def test_rows(outer, channels, size, by, bias, level):
     if not bias:
         del arrays["B"]
     sizes = Normalized(outer=outer, channels=channels, size=size, epsilon=1e-3, by=by, bias=bias)
-    program = normalize(sizes, width=rows_cpu.row_partials(target))
+    program = normalize(sizes, width=row_partials(target))
     shift = arrays.get("B", np.zeros_like(arrays["S"]))
     expected = exact(arrays["X"], arrays["S"], shift, 1e-3, by)
     (result,) = run(program, arrays, rows_cpu.schedule, target)
@@ -59,7 +60,7 @@ def test_parallel(by):
     target = targets()[0]
     arrays = operands(6, 40, 130, by)
     sizes = Normalized(outer=6, channels=40, size=130, epsilon=1e-5, by=by)
-    program = normalize(sizes, width=rows_cpu.row_partials(target))
+    program = normalize(sizes, width=row_partials(target))
     s = rows_cpu.schedule(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:

@@ -15,6 +15,7 @@ from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu import reduction as reduction_cpu
 from vdla.compiler.templates.cpu import rows as rows_cpu
+from vdla.compiler.templates.cpu.loops import row_partials
 
 REDUCTIONS = {
     "sum": np.sum,
@@ -46,7 +47,7 @@ def test_reductions(case, kind, level):
     shape, axes = case
     target = targets()[level]
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
-    program = reduction(shape, axes, kind, width=rows_cpu.row_partials(target))
+    program = reduction(shape, axes, kind, width=row_partials(target))
     expected = REDUCTIONS[kind](x.astype(np.float64), axis=axes).astype(np.float32).reshape(-1)
     (result,) = run(program, {"X": x}, reduction_cpu.schedule, target)
     # Sums of small whole numbers are exact.
@@ -59,7 +60,7 @@ def test_not_a_number_in_extremes():
     x = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0]], np.float32).repeat(7, axis=1)
     for kind, expected in (("max", [np.nan, np.inf]), ("min", [np.nan, -np.inf]), ("sum", [np.nan, np.nan])):
         for target in targets():
-            program = reduction(x.shape, (1,), kind, width=rows_cpu.row_partials(target))
+            program = reduction(x.shape, (1,), kind, width=row_partials(target))
             (result,) = run(program, {"X": x}, reduction_cpu.schedule, target)
             np.testing.assert_array_equal(result, np.array(expected, np.float32))
 
@@ -78,7 +79,7 @@ def test_softmax(case, logarithm, level):
     axis = axes[0] if axes else -1
     target = targets()[level]
     x = np.random.default_rng(0).normal(0, 20, shape).astype(np.float32)
-    program = softmax(shape, axis, width=rows_cpu.row_partials(target), logarithm=logarithm)
+    program = softmax(shape, axis, width=row_partials(target), logarithm=logarithm)
     expected = exact_softmax(x, axis, logarithm).reshape(program.parameters[1].shape)
     (result,) = run(program, {"X": x}, rows_cpu.schedule, target)
     np.testing.assert_allclose(result, expected, rtol=2e-6, atol=2e-6 if logarithm else 1e-12)
@@ -94,7 +95,7 @@ def test_softmax_of_special_values(axis):
     x[0, 0], x[1, 1], x[2] = np.nan, -np.inf, -np.inf
     expected = exact_softmax(x, axis, False)
     for target in targets():
-        program = softmax(x.shape, axis, width=rows_cpu.row_partials(target))
+        program = softmax(x.shape, axis, width=row_partials(target))
         (result,) = run(program, {"X": x}, rows_cpu.schedule, target)
         np.testing.assert_allclose(result.reshape(4, 4), expected, rtol=1e-6)
 
@@ -103,7 +104,7 @@ def test_softmax_of_special_values(axis):
 def test_parallel_reductions(axes):
     target = targets()[0]
     x = np.random.default_rng(0).integers(-9, 9, (20, 30, 101)).astype(np.float32)
-    program = reduction(x.shape, axes, "mean", width=rows_cpu.row_partials(target))
+    program = reduction(x.shape, axes, "mean", width=row_partials(target))
     s = reduction_cpu.schedule(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
@@ -115,7 +116,7 @@ def test_parallel_reductions(axes):
 def test_parallel_softmax(axis):
     target = targets()[0]
     x = np.random.default_rng(0).normal(0, 5, (20, 30, 101)).astype(np.float32)
-    program = softmax(x.shape, axis, width=rows_cpu.row_partials(target))
+    program = softmax(x.shape, axis, width=row_partials(target))
     s = rows_cpu.schedule(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
@@ -137,7 +138,7 @@ def test_softmax_makes_no_subnormal_powers(target, axis):
     x = np.zeros((49, 49), np.float32)
     x[::2, 1::2] = x[1::2, ::2] = -100
     x[0, 1], x[3, 4], x[5, 5] = -np.inf, -83, np.nan
-    program = softmax(x.shape, axis, width=rows_cpu.row_partials(target))
+    program = softmax(x.shape, axis, width=row_partials(target))
     (y,) = run(program, {"X": x}, rows_cpu.schedule, target)
     y = y.reshape(x.shape)
     lost = np.isnan(x).any(axis=axis, keepdims=True) & np.ones_like(x, bool)

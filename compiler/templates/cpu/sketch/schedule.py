@@ -10,7 +10,7 @@ from ....ir.stmt import Assign, Copy, Reduce
 from ....ir.visit import find_statement
 from ....ir.work import statement_runs
 from ....schedule import LegalityError, Schedule
-from ..borders import TEAMS, has_loop, peel_ragged, team_times
+from ..loops import TEAMS, has_loop, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
 from .cost import effective_values
 from .sketch import (

@@ -1,15 +1,19 @@
-"""Peeling of tiles along borders into separate kernels, and the choice of the parallel loop."""
+"""Loops of schedules on a CPU: in vectors, on threads in pieces of equal work, with tiles along borders as separate
+kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const, Expr
 from ...ir.stmt import For
+from ...ir.types import DType
 from ...ir.visit import free_vars, loops
 from ...schedule import Schedule
 from ...schedule.peel import FIRST, LAST
+from ...te.blocks import ceil_div
 
 TEAMS = (2, 4, 8)
 """Team sizes, in threads, over which defaults are optimized."""
@@ -119,3 +123,58 @@ def has_loop(schedule: Schedule, name: str) -> bool:
 def _extent(schedule: Schedule, name: str) -> int | None:
     loop = next(loop for loop in loops(schedule.program) if loop.name == name)
     return getattr(loop.extent, "value", None)
+
+
+VECTORS = 4
+"""Vectors of one step of a vectorized loop: enough independent work to hide the latency of one."""
+GRAIN = 8192
+"""Least elements in a chunk of a parallel loop: several microseconds of work, many times a fork's cost."""
+
+
+def vector_width(target: CpuTarget, size: int, vectors: int = VECTORS) -> int:
+    """Iterations of a contiguous loop to vectorize at once: up to `vectors` whole vectors, at least one."""
+    lanes = target.lanes(DType.FLOAT32)
+    return lanes * max(1, min(vectors, size // lanes))
+
+
+def vectorize_loop(s: Schedule, target: CpuTarget, loop: str, size: int, vectors: int = VECTORS) -> str:
+    """Vectorizes a contiguous loop of `size` iterations and peels the remainder; returns the outer loop."""
+    outer, inner = s.split(loop, vector_width(target, size, vectors))
+    s.vectorize(inner)
+    peel_ragged(s, outer)
+    return outer
+
+
+def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) -> None:
+    """Makes the outermost of `loops` (name and iterations, nested in this order) with enough iterations parallel.
+
+    `work`: elements of one iteration of the innermost loop. Iterations of fewer than `GRAIN` elements are grouped into
+    chunks of `GRAIN`; a nest of fewer than two chunks stays serial.
+    """
+    inside = work
+    for _, size in loops:
+        inside *= size
+    if inside < 2 * GRAIN:
+        return
+    best: tuple[int, str] | None = None
+    for name, size in loops:
+        inside //= size
+        if inside < GRAIN:
+            piece = ceil_div(GRAIN, inside)
+            chunks = ceil_div(size, piece)
+            if best is None or chunks > best[0]:
+                if piece < size:
+                    name, _ = s.split(name, piece)
+                best = (chunks, name)
+            break
+        if best is None or size > best[0]:
+            best = (size, name)
+        if size >= 4:
+            break
+    if best is not None and best[0] > 1:
+        s.parallel(best[1])
+
+
+def row_partials(target: CpuTarget) -> int:
+    """The `width` for these operators: the number of partial results of a row, a few vectors."""
+    return VECTORS * target.lanes(DType.FLOAT32)
