@@ -34,7 +34,7 @@ from vdla.compiler.records.book import best_records, shipped_book, shipped_files
 from vdla.compiler.records.files import write_records
 from vdla.compiler.records.network import best_settings, is_trial_in_place
 from vdla.compiler.records.package_identity import compiler_identity
-from vdla.compiler.records.record import Record, describe_target
+from vdla.compiler.records.record import Record
 from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
@@ -83,7 +83,7 @@ def measured(config: str, folder: Path) -> list[Record]:
     again: list[Record] = []
     for records, _ in shipped_files():
         for record in records:
-            if record.task.target != describe_target(machine):
+            if record.task.target != machine.described:
                 continue
             if record.task.workload.get("template") == "network":
                 settings = best_settings(book, machine, network.key, network.workloads) or {}
@@ -131,7 +131,7 @@ def main(options: Given) -> None:
 
 def keep(configs: Sequence[str], records: list[Record]) -> None:
     """Replaces the shipped records of these presets."""
-    targets = [describe_target(load_config(config)) for config in configs]
+    targets = [load_config(config).described for config in configs]
     others = [record for shipped, _ in shipped_files() for record in shipped]
     write_records(SHIPPED, [record for record in others if record.task.target not in targets] + records)
 

@@ -13,8 +13,9 @@ from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.records.book import book_of
 from vdla.compiler.records.package_identity import compiler_identity
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.vdla.legalize import Legalized, legalize
+from vdla.compiler.templates.vdla.read_workload import VDLA
 from vdla.compiler.templates.vdla.table import template_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
@@ -26,7 +27,7 @@ from vdla.compiler.tune.program_features.reading import read_vdla
 from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.runs.session import Job
 from vdla.compiler.tune.search.history import History
-from vdla.compiler.tune.search.transfer_vdla import samples_from
+from vdla.compiler.tune.search.transfer import samples_from
 from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
@@ -127,7 +128,7 @@ def tune_alone(
 
     Raises UserError for a workload that has no legal schedule.
     """
-    target = describe_target(config)
+    target = config.described
     compiler = compiler_identity(target["kind"])
     tasks, jobs = [], []
     read_of = cache(lambda workload: read_vdla(AcceleratorTask.of(config, workload)))
@@ -145,7 +146,7 @@ def tune_alone(
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         tasks.append(accelerator)
-        samples = partial(samples_from, transfer, config, subject.workload)
+        samples = partial(samples_from, transfer, VDLA, config, subject.workload)
         jobs.append(
             Job(
                 name=subject.name,

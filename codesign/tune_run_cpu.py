@@ -16,7 +16,7 @@ from vdla.compiler.cpu_stages import CpuLowering, cpu_now
 from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.records.apply import knobs_from
 from vdla.compiler.records.book import book_of
-from vdla.compiler.records.record import Record, describe_target
+from vdla.compiler.records.record import Record
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
@@ -62,7 +62,7 @@ def subjects_of(path: Path, target: CpuTarget) -> list[Subject[CpuWorkload]]:
 def timed_on(target: CpuTarget, transfer: Sequence[Record]) -> Timed[CpuWorkload]:
     """A target as tuning needs it; cost models learn from the records `transfer`, too."""
     return Timed(
-        described=describe_target(target),
+        described=target.described,
         document={"target": "llvm", "cpu": target.cpu, "triple": target.triple},
         machine=f"processor {target.cpu}",
         describe=partial(describe_cpu, target),

@@ -14,7 +14,7 @@ from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead
 from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.records.apply import knobs_from
 from vdla.compiler.records.book import book_of
-from vdla.compiler.records.record import Record, describe_target
+from vdla.compiler.records.record import Record
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
@@ -68,7 +68,7 @@ def subjects_of(path: Path, target: GpuTarget) -> list[Subject[CudaWorkload]]:
 def timed_on(target: GpuTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
     """A target as tuning needs it; cost models learn from the records `transfer`, too."""
     return Timed(
-        described=describe_target(target),
+        described=target.described,
         document={
             "target": target.described["kind"],
             "arch": target.arch,

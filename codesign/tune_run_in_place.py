@@ -22,7 +22,7 @@ from vdla.compiler.records.network import (
     network_task,
 )
 from vdla.compiler.records.package_identity import compiler_identity
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.space import Values
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
@@ -77,7 +77,7 @@ def tune_in_place(
     There are three ways to start: with the templates' choices, with the best settings in `known`, or with the settings
     that are best alone for each node. The fastest of them is the start, so the result is never slower than any of them.
     """
-    target = describe_target(config)
+    target = config.described
     compiler = compiler_identity(target["kind"])
     before = resumed_in_place(config, network, layers, options, known, watchers)
     watchers.resumed(len(before.trials) + (before.start is not None))
@@ -150,7 +150,7 @@ def resumed_in_place(
     watchers: Watchers,
 ) -> Before:
     """The state of this run in place from the records `known`; a remark says how many records are not used."""
-    target = describe_target(config)
+    target = config.described
     compiler = compiler_identity(target["kind"])
     ours = [record for record in known if (record.strategy, record.seed) == (IN_PLACE, options.seed)]
     states: dict[int, Record] = {}

@@ -697,6 +697,11 @@ class Config:
             values.pop("post_lanes", None)  # explicit or default, the same machine
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def described(self) -> dict[str, str]:
+        """The machine as tuning records name it."""
+        return {"kind": "vdla", "config": self.name, "digest": self.digest}
+
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
     """The fields of `values`, without fields that are None and without fields declared `later` at their default."""

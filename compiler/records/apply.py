@@ -5,36 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..templates.chosen_knobs import ChosenKnobs
-from ..templates.registry import Registry, TargetT, WorkloadT
+from ..templates.registry import TargetT, Templates, WorkloadT
 from ..templates.space import Values
 from .book import RecordBook
-from .record import describe_target
 
 
 def knobs_from(
-    book: RecordBook, registry: Registry[TargetT, WorkloadT], target: TargetT
+    book: RecordBook, templates: Templates[TargetT, WorkloadT], target: TargetT
 ) -> ChosenKnobs[WorkloadT]:
-    """Chosen knobs of one compilation: for each workload the best that are legal on the target, by `registry`.
+    """Chosen knobs of one compilation: for each workload the best that are legal on the target, by `templates`.
 
     A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
     them. Of several workloads that compute the same node, the one with the best record is chosen, provided that the
     default workload has a record. Records of this machine come first, then those of its family (`RecordBook.lookup`).
     """
-    described = describe_target(target)
+    described = target.described
 
     def choose(workload: WorkloadT) -> Values | None:
         description = workload.to_dict()
         best = book.lookup(description, described)
         if best is None:
             return None
-        legal = book.lookup(description, described, registry.space(target, workload))
+        legal = book.lookup(description, described, templates.space(target, workload))
         # A record without knobs is the template's own choice.
         return best if legal is None else legal or None
 
     def compare(workloads: Sequence[WorkloadT]) -> int:
         if len(workloads) == 1 or book.lookup(workloads[0].to_dict(), described) is None:
             return 0
-        choices = [(workload.to_dict(), registry.space(target, workload)) for workload in workloads]
+        choices = [(workload.to_dict(), templates.space(target, workload)) for workload in workloads]
         return book.fastest(choices, described) or 0
 
     return ChosenKnobs(choose=choose, compare=compare)

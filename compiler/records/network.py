@@ -17,7 +17,7 @@ from ..templates.space import EmptySpaceError, Values
 from ..templates.vdla.table import space_of
 from ..templates.vdla.workload import Workload
 from .book import RecordBook
-from .record import Description, Record, Task, describe_target
+from .record import Description, Record, Task
 
 Settings = Mapping[str, Values]
 """Values of the knobs by node; the templates decide for nodes that are missing or have no values."""
@@ -78,7 +78,7 @@ def best_settings(
 
     All settings come from one record: settings mixed from several records may be worse than none.
     """
-    target = describe_target(config)
+    target = config.described
     for record in book.records.get(network_task(network, target).key, ()):
         settings = legal_settings(config, workloads, record.knobs)
         if settings is not None:
@@ -109,7 +109,7 @@ def recorded_settings(
 
 
 def _recorded(book: RecordBook, config: Config, workload: Workload) -> Values:
-    target, description = describe_target(config), workload.to_dict()
+    target, description = config.described, workload.to_dict()
     if book.lookup(description, target) is None:
         return {}
     try:

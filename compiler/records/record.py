@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from vdla.isa.config import Config
-
 from ..runtime.gpus import GPUS
-from ..templates.registry import Target
 from .plain_json import canonical, description_obstacle, short
 
 UNITS = {"vdla": "cycles", "llvm": "seconds", **dict.fromkeys(GPUS, "seconds")}
@@ -87,10 +84,3 @@ class Record:
     strategy: str
     elapsed: float
     compiler: str | None = None
-
-
-def describe_target(machine: Config | Target) -> dict[str, Any]:
-    """The target of records for an accelerator, a processor or a GPU, as a JSON object."""
-    if isinstance(machine, Config):
-        return {"kind": "vdla", "config": machine.name, "digest": machine.digest}
-    return machine.described

@@ -32,40 +32,52 @@ class Workload(Protocol):
         """The name of the template that schedules the workload."""
         ...
 
-    def program(self) -> Program:
-        """The tensor expression of the workload."""
-        ...
-
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object."""
         ...
 
+    def __hash__(self) -> int: ...
+
+
+class KernelWorkload(Workload, Protocol):
+    """A workload that knows its tensor expression."""
+
+    def program(self) -> Program:
+        """The tensor expression of the workload."""
+        ...
+
 
 WorkloadT = TypeVar("WorkloadT", bound=Workload)
+KernelT = TypeVar("KernelT", bound=KernelWorkload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Registry(Generic[TargetT, WorkloadT]):
+class Templates(Generic[TargetT, WorkloadT]):
     """The templates of a kind of target by name, from `template.table_of`.
 
     `read` makes a workload from its JSON object; raises WorkloadError for other objects.
     """
 
-    templates: Mapping[str, Template[TargetT, Any, Program]]
+    templates: Mapping[str, Template[TargetT, Any, Any]]
     read: Callable[[Mapping[str, Any]], WorkloadT]
 
     def space(self, target: TargetT, workload: WorkloadT) -> Space:
-        """The knob space of the workload's template; costs are seconds."""
+        """The knob space of the workload's template; costs are cycles on the accelerator, seconds elsewhere."""
         return self.templates[workload.template].space(target, workload)
 
     def default(self, target: TargetT, workload: WorkloadT) -> dict[str, int]:
         """The default point of the workload's template, see `Template.default`."""
         return self.templates[workload.template].default(target, workload)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Registry(Templates[TargetT, KernelT]):
+    """Templates that schedule the tensor expressions of workloads."""
+
     def schedule(
         self,
         target: TargetT,
-        workload: WorkloadT,
+        workload: KernelT,
         values: Values | None = None,
         program: Program | None = None,
     ) -> Schedule:

@@ -23,7 +23,7 @@ from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_stages import CpuLowering
 from vdla.compiler.pipeline import network_workloads
 from vdla.compiler.records.book import read_book
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
@@ -136,7 +136,7 @@ def test_a_network_takes_its_records(vdla, tmp_path, network):
 def test_records_are_part_of_what_a_cached_network_is_called(vdla, tmp_path, network):
     target = host_target()
     workload = network_workloads(CpuLowering(target), network)[0][1]
-    record = {"version": 1, "workload": workload.to_dict(), "target": describe_target(target), "cost": 1.0}
+    record = {"version": 1, "workload": workload.to_dict(), "target": target.described, "cost": 1.0}
     record |= {"unit": "seconds", "error": None, "trial": 0, "seed": 0, "strategy": "grid", "elapsed": 0.0}
     compiler = LlvmCompiler("llvm")
     keys = {network_key(network, compiler, batch=1)}
@@ -152,7 +152,7 @@ def test_other_workloads_of_the_template_teach(vdla):
     own, other, pool = (cpu_workload(text, target) for text in (LAYER, "dense:4,8,32", "conv2d:4,16,16,1,1"))
     records = []
     for workload in (own, other, pool):
-        task = Task(workload=workload.to_dict(), target=describe_target(target))
+        task = Task(workload=workload.to_dict(), target=target.described)
         knobs = CPU.default(target, workload)
         records += [
             Record(task=task, knobs=k, cost=cost, trial=i, seed=0, strategy="model", elapsed=0.0)
@@ -169,7 +169,7 @@ def test_programs_teach_those_that_have_the_same_knobs():
     own, other, softmax = (cpu_workload(name, target) for name in names)
     records = []
     for workload in (other, softmax):
-        task = Task(workload=workload.to_dict(), target=describe_target(target))
+        task = Task(workload=workload.to_dict(), target=target.described)
         of_it = CPU.space(target, workload)
         points = [of_it.values(point) for point in of_it.sample(np.random.default_rng(0), 3)]
         records += [

@@ -26,7 +26,7 @@ from vdla.compiler.pipeline import network_workloads
 from vdla.compiler.records.apply import knobs_from
 from vdla.compiler.records.book import CHECKED, book_of
 from vdla.compiler.records.files import RecordWriter
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
@@ -171,7 +171,7 @@ def products_of(lowering: GpuLowering, model: Path) -> list[tuple[str, CudaWorkl
 
 
 def record(workload: Any, cost: float, target: Any = TARGET) -> Record:
-    task = Task(workload=workload.to_dict(), target=describe_target(target))
+    task = Task(workload=workload.to_dict(), target=target.described)
     knobs = GPU.default(target, workload)
     return Record(task=task, knobs=knobs, cost=cost, trial=0, seed=0, strategy=CHECKED, elapsed=0.0)
 

@@ -20,7 +20,7 @@ from vdla.compiler.records.network import (
     network_task,
     place_of,
 )
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.vdla.legalize import network_key
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import InProcess
@@ -67,7 +67,7 @@ def test_every_trial_in_place_is_recorded_and_only_the_network_is_applied(path, 
     assert found["outputs_equal"] is True and found["tuned_cycles"] < found["default_cycles"]
     places = [record for record in records if is_trial_in_place(record)]
     assert [record.trial for record in places] == list(range(1, OPTIONS.in_place)) and found["trials"] == 30
-    task = network_task(found["key"], describe_target(CONFIG))
+    task = network_task(found["key"], CONFIG.described)
     settled = [record for record in records if record.task == task]
     # The network's records are those of the trials that made it faster, and of the beginning.
     best, faster = settled[0].cost, [0]
@@ -176,5 +176,5 @@ def test_names_of_nodes_that_cannot_be_printed_are_told_in_escapes():
     settings = {"a\u200bb": {"rows": 2}, "a.b": {"rows": 1}, "": {"rows": 3}}
     assert knobs_of(settings) == {'"a\\u200bb".rows': 2, "a.b.rows": 1, '"".rows': 3}
     shape = Workload(template="elementwise", batch=1, channels=8, height=1, width=1, filters=8)
-    task = Task(workload=place_of(shape, "k", "\n"), target=describe_target(CONFIG))
+    task = Task(workload=place_of(shape, "k", "\n"), target=CONFIG.described)
     assert task.workload["node"] == '"\\n"'

@@ -8,7 +8,7 @@ from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import book_of
 from vdla.compiler.records.network import Settings, knobs_of, network_task
 from vdla.compiler.records.package_identity import compiler_identity
-from vdla.compiler.records.record import Record, describe_target
+from vdla.compiler.records.record import Record
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.vdla_stages import AcceleratorNetwork
@@ -34,7 +34,7 @@ def tuner_records(config: Config, network: Network, settings: Settings, cycles: 
     """The settings as a record that `vdla run --records` and `vdla compile --records` apply; none without settings."""
     if not settings:
         return []
-    target = describe_target(config)
+    target = config.described
     key = AcceleratorNetwork(config=config, legalized=legalize(network.graph, config)).key
     return [
         Record(

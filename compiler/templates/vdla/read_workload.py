@@ -7,6 +7,9 @@ from dataclasses import fields
 from math import prod
 from typing import Any
 
+from vdla.isa.config import Config
+
+from ..registry import Templates
 from ..workload_limits import MOST_ELEMENTS, MOST_POSITIONS, MOST_SIZE, MOST_STEP, WorkloadError
 from .table import TEMPLATES
 from .workload import CHAINED, UNRECORDED, Workload
@@ -99,3 +102,7 @@ def checked(workload: Workload) -> Workload:
                 f"{workload.template}: the {name} of {prod(shape)} elements is larger than {MOST_ELEMENTS}"
             )
     return workload
+
+
+VDLA: Templates[Config, Workload] = Templates(templates=TEMPLATES, read=workload_from_dict)
+"""Templates of the accelerator; costs are cycles."""

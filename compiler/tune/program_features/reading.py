@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...schedule import LegalityError
-from ...templates.registry import Registry, TargetT, WorkloadT
+from ...templates.registry import KernelT, Registry, TargetT
 from ...templates.space import Values
 from ..measure.measure_vdla import NOT_LOWERED, AcceleratorTask, link_lowered, lower
 from .machine import MACHINE_FEATURES, machine_features
@@ -41,7 +41,7 @@ def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
     return kept(read)
 
 
-def read_points(registry: Registry[TargetT, WorkloadT], target: TargetT, workload: WorkloadT) -> Read:
+def read_points(registry: Registry[TargetT, KernelT], target: TargetT, workload: KernelT) -> Read:
     """A reader of the `program_features` of a workload's points on a target, by the templates of `registry`."""
     program = workload.program()
     return read_scheduled(lambda values: registry.schedule(target, workload, values, program).program)

@@ -18,7 +18,7 @@ from vdla.benchmarks.harness.gpu_costs import (
 )
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cuda.machine import cuda_target
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.gpu.table import GPU
 
 TILES = Path(__file__).parents[3] / "benchmarks" / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
@@ -61,7 +61,7 @@ def test_what_the_account_likes_best_is_compared_with_the_best() -> None:
 def test_records_of_the_tuner_are_candidates() -> None:
     (workload,) = cuda_workloads("conv2d:C3", TARGET)
     knobs = GPU.default(TARGET, workload)
-    task = Task(workload=workload.to_dict(), target=describe_target(TARGET))
+    task = Task(workload=workload.to_dict(), target=TARGET.described)
     fields = {"task": task, "trial": 0, "seed": 0, "strategy": "random", "elapsed": 1.0}
     records = [
         Record(**fields, knobs=knobs, cost=2e-6),

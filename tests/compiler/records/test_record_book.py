@@ -20,7 +20,7 @@ from vdla.compiler.records.book import (
 )
 from vdla.compiler.records.files import read_records, write_records
 from vdla.compiler.records.package_identity import compiler_identity
-from vdla.compiler.records.record import Task, describe_target
+from vdla.compiler.records.record import Task
 from vdla.compiler.templates.space import Account, Axis, Space
 from vdla.compiler.tune.runs.resumed import points_of, trials_of
 
@@ -161,7 +161,7 @@ def test_costs_of_other_compilers_and_single_readings_do_not_compare():
 
 
 def test_records_of_a_sibling_card_go_before_another_books_of_the_very_card():
-    card, sibling = (describe_target(cuda_target(arch)) for arch in ("sm_90a", "sm_90"))
+    card, sibling = (cuda_target(arch).described for arch in ("sm_90a", "sm_90"))
     mine = book_of([trial(0, 3e-6, Task(workload=WORKLOAD, target=sibling), knobs=knobs(4))])
     other = book_of([trial(0, 1e-6, Task(workload=WORKLOAD, target=card), knobs=knobs(8))])
     assert mine.over(other).lookup(WORKLOAD, card) == mine.lookup(WORKLOAD, card) == knobs(4)

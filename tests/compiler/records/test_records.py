@@ -20,7 +20,7 @@ from vdla.compiler.records.line import (
     LineParser,
     record_line,
 )
-from vdla.compiler.records.record import Task, describe_target
+from vdla.compiler.records.record import Task
 from vdla.isa.config import load_config
 
 
@@ -76,11 +76,10 @@ def test_targets_are_described_by_what_they_are():
     vta = load_config("vta")
     renamed, faster = dataclasses.replace(vta, name="mine"), dataclasses.replace(vta, clock_mhz=200)
     keys = [
-        Task(workload=WORKLOAD, target=describe_target(c)).key
-        for c in (vta, renamed, faster, load_config("vta"))
+        Task(workload=WORKLOAD, target=c.described).key for c in (vta, renamed, faster, load_config("vta"))
     ]
     assert keys[0] == keys[1] == keys[3] != keys[2]
-    assert describe_target(vta) == {"kind": "vdla", "config": "vta", "digest": vta.digest}
+    assert vta.described == {"kind": "vdla", "config": "vta", "digest": vta.digest}
 
     cpu = CpuTarget(
         triple="x86_64-linux-gnu",
@@ -91,7 +90,7 @@ def test_targets_are_described_by_what_they_are():
         fused_multiply_add=True,
         dot_product=True,
     )
-    assert describe_target(cpu).keys() == {"kind", "triple", "cpu", "digest"}
+    assert cpu.described.keys() == {"kind", "triple", "cpu", "digest"}
     # A virtual machine that hides what no kernel uses is the same machine; one with other vectors or caches is none.
     assert dataclasses.replace(cpu, features="+avx512f,-clwb").digest == cpu.digest
     assert dataclasses.replace(cpu, features="-avx512f,+clwb").digest != cpu.digest

@@ -13,7 +13,7 @@ from vdla.codesign.tune_run import network_trials
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.records.book import shipped_book, shipped_files
 from vdla.compiler.records.network import best_settings
-from vdla.compiler.records.record import Task, describe_target
+from vdla.compiler.records.record import Task
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.isa.config import load_config
 
@@ -41,7 +41,7 @@ def test_layers_of_the_papers_cost_what_their_records_say(preset: str, layers: l
     book = shipped_book()
     for name in layers:
         task = AcceleratorTask.of(config, accelerator_workload(name, config))
-        key = Task(workload=task.workload.to_dict(), target=describe_target(config)).key
+        key = Task(workload=task.workload.to_dict(), target=config.described).key
         record = book.records[key][0]
         assert not record.knobs or task.space.legal(task.space.point(record.knobs)[None])[0], (name, AGAIN)
         assert measure(task, record.knobs or None).cost == record.cost, (name, AGAIN)
@@ -66,6 +66,6 @@ def test_resnet_is_as_fast_as_its_record_says(preset: str, resnet: Path) -> None
         for records in book.records.values()
         for record in records
         if record.task.workload == {"template": "network", "network": network.key}
-        and record.task.target == describe_target(config)
+        and record.task.target == config.described
     ]
     assert network.cycles(settings) == record.cost < network.cycles({}), AGAIN

@@ -22,7 +22,7 @@ from vdla.compiler.ir import verify
 from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.records import apply
 from vdla.compiler.records.book import read_book
-from vdla.compiler.records.record import Task, describe_target
+from vdla.compiler.records.record import Task
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.templates.gpu.table import GPU
@@ -52,7 +52,7 @@ def records(folder: Path, **knobs: dict[str, int]) -> Path:
     return file_of(
         folder,
         *(
-            trial(0, 1e-6, Task(workload=found[name].to_dict(), target=describe_target(TARGET)), knobs=values)
+            trial(0, 1e-6, Task(workload=found[name].to_dict(), target=TARGET.described), knobs=values)
             for name, values in knobs.items()
         ),
     )
@@ -160,7 +160,7 @@ def test_kernels_of_processors_that_have_no_code(
     _, dense = network_workloads(CpuLowering(HERE), model())[0]
     own = CPU.space(HERE, dense)
     values = own.values(own.sample(np.random.default_rng(1), 1)[0])
-    task = Task(workload=dense.to_dict(), target=describe_target(HERE))
+    task = Task(workload=dense.to_dict(), target=HERE.described)
     book, _ = read_book([file_of(tmp_path, trial(0, 1e-6, task, knobs=values))])
     knobs = apply.knobs_from(book, CPU, HERE)
     with compile_kernels(model(), cpu_now(HERE)) as plain:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.vdla.read_workload import workload_from_dict
+from vdla.compiler.templates.vdla.read_workload import VDLA, workload_from_dict
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.templates.workload_limits import WorkloadError
-from vdla.compiler.tune.search.transfer_vdla import samples_from
+from vdla.compiler.tune.search.transfer import samples_from
 from vdla.isa.config import load_config
 
 LAYER = windowed("conv2d", (1, 16, 8, 8), 16, Window(kernel=(3, 3), pads=(1, 1, 1, 1)))
@@ -43,7 +43,7 @@ def test_records_of_workloads_that_nothing_runs_teach_nothing():
     ):
         records = [
             Record(
-                task=Task(workload={**own.to_dict(), **wrong}, target=describe_target(config)),
+                task=Task(workload={**own.to_dict(), **wrong}, target=config.described),
                 knobs={},
                 cost=1.0,
                 trial=0,
@@ -53,4 +53,4 @@ def test_records_of_workloads_that_nothing_runs_teach_nothing():
             )
             for wrong in wrongs
         ]
-        assert samples_from(records, config, own) == ()
+        assert samples_from(records, VDLA, config, own) == ()

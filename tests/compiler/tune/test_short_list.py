@@ -13,7 +13,7 @@ from made_up_space import cost, matrix_space
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
@@ -160,7 +160,7 @@ def test_what_cannot_be_lowered_has_no_features() -> None:
 def test_programs_of_records_teach_too() -> None:
     target = host_target()
     own, other = (cpu_workload(text, target) for text in ("dense:2,8,16", "dense:4,8,32"))
-    task = Task(workload=other.to_dict(), target=describe_target(target))
+    task = Task(workload=other.to_dict(), target=target.described)
     points = CPU.space(target, other).sample(np.random.default_rng(0), 2 * LOWERED)
     records = [
         Record(

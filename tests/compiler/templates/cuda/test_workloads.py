@@ -18,7 +18,7 @@ from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.records.apply import knobs_from
 from vdla.compiler.records.book import book_of
-from vdla.compiler.records.record import Record, Task, describe_target
+from vdla.compiler.records.record import Record, Task
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.table import GPU
@@ -82,7 +82,7 @@ METHODS = {
 
 
 def record(workload: CudaWorkload, knobs: dict[str, int]) -> Record:
-    task = Task(workload=workload.to_dict(), target=describe_target(TARGET))
+    task = Task(workload=workload.to_dict(), target=TARGET.described)
     return Record(task=task, knobs=knobs, cost=1e-6, trial=0, seed=0, strategy="random", elapsed=0.0)
 
 
