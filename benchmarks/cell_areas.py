@@ -36,8 +36,8 @@ from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.hw.synthesis.cells.timing import longest_by_end
 from vdla.hw.synthesis.netlist import plain_path
 from vdla.hw.verilog import TOP, generate_verilog
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config, ConfigError, Memory
-from vdla.isa.extensions import TAPS
 from vdla.isa.fifos import FIFOS
 from vdla.util.whole_files import write_whole
 

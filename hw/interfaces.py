@@ -20,8 +20,8 @@ from __future__ import annotations
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Member, Out, Signature
 
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
-from vdla.isa.extensions import TAPS
 from vdla.isa.timing import READ_BURST_BEATS, most_write_beats
 
 ADDRESS_BITS = 40

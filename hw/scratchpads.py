@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
 
 from .interfaces import banked_read, scratchpad_read, scratchpad_write
 from .memories import ANY_ON_COLLISION

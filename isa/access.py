@@ -17,9 +17,9 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from .array_modes import TAPS
 from .config import Config
 from .errors import ProgramError
-from .extensions import TAPS
 from .layout import PADS, REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
 from .parameters import is_power_of_two
 from .rows import MOST_ELEMENTS

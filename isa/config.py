@@ -1,7 +1,7 @@
 """The configuration: the one description from which instruction set, simulator, RTL and compiler follow.
 
 A configuration is read from TOML (`load_config`) or named (`vta`, `osdi18`, `edge8`, `tiny`). Every derived quantity
-(depths, field widths, latencies that follow from sizes) is a property here or in `timing.py` and nowhere else.
+(depths, field widths, latencies that follow from sizes) is a property in `sizes.py` or in `timing.py` and nowhere else.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 from vdla.util.notebook_tables import html_table
 
+from .array_modes import LEAST_COLUMNS
+from .config_checks import check_fields, check_machine
 from .errors import ConfigError
-from .extensions import EXTENSION_TABLE, EXTENSIONS, SWEPT, TAPS, ByShape, suited
-from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
-from .parameters import check_declared, is_power_of_two, later_defaults, parameter, short_repr
-from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
-from .timing import PATCH_WINDOW_BYTES, STORE_BYTES, STORES_IN_FLIGHT
-from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
+from .extensions import EXTENSIONS, ByShape, storage_of, suited
+from .fifos import FIFOS, OUTSTANDING, default_bytes, starved
+from .parameters import check_declared, later_defaults, parameter, short_repr
+from .sizes import Sizes
+from .timing import STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
 """Status of `clock_mhz`: no machine has been placed and timed at this clock. All output of times or rates that follow
@@ -32,20 +33,6 @@ from the clock says so.
 """
 
 KIB = 1024
-
-ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
-"""Bits of a row's entry, a whole number of bytes."""
-
-LEAST_COLUMNS = 4
-"""Columns of the smallest array, whether it folds or not."""
-
-TABLE_BYTES = 256
-"""Bytes of a look-up table: an int8 for every int8."""
-
-
-def _index_bits(depth: int) -> int:
-    """Bits of an index below `depth`."""
-    return (depth - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -91,7 +78,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Config:
+class Config(Sizes):
     """One accelerator. All sizes in bytes unless named otherwise.
 
     `batch` x `block_in` x `columns` multiplies happen each cycle: an input vector is [batch][block_in] int8, a weight
@@ -178,433 +165,10 @@ class Config:
         return html_table(f"configuration {self.name}", ("field", "value"), values.items())
 
     def __post_init__(self) -> None:
-        self._check_shape()
-        self._check_chain()
-        self._check_buffers()
-
-    # --- validation -------------------------------------------------------------------------------------
-
-    def _check_shape(self) -> None:
-        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
-            raise ConfigError(
-                f"name = {self.name!r}: expected a string of at least one character, all printable"
-            )
-        check_declared(self)
+        check_fields(self)
         if isinstance(self.extensions, ByShape):
             object.__setattr__(self, "extensions", suited(self))
-        if self.post_lanes is not None:
-            self._check_post_lanes(self.post_lanes)
-        unknown = [name for name in self.extensions if name not in EXTENSIONS]
-        if unknown:
-            raise ConfigError(f"extensions: {unknown[0]!r} is unknown; there are {', '.join(EXTENSIONS)}")
-        if len(set(self.extensions)) != len(self.extensions):
-            raise ConfigError("extensions: an extension is named twice")
-        if "depthwise" in self.extensions and self.block_in != self.block_out and not self.has("taps"):
-            raise ConfigError(
-                f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}, or "
-                "taps beside it; add 'taps' to `extensions`, or leave 'depthwise' out"
-            )
-        if "rows" in self.extensions and self.batch != 1:
-            raise ConfigError(
-                f"extensions: rows needs batch = 1, here {self.batch}: a vector is of one row; leave 'rows' out of "
-                "`extensions`"
-            )
-        if self.has("fold"):
-            self._check_fold()
-        for name in self.extensions:
-            needed = EXTENSION_TABLE[name].needs
-            if needed is not None and needed not in self.extensions:
-                why = "is a part of the post-processing store" if needed == "post" else f"needs {needed}"
-                raise ConfigError(
-                    f"extensions: {name} {why}; add {needed!r} to `extensions`, or leave {name!r} out"
-                )
-
-    def _check_fold(self) -> None:
-        if self.block_in != self.block_out:
-            way_out = "make them equal"
-            if self.block_in > self.block_out:
-                way_out = (
-                    f"an array of {self.block_in}x{self.block_out} multipliers that folds has block_out = "
-                    f"{self.block_in} and folds = {self.block_in // self.block_out}"
-                )
-            raise ConfigError(
-                f"extensions: fold needs block_in = block_out, here {self.block_in} and {self.block_out}; {way_out}, "
-                "or leave 'fold' out of `extensions`"
-            )
-        most = self.block_out // LEAST_COLUMNS
-        if self.folds > most:
-            way_out = f"at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
-            raise ConfigError(
-                f"folds = {self.folds}: leaves fewer than {LEAST_COLUMNS} of {self.block_out} columns; {way_out}"
-            )
-
-    def _check_post_lanes(self, value: object) -> None:
-        most = self.batch * self.block_out
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not (is_power_of_two(value) and value <= most)
-        ):
-            raise ConfigError(
-                f"post_lanes = {value!r}: must be a power of two from 1 to batch * block_out = {most}; "
-                "leave it out for one for each lane"
-            )
-
-    def _check_chain(self) -> None:
-        """Checks the chain memory. Runs before the checks of other memories, because the widths of input indices and
-        micro-ops follow from it.
-        """
-        value, word = self.chain_buffer_bytes, self.chain_word_bytes
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError(
-                f"chain_buffer_bytes = {value!r}: expected a number of bytes, 0 for no chain memory"
-            )
-        if value == 0:
-            return
-        if not self.has("post"):
-            raise ConfigError(
-                f"chain_buffer_bytes = {value}: STORE.POST fills the chain memory; add 'post' to `extensions`, or "
-                "leave chain_buffer_bytes out"
-            )
-        if value % word or value < 2 * word:
-            near = max(2, value // word) * word
-            raise ConfigError(
-                f"chain_buffer_bytes = {value}: must be 0 or a multiple of {word}, the bytes of the wider of an input "
-                f"and an output vector, and at least two of them; {near} and {near + word} are"
-            )
-
-    def _check_chain_indices(self) -> None:
-        """The chain memory lies behind the input scratchpad, whose size is legal, within the range of `inp_base`."""
-        most, word = (1 << SRAM_BASE_BITS) - self.chain_base, self.chain_word_bytes
-        if self.chain_depth > most:
-            room = most * self.inp_bytes // word * word
-            remedy = f"at most {room} bytes" if room >= 2 * word else "use a smaller inp_buffer_bytes"
-            raise ConfigError(
-                f"chain_buffer_bytes = {self.chain_buffer_bytes}: {self.chain_depth} vectors from index "
-                f"{self.chain_base} on cannot be addressed by {SRAM_BASE_BITS} bits; {remedy}"
-            )
-
-    @property
-    def holds_positions(self) -> bool:
-        """Whether input scratchpad and chain memory hold whole positions of `taps`, two at least in each bank."""
-        size, sizes = self.inp_bytes * self.position_inputs, [self.inp_buffer_bytes]
-        sizes += [self.chain_buffer_bytes] if self.chain_buffer_bytes else []
-        return all(
-            isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0 for value in sizes
-        )
-
-    def _check_taps(self) -> None:
-        """Checks that every bank of input vectors holds whole positions, at least two."""
-        size = self.inp_bytes * self.position_inputs
-        for name in ("inp", "chain"):
-            value = getattr(self, f"{name}_buffer_bytes")
-            if name == "chain" and value == 0:
-                continue
-            if value < 2 * TAPS * size:
-                raise ConfigError(
-                    f"{name}_buffer_bytes = {value}: taps needs at least {2 * TAPS} positions of {size} bytes there; "
-                    f"use {2 * TAPS * size}, or leave 'taps' out of `extensions`"
-                )
-            if value % size:
-                raise ConfigError(
-                    f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
-                    f"{value // size * size} is one; or leave 'taps' out of `extensions`"
-                )
-
-    def _check_buffers(self) -> None:
-        bus = self.memory.bus_bytes
-        for kind in ("inp", "wgt", "acc", "uop"):  # The first three memories decide the width of micro-ops.
-            size, element = getattr(self, f"{kind}_buffer_bytes"), self.element_bytes(kind)
-            self._check_whole(f"{kind}_buffer_bytes", element)
-            if size < 2 * element:
-                raise ConfigError(
-                    f"{kind}_buffer_bytes = {size}: must hold at least two {kind} elements of {element} bytes"
-                )
-            if size // element > 1 << SRAM_BASE_BITS:
-                raise ConfigError(
-                    f"{kind}_buffer_bytes = {size}: {size // element} elements of {element} bytes cannot be "
-                    f"addressed by the {SRAM_BASE_BITS}-bit sram_base; at most {element << SRAM_BASE_BITS} bytes"
-                )
-            if kind == "inp":
-                self._check_chain_indices()
-        if self.wgt_depth < self.tile_parts:
-            raise ConfigError(
-                f"wgt_buffer_bytes = {self.wgt_buffer_bytes}: with folds = {self.folds} it must hold at least so many "
-                f"tiles of {self.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; use "
-                f"{self.tile_parts * self.wgt_bytes}, or leave 'fold' out of `extensions`"
-            )
-        if self.has("taps"):
-            self._check_taps()
-        if self.acc_banks > self.acc_depth:
-            raise ConfigError(
-                f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors"
-            )
-        self._check_whole("par_buffer_bytes", self.par_bytes)
-        for fifo in FIFOS:
-            name = f"{fifo}_fifo_bytes"
-            if getattr(self, name) is None:
-                continue
-            self._check_size(name, least_bytes(self, fifo))
-            if self.fifo_bytes(fifo) > FIFO_WORDS * bus:
-                raise ConfigError(
-                    f"{name} = {getattr(self, name)}: at most {FIFO_WORDS * bus} bytes, {FIFO_WORDS} words of the bus; "
-                    f"leave it out for {default_bytes(self, fifo)}, enough for this bus"
-                )
-
-    def _check_whole(self, name: str, element: int) -> None:
-        """Checks that a memory holds a whole number, at least one, of elements of `element` bytes."""
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < element or value % element:
-            near = max(1, value // element if isinstance(value, int) else 1) * element
-            raise ConfigError(
-                f"{name} = {value!r}: must be a multiple of {element}, the bytes of one element; {near} and "
-                f"{near + element} are"
-            )
-
-    def _check_size(self, name: str, at_least: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not is_power_of_two(value):
-            raise ConfigError(f"{name} = {value!r}: must be a power of two")
-        if value < at_least:
-            raise ConfigError(f"{name} = {value}: must be at least {at_least} to hold what passes through it")
-
-    # --- derived sizes ----------------------------------------------------------------------------------
-
-    @property
-    def inp_bytes(self) -> int:
-        """Bytes of one input vector, [batch][block_in] int8."""
-        return self.batch * self.block_in
-
-    @property
-    def inp_step_vectors(self) -> int:
-        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` the number of vectors in a bus
-        word.
-
-        The banks of `taps` must be able to take this many consecutive vectors, whatever the first one is: TAPS vectors
-        if `position_inputs` is 1, else half the vectors in one word of each bank, as the first may lie inside a word.
-        """
-        if not self.has("wide_loads"):
-            return 1
-        banks = TAPS if self.position_inputs == 1 else TAPS * self.position_inputs // 2
-        return max(1, min(self.memory.bus_bytes // self.inp_bytes, banks))
-
-    @property
-    def wgt_bytes(self) -> int:
-        """Bytes of one weight tile, [columns][block_in] int8."""
-        return self.columns * self.block_in
-
-    @property
-    def tile_parts(self) -> int:
-        """Number of weight tiles, `folds` (1 without the extension `fold`), for a whole input vector and a whole output
-        vector.
-        """
-        return self.folds if self.has("fold") else 1
-
-    @property
-    def whole_tile_bytes(self) -> int:
-        """Bytes of the weight tiles of a whole input and a whole output vector, [block_out][block_in] int8."""
-        return self.tile_parts * self.wgt_bytes
-
-    @property
-    def whole_tile_rows(self) -> int:
-        """Rows of weights in the tiles of `whole_tile_bytes`."""
-        return self.tile_parts * self.tile_rows
-
-    @property
-    def whole_tiles(self) -> int:
-        """Number of whole tiles that the weight scratchpad holds."""
-        return self.wgt_depth // self.tile_parts
-
-    @property
-    def columns(self) -> int:
-        """Columns of the array: the number of weight rows that one GEMM operation multiplies with an input vector."""
-        return self.block_out // self.tile_parts
-
-    @property
-    def position_inputs(self) -> int:
-        """Input vectors that have as many elements as an output vector; 1 where one has them."""
-        return max(1, self.block_out // self.block_in)
-
-    @property
-    def position_outputs(self) -> int:
-        """Output vectors that have as many elements as an input vector; 1 where one has them."""
-        return max(1, self.block_in // self.block_out)
-
-    @property
-    def tile_rows(self) -> int:
-        """Rows of a weight tile for DEPTHWISE and TAPS, where a row has as many weights as the shorter of input and
-        output vector.
-        """
-        return max(self.block_in, self.block_out) // self.tile_parts
-
-    @property
-    def swept(self) -> int:
-        """Operations of a sweep that are multiplied together, limited by the multipliers of a lane."""
-        return max(1, min(SWEPT, self.block_in // self.tile_parts // TAPS))
-
-    @property
-    def sweep_rows(self) -> int:
-        """Rows of weights from one group of a sweep to the next.
-
-        The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then also encodes the part
-        of a vector and whether the operation only holds its positions.
-        """
-        return max(TAPS * self.swept * self.position_inputs, 2 * self.position_outputs)
-
-    @property
-    def acc_bytes(self) -> int:
-        """Bytes of one accumulator vector, [batch][block_out] int32."""
-        return 4 * self.batch * self.block_out
-
-    @property
-    def out_bytes(self) -> int:
-        """Bytes of one output vector, [batch][block_out] int8."""
-        return self.batch * self.block_out
-
-    @property
-    def par_bytes(self) -> int:
-        """Bytes of one parameter entry: block_out int32 biases, then block_out float32 scales."""
-        return 8 * self.block_out
-
-    @property
-    def uop_bytes(self) -> int:
-        """Bytes of one micro-op, 4 or 8 (widths.py)."""
-        return uop_bytes(self)
-
-    @property
-    def instruction_bytes(self) -> int:
-        """Bytes of one instruction, 16 or 32 (widths.py)."""
-        return instruction_bytes(self)
-
-    @property
-    def instruction_words(self) -> int:
-        """Words of 64 bits of one instruction, 2 or 4."""
-        return self.instruction_bytes // 8
-
-    def element_bytes(self, kind: str) -> int:
-        """DRAM bytes of one element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch, post or table."""
-        match kind:
-            case "uop":
-                return self.uop_bytes
-            case "wgt":
-                return self.wgt_bytes
-            case "inp":
-                return self.inp_bytes
-            case "acc":
-                return self.acc_bytes
-            case "out" | "acc8" | "post":
-                return self.out_bytes
-            case "par":
-                return self.par_bytes
-            case "patch":
-                return 1
-            case "table":
-                return TABLE_BYTES
-            case _:
-                raise ConfigError(f"{kind!r} is no kind of element")
-
-    @property
-    def uop_depth(self) -> int:
-        """Micro-ops the micro-op memory holds."""
-        return self.uop_buffer_bytes // self.uop_bytes
-
-    @property
-    def inp_depth(self) -> int:
-        """Vectors the input scratchpad holds."""
-        return self.inp_buffer_bytes // self.inp_bytes
-
-    @property
-    def chain_depth(self) -> int:
-        """Input vectors the chain memory holds; 0 without one."""
-        return self.chain_buffer_bytes // self.inp_bytes
-
-    @property
-    def chain_base(self) -> int:
-        """Index of the chain memory's first vector for GEMM and DEPTHWISE: the first power of two from inp_depth on.
-
-        The upper bits of an index then distinguish the chain memory from the input scratchpad.
-        """
-        return 1 << _index_bits(self.inp_depth)
-
-    @property
-    def chain_word_bytes(self) -> int:
-        """Bytes of a word of the chain memory: the wider of an input and an output vector."""
-        return max(self.inp_bytes, self.out_bytes)
-
-    @property
-    def chain_granule(self) -> int:
-        """Bytes of the narrower of an input and an output vector: every access of the chain memory touches whole
-        granules.
-        """
-        return min(self.inp_bytes, self.out_bytes)
-
-    @property
-    def wgt_depth(self) -> int:
-        """Tiles the weight scratchpad holds."""
-        return self.wgt_buffer_bytes // self.wgt_bytes
-
-    @property
-    def acc_depth(self) -> int:
-        """Vectors the accumulator scratchpad holds."""
-        return self.acc_buffer_bytes // self.acc_bytes
-
-    @property
-    def par_depth(self) -> int:
-        """Entries the parameter table holds; the par_index field reaches at most 64."""
-        return min(self.par_buffer_bytes // self.par_bytes, 64)
-
-    @property
-    def table_depth(self) -> int:
-        """Number of tables of 256 bytes that LOAD.TABLE fills: `tables` look-up tables, then the planes of the rows'
-        table; 0 without the extension.
-        """
-        return self.tables + PLANES * self.has("rows") if self.has("table") else 0
-
-    @property
-    def row_depth(self) -> int:
-        """Number of rows whose statistics the machine stores; 0 without the extension `rows`."""
-        return self.row_entries if self.has("rows") else 0
-
-    @property
-    def acc_bank_depth(self) -> int:
-        """Vectors of one accumulator bank; bank = index // acc_bank_depth.
-
-        The depth is a power of two, so that the upper bits of an index are its bank. If acc_depth is not a power of
-        two, the last banks hold fewer vectors or none.
-        """
-        return 1 << (self.acc_index_bits - _index_bits(self.acc_banks))
-
-    @property
-    def uop_index_bits(self) -> int:
-        """Width of an index into the micro-op memory."""
-        return _index_bits(self.uop_depth)
-
-    @property
-    def inp_index_bits(self) -> int:
-        """Width of an index into the input scratchpad and, behind it, the chain memory."""
-        depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
-        return _index_bits(depth)
-
-    @property
-    def wgt_index_bits(self) -> int:
-        """Width of an index into the weight scratchpad."""
-        return _index_bits(self.wgt_depth)
-
-    @property
-    def acc_index_bits(self) -> int:
-        """Width of an index into the accumulator scratchpad."""
-        return _index_bits(self.acc_depth)
-
-    @property
-    def multiplies_per_cycle(self) -> int:
-        """Multiplies of the GEMM array in one cycle."""
-        return self.batch * self.block_in * self.columns
-
-    @property
-    def post_passes(self) -> int:
-        """Cycles that an output vector occupies the arithmetic of STORE.POST; 1 without that extension."""
-        lanes = self.batch * self.block_out
-        return lanes // (self.post_lanes or lanes) if self.has("post") else 1
+        check_machine(self)
 
     def fifo_bytes(self, fifo: str) -> int:
         """Bytes of the `load`, `compute`, `operand` or `store` FIFO: the configured size, or one that suffices for the
@@ -638,33 +202,10 @@ class Config:
             "store FIFO": self.fifo_bytes("store"),
             "stores in flight": STORES_IN_FLIGHT * STORE_BYTES,
         }
-        if self.has("post"):
-            listing["parameter table"] = self.par_buffer_bytes
-            listing["operand FIFO"] = self.fifo_bytes("operand")
-        if self.has("patch"):
-            listing["patch window"] = PATCH_WINDOW_BYTES
-        if self.has("taps"):
-            # Registers after the banks, and one element of the other vectors at each further multiplier.
-            position, lanes = self.inp_bytes * self.position_inputs, self.batch * self.block_out
-            listing["vectors of taps"] = (TAPS - 1) * position
-            listing["vectors of taps"] += (TAPS if self.tile_rows > lanes else TAPS - 1) * lanes
-        if self.has("sweep"):
-            # Vectors held for the next operations, and copies at the multipliers.
-            listing["vectors of sweeps"] = 2 * (self.swept - 1) * TAPS * self.batch * self.block_out
-        if self.has("table"):
-            # Lanes read different entries in the same cycle, so each lane has its own copy of the tables.
-            listing["look-up tables"] = self.tables * TABLE_BYTES * self.out_bytes // self.post_passes
-        if self.has("rows"):
-            listing["table of rows"] = PLANES * TABLE_BYTES * self.block_out // self.post_passes
-            # Value and factor, and a partial sum.
-            listing["entries of rows"] = self.row_entries * ROW_BITS // 8
+        listing |= storage_of(self)
         if self.chain_buffer_bytes:
             listing["chain memory"] = self.chain_buffer_bytes
         return listing
-
-    def has(self, extension: str) -> bool:
-        """Whether the optional hardware `extension` is present."""
-        return extension in self.extensions
 
     @property
     def chose_extensions(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .alu import alu_opcodes
-from .config import TABLE_BYTES, Config, Memory
+from .config import Config, Memory
 from .control_registers import CONTROL_BITS, COUNTERS_AT, IDENTITY, REGISTERS, STATUS_BITS, VERSION
 from .extensions import EXTENSIONS
 from .layout import (
@@ -25,6 +25,7 @@ from .layout import (
 from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
 from .rows import ENTRY_BITS
+from .store_stages import TABLE_BYTES
 from .widths import VTA_INSTRUCTION_BYTES
 
 _KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")

@@ -6,54 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from . import array_modes, store_stages
+from .array_modes import holds_positions
+from .data_path import Block, Extension
+from .opcodes import Unit
+from .timing import PATCH_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from .config import Config
-
-
-TAPS = 4
-"""Input vectors, and rows of weights, of one TAPS operation; also the number of banks that hold the input vectors."""
-
-SWEPT = 4
-"""Largest number of operations of a sweep whose positions are multiplied together (`Config.swept`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A part of the data path: its lanes, multipliers and memory ports."""
-
-    name: str
-    lanes: int
-    multipliers: int
-    multiplier: str
-    ports: str
-    storage_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extension:
-    """One extension: its meaning in words, its block of the data path, whether it belongs to machines that name no
-    extensions, and the extension that it needs."""
-
-    meaning: str
-    block: Callable[[Config], Block]
-    default: bool = True
-    needs: str | None = None
-
-
-def _post(config: Config) -> Block:
-    lanes, storage = config.batch * config.block_out // config.post_passes, config.extra_storage
-    return Block(
-        name="post",
-        lanes=lanes,
-        multipliers=3 * lanes,
-        multiplier="float32 (24 x 24): one scales, two combine",
-        ports="acc read of a bank in cycles the array leaves it free; the bus for operands",
-        storage_bytes=storage["parameter table"] + storage["operand FIFO"],
-    )
 
 
 def _patch(config: Config) -> Block:
@@ -63,8 +27,16 @@ def _patch(config: Config) -> Block:
         multipliers=0,
         multiplier="none",
         ports="inp write, shared with ordinary loads",
-        storage_bytes=config.extra_storage["patch window"],
     )
+
+
+PATCH = Extension(
+    meaning="the load of overlapping patches (LOAD.PATCH)",
+    unit=Unit.LOAD,
+    block=_patch,
+    default=True,
+    storage=lambda config: {"patch window": PATCH_WINDOW_BYTES},
+)
 
 
 def _subtract(config: Config) -> Block:
@@ -74,57 +46,10 @@ def _subtract(config: Config) -> Block:
         multipliers=0,
         multiplier="none",
         ports="those of the ALU, whose adder it uses",
-        storage_bytes=0,
     )
 
 
-def _depthwise(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    return Block(
-        name="depthwise",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: {lanes} of the array's",
-        ports="those of the array",
-        storage_bytes=0,
-    )
-
-
-def _taps(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    memories = "inp and chain memory" if config.chain_buffer_bytes else "inp"
-    return Block(
-        name="taps",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: {TAPS * lanes} of the array's",
-        ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
-        storage_bytes=config.extra_storage["vectors of taps"],
-    )
-
-
-def _sweep(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    return Block(
-        name="sweep",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: {config.swept * TAPS * lanes} of the array's",
-        ports="those of taps",
-        storage_bytes=config.extra_storage["vectors of sweeps"],
-    )
-
-
-def _fold(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    return Block(
-        name="fold",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: the array's, in {config.folds} parts of a vector's lanes",
-        ports="those of the array; the accumulator read of operations that `overwrite` behind the first input part",
-        storage_bytes=0,
-    )
+SUBTRACT = Extension(meaning="the ALU operation SUB", unit=Unit.COMPUTE, block=_subtract)
 
 
 def _wide_loads(config: Config) -> Block:
@@ -134,119 +59,29 @@ def _wide_loads(config: Config) -> Block:
         multipliers=0,
         multiplier="none",
         ports=f"inp write: {config.inp_step_vectors} neighbouring vectors a cycle, each bank at an address of its own",
-        storage_bytes=0,
     )
 
 
-def _zero_points(config: Config) -> Block:
-    vectors = TAPS if config.has("taps") else 1
-    return Block(
-        name="zero_points",
-        lanes=vectors * config.inp_bytes + config.wgt_bytes,
-        multipliers=0,
-        multiplier="none of its own: those of the array take 9 bits x 9 bits",
-        ports="those of the array",
-        storage_bytes=0,
-    )
-
-
-def _table(config: Config) -> Block:
-    lanes = config.batch * config.block_out // config.post_passes
-    return Block(
-        name="table",
-        lanes=lanes,
-        multipliers=0,
-        multiplier="none",
-        ports="a read a lane and pass, each of a copy of its own; one write of a bus word for all copies",
-        storage_bytes=config.extra_storage["look-up tables"],
-    )
-
-
-def _broadcast(config: Config) -> Block:
-    return Block(
-        name="broadcast",
-        lanes=config.batch * config.block_out,
-        multipliers=0,
-        multiplier="none",
-        ports="those of the operand FIFO, whose first vector stays for a row",
-        storage_bytes=0,
-    )
-
-
-def _rows(config: Config) -> Block:
-    lanes = config.block_out // config.post_passes
-    return Block(
-        name="rows",
-        lanes=lanes,
-        multipliers=2 * lanes,
-        multiplier="9 x 14 and 25 x 17; for all lanes one of 14 x 30, one of 24 x 24, and steps of division and root",
-        ports="that of STORE.POST; a table read a lane and pass; entries: a read and a write each a cycle",
-        storage_bytes=config.extra_storage["table of rows"] + config.extra_storage["entries of rows"],
-    )
-
-
-def _chain(config: Config) -> Block:
-    return Block(
-        name="chain memory",
-        lanes=config.chain_word_bytes,
-        multipliers=0,
-        multiplier="none",
-        ports="a write of its own for the store unit, a read of its own for the array, beside the inp read",
-        storage_bytes=config.extra_storage["chain memory"],
-    )
-
+WIDE_LOADS = Extension(
+    meaning="LOAD.INP that writes all input vectors of a bus word at once, as the banks of taps allow",
+    unit=Unit.LOAD,
+    block=_wide_loads,
+    needs="taps",
+)
 
 EXTENSION_TABLE: dict[str, Extension] = {
-    "post": Extension(meaning="the post-processing store (LOAD.PAR, STORE.POST)", block=_post),
-    "patch": Extension(meaning="the load of overlapping patches (LOAD.PATCH)", block=_patch),
-    "depthwise": Extension(meaning="the depthwise array mode (DEPTHWISE)", block=_depthwise),
-    "subtract": Extension(meaning="the ALU operation SUB", block=_subtract, default=False),
-    "zero_points": Extension(
-        meaning="zero points that the array takes off inputs and weights (register ZERO)",
-        block=_zero_points,
-        default=False,
-    ),
-    "table": Extension(
-        meaning="look-up tables in the post-processing store (LOAD.TABLE, STORE.POST with `table`)",
-        block=_table,
-        default=False,
-        needs="post",
-    ),
-    "broadcast": Extension(
-        meaning="operands of STORE.POST with a row stride of their own, and one for a whole row (register OPERAND)",
-        block=_broadcast,
-        default=False,
-        needs="post",
-    ),
-    "taps": Extension(
-        meaning=f"the depthwise array mode of {TAPS} positions at once (TAPS)",
-        block=_taps,
-        default=False,
-        needs="depthwise",
-    ),
-    "sweep": Extension(
-        meaning=f"TAPS of up to {SWEPT} rows of a window at once, all but one held from before (register SWEEP)",
-        block=_sweep,
-        default=False,
-        needs="taps",
-    ),
-    "wide_loads": Extension(
-        meaning="LOAD.INP that writes all input vectors of a bus word at once, as the banks of taps allow",
-        block=_wide_loads,
-        default=False,
-        needs="taps",
-    ),
-    "fold": Extension(
-        meaning="an array with fewer columns than lanes, whose rows work in groups (`folds`, register FOLD)",
-        block=_fold,
-        default=False,
-    ),
-    "rows": Extension(
-        meaning="statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)",
-        block=_rows,
-        default=False,
-        needs="table",
-    ),
+    "post": store_stages.POST,
+    "patch": PATCH,
+    "depthwise": array_modes.DEPTHWISE,
+    "subtract": SUBTRACT,
+    "zero_points": array_modes.ZERO_POINTS,
+    "table": store_stages.TABLE,
+    "broadcast": store_stages.BROADCAST,
+    "taps": array_modes.TAPS_EXTENSION,
+    "sweep": array_modes.SWEEP,
+    "wide_loads": WIDE_LOADS,
+    "fold": array_modes.FOLD,
+    "rows": store_stages.ROWS,
 }
 """Optional hardware beyond VTA, by name."""
 
@@ -269,11 +104,11 @@ def suited(config: Config) -> ByShape:
     """The extensions of a machine whose configuration names none: the default ones that its shape supports.
 
     DEPTHWISE needs block_in = block_out, or `taps` beside it; `taps` needs memories that hold whole positions of input
-    vectors (`Config.holds_positions`). Where neither is the case, `depthwise` is left out.
+    vectors (`array_modes.holds_positions`). Where neither is the case, `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)
-    if config.holds_positions:
+    if holds_positions(config):
         return ByShape((*DEFAULT_EXTENSIONS, "taps"))
     return ByShape(name for name in DEFAULT_EXTENSIONS if name != "depthwise")
 
@@ -284,6 +119,28 @@ def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 
 
+def extensions_of(config: Config) -> Iterator[Extension]:
+    """The rows of the extensions of `config`, in the order of the table."""
+    return (item for name, item in EXTENSION_TABLE.items() if name in config.extensions)
+
+
+def storage_of(config: Config) -> dict[str, int]:
+    """Bytes of storage of the extensions of `config`, by name: of the default extensions, then of others by unit."""
+    rows = sorted(extensions_of(config), key=lambda item: -1 if item.default else item.unit)
+    return {name: size for item in rows for name, size in item.storage(config).items()}
+
+
+def _chain(config: Config) -> Block:
+    return Block(
+        name="chain memory",
+        lanes=config.chain_word_bytes,
+        multipliers=0,
+        multiplier="none",
+        ports="a write of its own for the store unit, a read of its own for the array, beside the inp read",
+        storage_bytes=config.extra_storage["chain memory"],
+    )
+
+
 def blocks(config: Config) -> tuple[Block, ...]:
     """The GEMM array, every extension of `config` and its chain memory, as isa/README.md specifies them."""
     array = Block(
@@ -292,7 +149,9 @@ def blocks(config: Config) -> tuple[Block, ...]:
         multipliers=config.multiplies_per_cycle,
         multiplier="int8 x int8",
         ports="inp read, wgt read, acc read and write (one of each a bank)",
-        storage_bytes=0,
     )
-    extensions = (item.block(config) for name, item in EXTENSION_TABLE.items() if config.has(name))
+    extensions = (
+        replace(item.block(config), storage_bytes=sum(item.storage(config).values()))
+        for item in extensions_of(config)
+    )
     return (array, *extensions, *([_chain(config)] if config.chain_buffer_bytes else []))

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
+from .array_modes import TAPS
 from .config import Config
 from .errors import ProgramError
-from .extensions import TAPS
 from .layout import (
     PADS,
     REGISTERS,

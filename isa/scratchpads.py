@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .config import TABLE_BYTES, Config
+from .config import Config
 from .errors import ProgramError
 from .layout import uop_dtype
 from .rows import FACTOR_BITS, SHIFT_BITS, VALUE_BITS
+from .store_stages import TABLE_BYTES
 
 KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table", "rows")
 """The memories that programs fill. `par` exists with the extension `post`, `chain` if `Config.chain_buffer_bytes` is

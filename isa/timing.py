@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .alu import ALU_OPERATIONS, AluOpcode
+from .store_stages import stage_cycles, stages_of
 
 if TYPE_CHECKING:
     from .config import Config
@@ -111,11 +112,6 @@ def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
-ROW_CYCLES = 11
-"""Cycles between a reduction and its bias in machines with the extension `rows`: difference 1, table or product 2,
-choice 1, product 3, shift 2, rounding 1, bias 1."""
-
-
 ROW_VALUE_CYCLES = 4
 """Cycles from a lane's accumulator to the element that is added to a sum: difference 1, table or product 2, choice 1.
 """
@@ -125,22 +121,15 @@ ROW_FACTOR_CYCLES = 35
 rest of the time of ROWS is that of its vectors in the pipeline of STORE.POST.
 """
 
-TABLE_CYCLES = 2
-"""Cycles of a table look-up: one for the word of the table, one for its byte."""
-
 
 def post_latency(config: Config) -> int:
     """Cycles from a vector's last accumulator read to its bytes entering the store FIFO, STORE.POST.
 
-    Accumulators 2, window reduction 1, bias 1; int32 to float32 5, multiply 4, round 2, place 2, round to an integer
-    and clamp 3; combine: differences 2, product 4, first sum 2, normalize 4, round 2, place 4, second sum 1, round to
-    float32 and to an integer 5, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
-    other ways; and the passes behind the first. A machine with look-up tables has TABLE_CYCLES more in front of the
-    combination, whether a store looks anything up or not; one with statistics of rows ROW_CYCLES more in front of the
-    bias.
+    The cycles of all stages (`store_stages.py`), the write 1, and the passes behind the first. A machine with look-up
+    tables has TABLE_CYCLES more in front of the combination, whether a store looks anything up or not; one with
+    statistics of rows ROW_CYCLES more in front of the bias.
     """
-    more = TABLE_CYCLES * config.has("table") + ROW_CYCLES * config.has("rows")
-    return 47 + more + config.post_passes
+    return sum(item.cycles for item in stages_of(config)) + config.post_passes
 
 
 def parameter_cycles(config: Config) -> int:
@@ -150,7 +139,7 @@ def parameter_cycles(config: Config) -> int:
     Entry 1, biases 1, to the scales 5, passes; ROW_CYCLES more in front of the biases where there are statistics of
     rows. A step writes two cycles after it happens.
     """
-    return 7 + ROW_CYCLES * config.has("rows") + config.post_passes
+    return 7 + stage_cycles(config, "rows") + config.post_passes
 
 
 def store_latency(config: Config) -> int:

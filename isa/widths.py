@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .config import Config
+    from .sizes import Sizes
 
 SRAM_BASE_BITS = 16
 """Width of `sram_base`, the base registers and the strides of STORE.POST: no memory has more elements."""
@@ -29,13 +29,13 @@ opcode, flags and reset.
 """
 
 
-def uop_bytes(config: Config) -> int:
+def uop_bytes(config: Sizes) -> int:
     """Bytes of a micro-op: 4, or 8 where the dst, src and wgt indices of `config` need more than 32 bits together."""
     bits = config.acc_index_bits + config.inp_index_bits + config.wgt_index_bits
     return VTA_UOP_BYTES if bits <= 8 * VTA_UOP_BYTES else 2 * VTA_UOP_BYTES
 
 
-def instruction_bytes(config: Config) -> int:
+def instruction_bytes(config: Sizes) -> int:
     """Bytes of an instruction: 16, or 32 where the loops or the factors of `config` do not fit in 128 bits."""
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     fits = (

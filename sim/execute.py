@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.extensions import TAPS
 from vdla.isa.layout import uop_dtype, uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled

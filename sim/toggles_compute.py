@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.extensions import TAPS as POSITIONS
+from vdla.isa.array_modes import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate

@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.config import LEAST_COLUMNS, TABLE_BYTES, Config, Memory
-from vdla.isa.extensions import EXTENSIONS, TAPS, with_what_they_need
+from vdla.isa.array_modes import LEAST_COLUMNS, TAPS
+from vdla.isa.config import Config, Memory
+from vdla.isa.extensions import EXTENSIONS, with_what_they_need
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, unit_of
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
 from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
+from vdla.isa.store_stages import TABLE_BYTES
 
 from .random_images import TABLE, UOPS, Regions, random_image
 from .random_instructions import MANY_LOADS, Source

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
-from vdla.isa.extensions import TAPS
 
 from .memories import Memory
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from vdla.isa.config import TABLE_BYTES, Config
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
+from vdla.isa.config import Config
+from vdla.isa.store_stages import TABLE_BYTES
 
 from .clock import clock_of
 from .components import Components

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
 from vdla.isa.layout import Unit
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult

@@ -9,17 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
-from vdla.isa.config import TABLE_BYTES, Config
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
+from vdla.isa.config import Config
 from vdla.isa.rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
-from vdla.isa.timing import (
-    LOADS_IN_FLIGHT,
-    PATCH_WINDOW_BYTES,
-    READ_BURST_BEATS,
-    ROW_CYCLES,
-    TABLE_CYCLES,
-    most_write_beats,
-)
+from vdla.isa.store_stages import ROW_CYCLES, TABLE_BYTES, TABLE_CYCLES
+from vdla.isa.timing import LOADS_IN_FLIGHT, PATCH_WINDOW_BYTES, READ_BURST_BEATS, most_write_beats
 
 _PATCH_RING = 8
 _STAGES_TO_B = 20

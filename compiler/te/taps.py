@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
 
 from .blocks import Window, ceil_div
 

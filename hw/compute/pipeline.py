@@ -12,8 +12,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.alu import AluOpcode
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
-from vdla.isa.extensions import TAPS
 from vdla.isa.layout import uop_fields
 from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
 

@@ -13,13 +13,14 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.config import TABLE_BYTES, Config, Memory
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
+from vdla.isa.config import Config, Memory
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared
 from vdla.isa.program import instruction_address
 from vdla.isa.rows import PLANES
 from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
+from vdla.isa.store_stages import TABLE_BYTES
 from vdla.util.user_cache import cached_or_made, find_cached
 
 from ..control import DONE_BIT, ERROR_BIT, IDENTITY, QUIET_BIT, REGISTERS, VERSION, counter_address

@@ -12,9 +12,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Member, Out
 
-from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.config import Config
 from vdla.isa.rows import DIFFERENCE_BITS, FACTOR_BITS, PLANES, SHIFT_BITS, VALUE_BITS
-from vdla.isa.timing import ROW_CYCLES, TABLE_CYCLES, post_latency
+from vdla.isa.store_stages import ROW_CYCLES, TABLE_BYTES, TABLE_CYCLES
+from vdla.isa.timing import post_latency
 
 from ..copies import KINDS
 from ..layouts import register_layout, view

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.config import Config
 from vdla.isa.rows import (
     DIFFERENCE_BITS,
     ENTRY_BITS,
@@ -16,7 +16,8 @@ from vdla.isa.rows import (
     SHIFT_BITS,
     VALUE_BITS,
 )
-from vdla.isa.timing import ROW_CYCLES, ROW_VALUE_CYCLES
+from vdla.isa.store_stages import ROW_CYCLES, TABLE_BYTES
+from vdla.isa.timing import ROW_VALUE_CYCLES
 
 from ..memories import ANY_ON_COLLISION
 from .pipeline import delay, register

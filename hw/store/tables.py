@@ -8,8 +8,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.config import TABLE_BYTES, Config
-from vdla.isa.timing import TABLE_CYCLES
+from vdla.isa.config import Config
+from vdla.isa.store_stages import TABLE_BYTES, TABLE_CYCLES
 
 from ..memories import ANY_ON_COLLISION
 from ..shared_modules import place

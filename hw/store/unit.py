@@ -10,9 +10,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import connect, flipped
 
-from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.config import Config
 from vdla.isa.layout import POST, ROWS, TABLE, Opcode, Unit, registers_of
 from vdla.isa.rows import PLANES
+from vdla.isa.store_stages import TABLE_BYTES
 from vdla.isa.timing import parameter_cycles, post_latency
 
 from ..config_registers import config_registers

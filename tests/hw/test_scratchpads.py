@@ -6,7 +6,7 @@ import pytest
 from gateware import simulate
 
 from vdla.hw.scratchpads import BankedScratchpad, Scratchpad
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
 
 
 @pytest.mark.parametrize(

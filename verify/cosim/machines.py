@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from vdla.isa.config import KIB, LEAST_COLUMNS, PRESETS, Config, Memory, load_config
+from vdla.isa.array_modes import LEAST_COLUMNS
+from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.isa.parameters import declared
 

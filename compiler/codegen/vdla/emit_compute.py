@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vdla.isa import layout
-from vdla.isa.extensions import TAPS
+from vdla.isa.array_modes import TAPS
 
 from ...ir.affine import quotient
 from ...ir.expr import FIRST, Const, Expr, Var

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vdla.isa.config import TABLE_BYTES
 from vdla.isa.rows import PLANES
+from vdla.isa.store_stages import TABLE_BYTES
 
 from ...ir.stmt import Intrinsic
 from .chain_memory import chain_span

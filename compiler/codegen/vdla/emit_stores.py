@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vdla.isa.config import TABLE_BYTES
+from vdla.isa.store_stages import TABLE_BYTES
 
 from ...ir.stmt import Intrinsic
 from .chain_memory import chain_span, fill_margins

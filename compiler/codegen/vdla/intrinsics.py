@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from vdla.isa.alu import AluOpcode, alu_opcodes
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
-from vdla.isa.extensions import TAPS
 
 from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal, maximum, minimum
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest

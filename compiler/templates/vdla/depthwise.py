@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
-from vdla.isa.extensions import TAPS
 
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program

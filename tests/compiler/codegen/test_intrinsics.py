@@ -16,8 +16,8 @@ from vdla.compiler.ir.verify import verify, verify_declaration
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa import arithmetic
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import load_config
-from vdla.isa.extensions import TAPS
 
 CONFIGS = [load_config("tiny"), replace(load_config("tiny"), name="pairs", batch=2)]
 

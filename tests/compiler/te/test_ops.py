@@ -22,8 +22,8 @@ from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import load_config
-from vdla.isa.extensions import TAPS
 
 BLOCKS = [Blocks(batch=1, block_in=4, block_out=4), Blocks(batch=2, block_in=2, block_out=4)]
 SQUARE = [Blocks(batch=1, block_in=4, block_out=4), Blocks(batch=2, block_in=2, block_out=2)]

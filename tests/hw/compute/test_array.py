@@ -10,8 +10,8 @@ from campaign import representatives
 
 from vdla.hw.compute.array import MultiplyArray, array_latency
 from vdla.hw.compute.columns import sum_bits
+from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config, load_config
-from vdla.isa.extensions import TAPS
 
 TINY = load_config("tiny")
 SWEEPING = ("depthwise", "taps", "sweep", "zero_points")

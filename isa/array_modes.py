@@ -1,0 +1,298 @@
+"""Modes of the array: one row for each way in which it multiplies, and the extensions of the array.
+
+Reference, checker, simulator, RTL, random programs, statistics and emission read these rows; isa/README.md has the
+formulas. A mode is selected by an instruction and, where several modes share an instruction, by a register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .data_path import Block, Extension
+from .errors import ConfigError
+from .opcodes import Opcode, Unit
+
+if TYPE_CHECKING:
+    from .config import Config
+
+TAPS = 4
+"""Input vectors, and rows of weights, of one TAPS operation; also the number of banks that hold the input vectors."""
+
+SWEPT = 4
+"""Largest number of operations of a sweep whose positions are multiplied together (`Config.swept`)."""
+
+LEAST_COLUMNS = 4
+"""Columns of the smallest array, whether it folds or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayMode:
+    """One way in which the array multiplies: a row of MODES.
+
+    `instruction`, `opcode`: the instruction of the mode. `register`: the compute unit's register that must not be 0;
+    None for the mode that the instruction has without one. `extension`: the optional hardware of the mode, None if
+    every machine has it.
+
+    `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise it adds the product of
+    a whole input vector and a row of the tile. `positions`: neighbouring positions that an operation reads. `holds`: an
+    operation also multiplies the positions of the `Config.swept` - 1 operations before it, which the array holds, and
+    may leave the accumulators alone. `folds`: on a machine that folds, register FOLD gives the shape of the array and
+    the last bits of a tile's index number the part of a whole tile; other modes use the largest number of groups.
+    """
+
+    name: str
+    instruction: str
+    opcode: Opcode
+    extension: str | None = None
+    register: str | None = None
+    by_lane: bool = True
+    positions: int = 1
+    holds: bool = False
+    folds: bool = False
+
+    def position_vectors(self, config: Config) -> int:
+        """Input vectors of a position; a position begins at a multiple of them."""
+        return config.position_inputs if self.by_lane else 1
+
+    def vectors(self, config: Config) -> int:
+        """Input vectors that an operation reads, neighbours in one memory."""
+        return self.positions * self.position_vectors(config)
+
+    def operations(self, config: Config) -> int:
+        """Operations, the present one included, whose positions an operation multiplies."""
+        return config.swept if self.holds else 1
+
+    def tile_weights(self, config: Config) -> int:
+        """Indices of weights in a tile: one for each row that a lane takes an element of, else one for the tile."""
+        return config.tile_rows if self.by_lane else 1
+
+    def group(self, config: Config) -> int:
+        """Rows of weights of an operation, all parts of input vectors included; a group begins at a multiple of them.
+
+        An index in the upper half of a group of a mode that `holds` says that the operation only holds its positions.
+        """
+        if not self.by_lane:
+            return 1
+        if self.holds:
+            return config.sweep_rows
+        return self.positions * config.position_inputs * config.position_outputs
+
+
+MODES = (
+    ArrayMode(name="gemm", instruction="GEMM", opcode=Opcode.GEMM, by_lane=False, folds=True),
+    ArrayMode(name="depthwise", instruction="DEPTHWISE", opcode=Opcode.DEPTHWISE, extension="depthwise"),
+    ArrayMode(name="taps", instruction="TAPS", opcode=Opcode.TAPS, extension="taps", positions=TAPS),
+    ArrayMode(
+        name="sweep",
+        instruction="TAPS",
+        opcode=Opcode.TAPS,
+        extension="sweep",
+        register="SWEEP",
+        positions=TAPS,
+        holds=True,
+    ),
+)
+"""The modes. Of the modes of an instruction the first has no register."""
+
+
+def modes_of(config: Config) -> tuple[ArrayMode, ...]:
+    """The modes that the array of `config` has."""
+    return tuple([mode for mode in MODES if mode.extension is None or config.has(mode.extension)])
+
+
+def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> ArrayMode:
+    """The mode of an instruction of the array, with the compute unit's `registers`: fields by name of the register."""
+    return next(
+        mode
+        for mode in reversed(MODES)
+        if mode.instruction == instruction
+        and (mode.register is None or any(registers[mode.register].values()))
+    )
+
+
+# --- extensions of the array ----------------------------------------------------------------------------
+
+
+def _depthwise(config: Config) -> Block:
+    lanes = config.batch * config.block_out
+    return Block(
+        name="depthwise",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: {lanes} of the array's",
+        ports="those of the array",
+    )
+
+
+def _check_depthwise(config: Config) -> None:
+    if config.block_in != config.block_out and not config.has("taps"):
+        raise ConfigError(
+            f"extensions: depthwise needs block_in = block_out, here {config.block_in} and {config.block_out}, or "
+            "taps beside it; add 'taps' to `extensions`, or leave 'depthwise' out"
+        )
+
+
+DEPTHWISE = Extension(
+    meaning="the depthwise array mode (DEPTHWISE)",
+    unit=Unit.COMPUTE,
+    block=_depthwise,
+    default=True,
+    check=_check_depthwise,
+)
+
+
+def _zero_points(config: Config) -> Block:
+    positions = max(mode.positions for mode in modes_of(config))
+    return Block(
+        name="zero_points",
+        lanes=positions * config.inp_bytes + config.wgt_bytes,
+        multipliers=0,
+        multiplier="none of its own: those of the array take 9 bits x 9 bits",
+        ports="those of the array",
+    )
+
+
+ZERO_POINTS = Extension(
+    meaning="zero points that the array takes off inputs and weights (register ZERO)",
+    unit=Unit.COMPUTE,
+    block=_zero_points,
+)
+
+
+def _taps(config: Config) -> Block:
+    lanes = config.batch * config.block_out
+    memories = "inp and chain memory" if config.chain_buffer_bytes else "inp"
+    return Block(
+        name="taps",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: {TAPS * lanes} of the array's",
+        ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
+    )
+
+
+def _taps_storage(config: Config) -> dict[str, int]:
+    """Registers after the banks, and one element of the other vectors at each further multiplier."""
+    position, lanes = config.inp_bytes * config.position_inputs, config.batch * config.block_out
+    elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
+    return {"vectors of taps": (TAPS - 1) * position + elements}
+
+
+def _position_memories(config: Config) -> dict[str, int]:
+    """Sizes of the memories of input vectors, by name."""
+    return {
+        name: value
+        for name, value in (("inp", config.inp_buffer_bytes), ("chain", config.chain_buffer_bytes))
+        if name == "inp" or value
+    }
+
+
+def holds_positions(config: Config) -> bool:
+    """Whether input scratchpad and chain memory hold whole positions of `taps`, two at least in each bank."""
+    size = config.inp_bytes * config.position_inputs
+    return all(
+        isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0
+        for value in _position_memories(config).values()
+    )
+
+
+def _check_taps(config: Config) -> None:
+    """Checks that every bank of input vectors holds whole positions, at least two."""
+    size = config.inp_bytes * config.position_inputs
+    for name, value in _position_memories(config).items():
+        if value < 2 * TAPS * size:
+            raise ConfigError(
+                f"{name}_buffer_bytes = {value}: taps needs at least {2 * TAPS} positions of {size} bytes there; "
+                f"use {2 * TAPS * size}, or leave 'taps' out of `extensions`"
+            )
+        if value % size:
+            raise ConfigError(
+                f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
+                f"{value // size * size} is one; or leave 'taps' out of `extensions`"
+            )
+
+
+TAPS_EXTENSION = Extension(
+    meaning=f"the depthwise array mode of {TAPS} positions at once (TAPS)",
+    unit=Unit.COMPUTE,
+    block=_taps,
+    needs="depthwise",
+    storage=_taps_storage,
+    check_memories=_check_taps,
+)
+
+
+def _sweep(config: Config) -> Block:
+    lanes = config.batch * config.block_out
+    return Block(
+        name="sweep",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: {config.swept * TAPS * lanes} of the array's",
+        ports="those of taps",
+    )
+
+
+def _sweep_storage(config: Config) -> dict[str, int]:
+    """Vectors held for the next operations, and copies at the multipliers."""
+    return {"vectors of sweeps": 2 * (config.swept - 1) * TAPS * config.batch * config.block_out}
+
+
+SWEEP = Extension(
+    meaning=f"TAPS of up to {SWEPT} rows of a window at once, all but one held from before (register SWEEP)",
+    unit=Unit.COMPUTE,
+    block=_sweep,
+    needs="taps",
+    storage=_sweep_storage,
+)
+
+
+def _fold(config: Config) -> Block:
+    return Block(
+        name="fold",
+        lanes=config.batch * config.block_out,
+        multipliers=0,
+        multiplier=f"none of its own: the array's, in {config.folds} parts of a vector's lanes",
+        ports="those of the array; the accumulator read of operations that `overwrite` behind the first input part",
+    )
+
+
+def _check_fold(config: Config) -> None:
+    if config.block_in != config.block_out:
+        way_out = "make them equal"
+        if config.block_in > config.block_out:
+            way_out = (
+                f"an array of {config.block_in}x{config.block_out} multipliers that folds has block_out = "
+                f"{config.block_in} and folds = {config.block_in // config.block_out}"
+            )
+        raise ConfigError(
+            f"extensions: fold needs block_in = block_out, here {config.block_in} and {config.block_out}; {way_out}, "
+            "or leave 'fold' out of `extensions`"
+        )
+    most = config.block_out // LEAST_COLUMNS
+    if config.folds > most:
+        way_out = f"at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
+        raise ConfigError(
+            f"folds = {config.folds}: leaves fewer than {LEAST_COLUMNS} of {config.block_out} columns; {way_out}"
+        )
+
+
+def _check_tiles(config: Config) -> None:
+    """Checks that the weight scratchpad holds a whole tile."""
+    if config.wgt_depth < config.tile_parts:
+        raise ConfigError(
+            f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least so many "
+            f"tiles of {config.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; use "
+            f"{config.whole_tile_bytes}, or leave 'fold' out of `extensions`"
+        )
+
+
+FOLD = Extension(
+    meaning="an array with fewer columns than lanes, whose rows work in groups (`folds`, register FOLD)",
+    unit=Unit.COMPUTE,
+    block=_fold,
+    check=_check_fold,
+    check_memories=_check_tiles,
+)

@@ -1,0 +1,283 @@
+"""Sizes that follow from a configuration: bytes of elements, depths of memories, widths of indices, array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .array_modes import SWEPT, TAPS
+from .errors import ConfigError
+from .rows import PLANES
+from .store_stages import TABLE_BYTES
+from .widths import instruction_bytes, uop_bytes
+
+if TYPE_CHECKING:
+    from .config import Memory
+
+
+def _index_bits(depth: int) -> int:
+    """Bits of an index below `depth`."""
+    return (depth - 1).bit_length()
+
+
+class Sizes:
+    """The derived sizes of a `Config`, which has the fields."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        batch: int
+        block_in: int
+        block_out: int
+        uop_buffer_bytes: int
+        inp_buffer_bytes: int
+        wgt_buffer_bytes: int
+        acc_buffer_bytes: int
+        acc_banks: int
+        par_buffer_bytes: int
+        chain_buffer_bytes: int
+        tables: int
+        row_entries: int
+        folds: int
+        post_lanes: int | None
+        extensions: tuple[str, ...]
+        memory: Memory
+
+    def has(self, extension: str) -> bool:
+        """Whether the optional hardware `extension` is present."""
+        return extension in self.extensions
+
+    @property
+    def inp_bytes(self) -> int:
+        """Bytes of one input vector, [batch][block_in] int8."""
+        return self.batch * self.block_in
+
+    @property
+    def inp_step_vectors(self) -> int:
+        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` the number of vectors in a bus
+        word.
+
+        The banks of `taps` must be able to take this many consecutive vectors, whatever the first one is: TAPS vectors
+        if `position_inputs` is 1, else half the vectors in one word of each bank, as the first may lie inside a word.
+        """
+        if not self.has("wide_loads"):
+            return 1
+        banks = TAPS if self.position_inputs == 1 else TAPS * self.position_inputs // 2
+        return max(1, min(self.memory.bus_bytes // self.inp_bytes, banks))
+
+    @property
+    def wgt_bytes(self) -> int:
+        """Bytes of one weight tile, [columns][block_in] int8."""
+        return self.columns * self.block_in
+
+    @property
+    def tile_parts(self) -> int:
+        """Number of weight tiles, `folds` (1 without the extension `fold`), for a whole input vector and a whole output
+        vector.
+        """
+        return self.folds if self.has("fold") else 1
+
+    @property
+    def whole_tile_bytes(self) -> int:
+        """Bytes of the weight tiles of a whole input and a whole output vector, [block_out][block_in] int8."""
+        return self.tile_parts * self.wgt_bytes
+
+    @property
+    def whole_tile_rows(self) -> int:
+        """Rows of weights in the tiles of `whole_tile_bytes`."""
+        return self.tile_parts * self.tile_rows
+
+    @property
+    def whole_tiles(self) -> int:
+        """Number of whole tiles that the weight scratchpad holds."""
+        return self.wgt_depth // self.tile_parts
+
+    @property
+    def columns(self) -> int:
+        """Columns of the array: the number of weight rows that one GEMM operation multiplies with an input vector."""
+        return self.block_out // self.tile_parts
+
+    @property
+    def position_inputs(self) -> int:
+        """Input vectors that have as many elements as an output vector; 1 where one has them."""
+        return max(1, self.block_out // self.block_in)
+
+    @property
+    def position_outputs(self) -> int:
+        """Output vectors that have as many elements as an input vector; 1 where one has them."""
+        return max(1, self.block_in // self.block_out)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a weight tile for DEPTHWISE and TAPS, where a row has as many weights as the shorter of input and
+        output vector.
+        """
+        return max(self.block_in, self.block_out) // self.tile_parts
+
+    @property
+    def swept(self) -> int:
+        """Operations of a sweep that are multiplied together, limited by the multipliers of a lane."""
+        return max(1, min(SWEPT, self.block_in // self.tile_parts // TAPS))
+
+    @property
+    def sweep_rows(self) -> int:
+        """Rows of weights from one group of a sweep to the next.
+
+        The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then also encodes the part
+        of a vector and whether the operation only holds its positions.
+        """
+        return max(TAPS * self.swept * self.position_inputs, 2 * self.position_outputs)
+
+    @property
+    def acc_bytes(self) -> int:
+        """Bytes of one accumulator vector, [batch][block_out] int32."""
+        return 4 * self.batch * self.block_out
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of one output vector, [batch][block_out] int8."""
+        return self.batch * self.block_out
+
+    @property
+    def par_bytes(self) -> int:
+        """Bytes of one parameter entry: block_out int32 biases, then block_out float32 scales."""
+        return 8 * self.block_out
+
+    @property
+    def uop_bytes(self) -> int:
+        """Bytes of one micro-op, 4 or 8 (widths.py)."""
+        return uop_bytes(self)
+
+    @property
+    def instruction_bytes(self) -> int:
+        """Bytes of one instruction, 16 or 32 (widths.py)."""
+        return instruction_bytes(self)
+
+    @property
+    def instruction_words(self) -> int:
+        """Words of 64 bits of one instruction, 2 or 4."""
+        return self.instruction_bytes // 8
+
+    def element_bytes(self, kind: str) -> int:
+        """DRAM bytes of one element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch, post or table."""
+        match kind:
+            case "uop":
+                return self.uop_bytes
+            case "wgt":
+                return self.wgt_bytes
+            case "inp":
+                return self.inp_bytes
+            case "acc":
+                return self.acc_bytes
+            case "out" | "acc8" | "post":
+                return self.out_bytes
+            case "par":
+                return self.par_bytes
+            case "patch":
+                return 1
+            case "table":
+                return TABLE_BYTES
+            case _:
+                raise ConfigError(f"{kind!r} is no kind of element")
+
+    @property
+    def uop_depth(self) -> int:
+        """Micro-ops the micro-op memory holds."""
+        return self.uop_buffer_bytes // self.uop_bytes
+
+    @property
+    def inp_depth(self) -> int:
+        """Vectors the input scratchpad holds."""
+        return self.inp_buffer_bytes // self.inp_bytes
+
+    @property
+    def chain_depth(self) -> int:
+        """Input vectors the chain memory holds; 0 without one."""
+        return self.chain_buffer_bytes // self.inp_bytes
+
+    @property
+    def chain_base(self) -> int:
+        """Index of the chain memory's first vector for GEMM and DEPTHWISE: the first power of two from inp_depth on.
+
+        The upper bits of an index then distinguish the chain memory from the input scratchpad.
+        """
+        return 1 << _index_bits(self.inp_depth)
+
+    @property
+    def chain_word_bytes(self) -> int:
+        """Bytes of a word of the chain memory: the wider of an input and an output vector."""
+        return max(self.inp_bytes, self.out_bytes)
+
+    @property
+    def chain_granule(self) -> int:
+        """Bytes of the narrower of an input and an output vector: every access of the chain memory touches whole
+        granules.
+        """
+        return min(self.inp_bytes, self.out_bytes)
+
+    @property
+    def wgt_depth(self) -> int:
+        """Tiles the weight scratchpad holds."""
+        return self.wgt_buffer_bytes // self.wgt_bytes
+
+    @property
+    def acc_depth(self) -> int:
+        """Vectors the accumulator scratchpad holds."""
+        return self.acc_buffer_bytes // self.acc_bytes
+
+    @property
+    def par_depth(self) -> int:
+        """Entries the parameter table holds; the par_index field reaches at most 64."""
+        return min(self.par_buffer_bytes // self.par_bytes, 64)
+
+    @property
+    def table_depth(self) -> int:
+        """Number of tables of 256 bytes that LOAD.TABLE fills: `tables` look-up tables, then the planes of the rows'
+        table; 0 without the extension.
+        """
+        return self.tables + PLANES * self.has("rows") if self.has("table") else 0
+
+    @property
+    def row_depth(self) -> int:
+        """Number of rows whose statistics the machine stores; 0 without the extension `rows`."""
+        return self.row_entries if self.has("rows") else 0
+
+    @property
+    def acc_bank_depth(self) -> int:
+        """Vectors of one accumulator bank; bank = index // acc_bank_depth.
+
+        The depth is a power of two, so that the upper bits of an index are its bank. If acc_depth is not a power of
+        two, the last banks hold fewer vectors or none.
+        """
+        return 1 << (self.acc_index_bits - _index_bits(self.acc_banks))
+
+    @property
+    def uop_index_bits(self) -> int:
+        """Width of an index into the micro-op memory."""
+        return _index_bits(self.uop_depth)
+
+    @property
+    def inp_index_bits(self) -> int:
+        """Width of an index into the input scratchpad and, behind it, the chain memory."""
+        depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
+        return _index_bits(depth)
+
+    @property
+    def wgt_index_bits(self) -> int:
+        """Width of an index into the weight scratchpad."""
+        return _index_bits(self.wgt_depth)
+
+    @property
+    def acc_index_bits(self) -> int:
+        """Width of an index into the accumulator scratchpad."""
+        return _index_bits(self.acc_depth)
+
+    @property
+    def multiplies_per_cycle(self) -> int:
+        """Multiplies of the GEMM array in one cycle."""
+        return self.batch * self.block_in * self.columns
+
+    @property
+    def post_passes(self) -> int:
+        """Cycles that an output vector occupies the arithmetic of STORE.POST; 1 without that extension."""
+        lanes = self.batch * self.block_out
+        return lanes // (self.post_lanes or lanes) if self.has("post") else 1
