@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import onnx
 
+from ..ir.types import DType
 from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeErrors
-from .graph import GraphInput, Node, Tensor, quantized_tensor
+from .graph import GraphInput, Node, Shape, Tensor, quantized_tensor
 from .int8_operators import Quantization
 from .names import unused
 from .onnx_values import (
@@ -25,12 +26,18 @@ from .onnx_values import (
     Real,
     Statistic,
     Value,
+    reshaped,
 )
+
+if TYPE_CHECKING:
+    from .operators import Operator
 
 QUANTIZE = (
     "quantize the model with `vdla quantize --whole` (or onnxruntime.quantization.quantize_static), "
     "or run it as it is with `vdla run --device cpu`"
 )
+TYPES = frozenset(dtype.value for dtype in DType)
+"""Names of element types that tensors may have."""
 MERGE_PATTERN = (
     "put a QuantizeLinear/DequantizeLinear pair there, as onnxruntime.quantization.quantize_static does"
 )
@@ -143,6 +150,49 @@ class BindingContext(NodeContext, Protocol):
         ...
 
 
+class GraphContext(BindingContext, Protocol):
+    """The part of an import that the functions of operators need which integer and float graphs share: tensors by
+    inputs of a node, and new nodes.
+
+    A float graph gets a node of each operator that is added. In an integer graph the operator becomes a view of a
+    tensor, a node, or an operation that waits for its QuantizeLinear (`onnx_emit.REALIZED`).
+    """
+
+    def tensor(self, node: OnnxNode, index: int) -> Tensor:
+        """An input as a tensor, constants included; fails where it is missing."""
+        ...
+
+    def is_constant(self, node: OnnxNode, index: int) -> bool:
+        """Whether an input is present and constant."""
+        ...
+
+    def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
+        """Value of a constant input of one element, or the default where it is left out; fails for other sizes."""
+        ...
+
+    def temporary(self, node: OnnxNode, what: str) -> str:
+        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
+        ...
+
+    def add(
+        self,
+        node: OnnxNode,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        shape: Shape,
+        *,
+        output: str | None = None,
+        dtype: DType = DType.FLOAT32,
+    ) -> str:
+        """Adds a node that computes the ONNX node's first output, or `output`; returns the name of what it computes."""
+        ...
+
+    def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
+        """Binds the node's first output, or `output`, to the elements of a tensor in another shape; returns its
+        name."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ImportContext(NodeErrors):
     """The graph under construction by one call of `import_model`.
@@ -223,6 +273,76 @@ class ImportContext(NodeErrors):
         """Binds the node's first output to a known array."""
         self.bind(node, Constant(array=array))
 
+    def tensor(self, node: OnnxNode, index: int) -> Tensor:
+        """An input as a tensor of the model's, not of the graph's; fails where it is missing."""
+        value = self.value(node, index)
+        if value is None:
+            self.refuse(node, f"its input {index} is missing", "export the model again")
+        match value:
+            case Integer(dtype=dtype):
+                held = DType(dtype)
+            case Constant(array=array) if array.dtype.name in TYPES:
+                held = DType(array.dtype.name)
+            case Constant(array=array):
+                self.fail(
+                    node, f"its input '{node.inputs[index]}' is a constant of {array.dtype}", "convert it"
+                )
+            case _:
+                held = DType.FLOAT32
+        return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
+
+    def is_constant(self, node: OnnxNode, index: int) -> bool:
+        """Whether an input is present and constant."""
+        return isinstance(self.value(node, index), Constant | QuantizedConstant)
+
+    def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
+        """Value of a constant input of one element, or the default where it is left out; fails for other sizes."""
+        array = self.array(node, index, what)
+        if array is None:
+            return default
+        if array.size != 1:
+            self.fail(node, f"its {what} has {array.size} elements", "give one number")
+        return float(array.reshape(-1)[0])
+
+    def temporary(self, node: OnnxNode, what: str) -> str:
+        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
+        return unused(f"{node.outputs[0]}.{what}", self.values, self.static_shapes)
+
+    def add(
+        self,
+        node: OnnxNode,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        shape: Shape,
+        *,
+        output: str | None = None,
+        dtype: DType = DType.FLOAT32,
+    ) -> str:
+        """Binds the node's first output, or `output`, to what the operator becomes in an integer graph: a value of
+        `shape`. `inputs`: names of values. `dtype` is the one of the values, as operators of integer graphs keep it."""
+        from .onnx_emit import REALIZED
+
+        del dtype
+        made = REALIZED[type(operator).__name__](self, node, operator, inputs, output or node.outputs[0])
+        assert made.shape == shape, (node.name, made.shape, shape)
+        if output is None:
+            self.bind(node, made)
+        else:
+            self.values[output] = made
+        return output or node.outputs[0]
+
+    def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
+        """Binds the node's first output, or `output`, to the elements of a value in another shape."""
+        value = self.values[tensor.name]
+        if not isinstance(value, FloatInput | Integer | Real | Pending):
+            self.refuse_float(node, node.inputs.index(tensor.name), value)
+        made = reshaped(value, shape)
+        if output is None:
+            self.bind(node, made)
+        else:
+            self.values[output] = made
+        return output or node.outputs[0]
+
     def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
         """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
         value = self.first(node)
@@ -235,14 +355,12 @@ class ImportContext(NodeErrors):
                 self.fail(
                     node, f"reshapes a constant quantized along axis {axis}", "reshape it before quantizing"
                 )
-            case Pending(view=view):
-                members = (*value.members, node.name)
-                view = None if view is None else view.reshape(shape)
-                self.bind(node, replace(value, shape=shape, members=members, view=view))
-            case Real(view=view) | Integer(view=view) if view is not None:
-                self.bind(node, replace(value, shape=shape, view=view.reshape(shape)))
-            case _:
-                self.bind(node, replace(value, shape=shape))
+            case Pending(members=members):
+                self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))
+            case FloatInput() | Integer() | Real():
+                self.bind(node, reshaped(value, shape))
+            case Statistic():
+                self.refuse_float(node, 0, value)
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
         """A constant input as an array (None where left out); fails where it depends on the model's input."""

@@ -39,6 +39,18 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
 """For the name of each type of pending operation, the function that makes it an integer operator: (context, operation,
 rounding) -> name of the result's tensor."""
 
+REALIZED: Mapping[str, Located] = MappingProxyType(
+    {
+        "Permute": Located("onnx_moves:permuted"),
+        "Remap": Located("onnx_moves:remapped"),
+        "Gather": Located("onnx_moves:gathered"),
+        "Concatenate": Located("onnx_joins:concatenated"),
+    }
+)
+"""For the name of each type of operator that functions for both graphs add (`onnx_context.GraphContext.add`), the
+function that gives its value in an integer graph: (context, ONNX node, operator, names of inputs, output's name) ->
+value."""
+
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
     """Adds the node that computes `pending` into a tensor called `output`, quantized as `result`.

@@ -29,11 +29,11 @@ from .onnx_inputs import check_rank
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
-from .onnx_table import Rows, operators, rows_of
+from .onnx_table import GRAPHS, Rows, operators, rows_of
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic
 from .operator_rows import Row, refuse_unread
 
-SUPPORTED = ", ".join(sorted(operators("quantized", "either", "integers")))
+SUPPORTED = ", ".join(sorted(operators("quantized", *GRAPHS, "integers")))
 """Names of all supported operators, for messages."""
 
 
@@ -95,7 +95,7 @@ def _import_every(context: ImportContext, nodes: Sequence[OnnxNode]) -> None:
         source=context.source,
         stand_in=partial(_stand_in, context),
         # A node after a refused one may be refused only because of it.
-        told=lambda node: not rows_of("", node.op_type, "quantized", "either", "integers"),
+        told=lambda node: not rows_of("", node.op_type, "quantized", *GRAPHS, "integers"),
     )
     for node in nodes:
         refused.take(node, partial(import_node, context))
@@ -171,7 +171,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     if writers:
         _import_steps(context, node, writers[0](context, node))
         return
-    rows = rows_of("", node.op_type, "quantized", "either")
+    rows = rows_of("", node.op_type, "quantized", *GRAPHS)
     if not rows:
         context.fail(node, *unsupported(SUPPORTED))
     refuse_unread(context, node, rows)

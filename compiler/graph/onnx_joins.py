@@ -8,37 +8,37 @@ import numpy as np
 
 from .int8_operators import Channels, Positions, Quantization
 from .onnx_append import Rounding, rescale_all
-from .onnx_axes import joined_shape
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import real_operand
 from .onnx_rounding import activation_type
 from .onnx_strided_views import arranged, elements_of, natural_of, seen_as
-from .onnx_values import Joined, Moved, Operation, QuantizedConstant, Real
+from .onnx_values import Joined, Moved, Operation, Pending, QuantizedConstant, Real
+from .operators import Concatenate
 
 
-def import_concat(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a Concat of activations, along any axis."""
-    parts = tuple([_part(context, node, index) for index in range(len(node.inputs))])
-    axis, shape = joined_shape(context, node, [part.shape for part in parts])
+def concatenated(
+    context: ImportContext, node: OnnxNode, operator: Concatenate, inputs: tuple[str, ...], _: str
+) -> Real | Pending:
+    """Tensors joined along any axis. Parts of one tensor are a view of the tensor."""
+    parts = tuple([_part(context, node, node.inputs.index(name)) for name in inputs])
+    axis, first = operator.axis, parts[0]
+    shape = list(first.shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
     if whole and len(shape) in (2, 4) and axis == 1:
         sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
         operation = Joined(parts=parts, sources=tuple(sources))
-        context.values[node.outputs[0]] = pending_result(node, operation, shape)
-        return True
-    first = parts[0]
+        return pending_result(node, operation, tuple(shape))
     if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
         elements = np.concatenate([elements_of(context, part) for part in parts], axis)
-        context.bind(node, seen_as(context, first, elements))
-        return True
-    _bind_joined(context, node, parts, axis, shape)
-    return True
+        return seen_as(context, first, elements)
+    return _joined(context, node, parts, axis, tuple(shape))
 
 
-def _bind_joined(
+def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
-) -> None:
-    """Binds a Concat whose parts are different tensors: it joins whole channels or whole positions."""
+) -> Pending:
+    """A Concat of different tensors: it joins whole channels or whole positions."""
     channels = _channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
     cut = 1 + len(channels)
@@ -68,7 +68,7 @@ def _bind_joined(
             start += images * positions
         operation = Moved(parts=moved, index=index[..., None])
     view = None if np.array_equal(placed.reshape(-1), np.arange(placed.size)) else placed
-    context.bind(node, pending_result(node, operation, natural, shape=shape, view=view))
+    return pending_result(node, operation, natural, shape=shape, view=view)
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:

@@ -32,7 +32,13 @@ _NORMALIZED = "Centred Shared Statistic"
 """Values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
-    {"quantized": "onnx_", "either": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
+    {
+        "quantized": "onnx_",
+        "either": "onnx_",
+        "both": "onnx_",
+        "integers": "qlinear:",
+        "blocked": "qlinear:",
+    }
 )
 """Prefixes of the places of rows' functions, by kind of row; all other kinds have the prefix of the float importer's
 files."""
@@ -66,6 +72,7 @@ def _alike(operators: str, *rows: Row[Any, Any]) -> dict[str, Rows]:
 _quantized = partial(_row, "quantized")
 _float = partial(_row, "float")
 _either = partial(_row, "either")
+_shared = partial(_row, "both")
 _plain = partial(_row, "plain")
 _steps = partial(_row, "steps")
 _contributed = partial(_row, "contributed")
@@ -170,7 +177,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         **_alike("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", _float("bits:import_bits")),
         "Cast": (
             _quantized("norms:import_norm", "to", idle="round_mode saturate", behind=_NORMALIZED),
-            _quantized("channels:import_cast", "to", idle="round_mode saturate"),
+            _quantized("moves:import_cast", "to", idle="round_mode saturate"),
             _float("logic:import_logic", "round_mode saturate to"),
         ),
         "CastLike": (_float("logic:import_logic", "round_mode saturate"),),
@@ -199,36 +206,33 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("logic:import_logic"),
         ),
         # Elements moved, picked or known.
-        "Concat": _both("joins:import_concat", "movement:import_concat", "axis"),
+        "Concat": (_shared("movement:import_concat", "axis"),),
         **_alike("ConstantOfShape MelWeightMatrix Range", _float("known:import_known", whole=True)),
         **_alike(
             "DepthToSpace SpaceToDepth",
-            *_both("channels:import_blocks", "movement:import_depth_to_space", "blocksize mode"),
+            _shared("movement:import_depth_to_space", "blocksize mode"),
         ),
         "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
-        "Expand": _both("channels:import_expand", "movement:import_expand"),
+        "Expand": (_shared("movement:import_expand"),),
         "EyeLike": (_float("known:import_eye", "dtype k"),),
         "Flatten": (_either("structure:import_view", "axis"),),
-        "Gather": _both("channels:import_gather", "movement:import_gather", "axis"),
+        "Gather": (_shared("movement:import_gather", "axis"),),
         "GatherElements": (_float("movement:import_gather_elements", "axis"),),
         "GatherND": (_float("movement:import_gather_nd", "batch_dims"),),
         "Identity": (_NORM, _either("structure:import_identity")),
         "OneHot": (_float("topk_scatter:import_one_hot", "axis"),),
-        "Pad": _both("channels:import_pad", "movement:import_pad", "mode"),
+        "Pad": (_shared("movement:import_pad", "mode"),),
         "Reshape": (_either("structure:import_view", "allowzero"),),
         "ReverseSequence": (_steps("decompose:reverse_sequence_steps", "batch_axis time_axis"),),
         "ScatterElements": (_float("topk_scatter:import_scatter", "axis reduction"),),
         "ScatterND": (_float("topk_scatter:import_scatter", "reduction"),),
         "Shape": (_either("structure:import_shape", "end start"),),
         "Size": (_either("structure:import_shape"),),
-        "Slice": _both("channels:import_slice", "movement:import_slice"),
-        "Split": _both("channels:import_split", "movement:import_split", "axis num_outputs split"),
+        "Slice": (_shared("movement:import_slice"),),
+        "Split": (_shared("movement:import_split", "axis num_outputs split"),),
         **_alike("Squeeze Unsqueeze", _either("structure:import_view", "axes")),
         "Tile": (_steps("known:tile_steps"),),
-        "Transpose": (
-            _quantized("channels:import_shuffle", "perm"),
-            *_both("channels:import_transpose", "movement:import_transpose", "perm"),
-        ),
+        "Transpose": (_shared("movement:import_transpose", "perm"),),
         "Trilu": (_float("movement:import_trilu", "upper"),),
         # Along axes: reductions, normalizations, running sums.
         **_alike("ArgMax ArgMin", _float("topk_scatter:import_extreme", "axis keepdims select_last_index")),
@@ -358,6 +362,8 @@ def operators(*kinds: Kind) -> Iterator[str]:
 
 STRUCTURE = frozenset(operators("either"))
 """Operators that compute nothing."""
+GRAPHS: tuple[Kind, ...] = ("either", "both")
+"""Kinds of rows that are for integer and float graphs."""
 FUNCTIONS = frozenset(
     name
     for name, rows in ROWS.items()

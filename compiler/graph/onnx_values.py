@@ -6,8 +6,8 @@ operation that waits for the QuantizeLinear that defines its rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -276,3 +276,11 @@ class Statistic:
 
 
 Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending | Statistic
+Seen = TypeVar("Seen", bound="FloatInput | Integer | Real | Pending")
+
+
+def reshaped(value: Seen, shape: tuple[int, ...]) -> Seen:
+    """The value's elements in their order in another shape."""
+    if isinstance(value, FloatInput) or value.view is None:
+        return replace(value, shape=shape)
+    return replace(value, shape=shape, view=value.view.reshape(shape))

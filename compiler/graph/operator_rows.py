@@ -31,13 +31,14 @@ class RowContext(Protocol):
 Context = TypeVar("Context", bound=RowContext, contravariant=True)
 Result = TypeVar("Result", covariant=True)
 Kind = Literal[
-    "quantized", "float", "either", "plain", "steps", "contributed", "control", "integers", "blocked"
+    "quantized", "float", "either", "both", "plain", "steps", "contributed", "control", "integers", "blocked"
 ]
-"""Kind of a row, by its result. quantized: nodes of the integer graph. float: nodes of the float graph. either: another
-name or shape, in both graphs. plain: nodes of the float graph for windows without template. steps: ONNX nodes that
-replace a node which its float row does not support, in the float graph. contributed: the same for operators of ONNX
-Runtime. control: the contents of subgraphs. integers: steps between grids that replace an operator on integers, in both
-graphs. blocked: the plain operator in place of one on blocks of channels, in both graphs."""
+"""Kind of a row, by its result. quantized: nodes of the integer graph. float: nodes of the float graph. both: nodes of
+either graph. either: another name or shape, in both graphs. plain: nodes of the float graph for windows without
+template. steps: ONNX nodes that replace a node which its float row does not support, in the float graph. contributed:
+the same for operators of ONNX Runtime. control: the contents of subgraphs. integers: steps between grids that replace
+an operator on integers, in both graphs. blocked: the plain operator in place of one on blocks of channels, in both
+graphs."""
 
 
 @dataclass(frozen=True, slots=True)

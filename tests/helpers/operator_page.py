@@ -8,7 +8,7 @@ from pathlib import Path
 from vdla.compiler.graph.onnx_table import ROWS, operators
 from vdla.compiler.graph.operator_rows import Kind
 
-FLOAT: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control", "integers")
+FLOAT: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control", "integers")
 STANDARD = ("QLinearConv", "QLinearMatMul")
 """Operators on integers that are ONNX's own."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
@@ -48,7 +48,7 @@ def _table(title: str, names: Iterable[str]) -> str:
     ]
     for name in sorted(names):
         rows = ROWS[name]
-        quantized = any(row.kind in ("quantized", "either", "integers") for row in rows)
+        quantized = any(row.kind in ("quantized", "either", "both", "integers") for row in rows)
         others = any(row.kind in FLOAT for row in rows)
         marks = ["yes" if mark else "" for mark in (quantized, others)]
         attributes = {attribute for row in rows for attribute in (row.reads or set()) | row.idle}

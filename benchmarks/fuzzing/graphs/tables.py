@@ -21,9 +21,9 @@ class Operator(NamedTuple):
         return f"{self.domain}:{self.name}" if self.domain else self.name
 
 
-QUANTIZED: tuple[Kind, ...] = ("quantized", "either", "integers")
+QUANTIZED: tuple[Kind, ...] = ("quantized", "either", "both", "integers")
 """Kinds of rows that are for quantized networks."""
-FLOATING: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control")
+FLOATING: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control")
 """Kinds of rows that are for all other networks."""
 _THEIRS: tuple[Kind, ...] = ("integers", "contributed")
 """Kinds of rows that are for ONNX Runtime's own operators, except for those in `_BOTH`."""

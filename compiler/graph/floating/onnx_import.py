@@ -19,7 +19,7 @@ from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_rounding import rounded_type
-from ..onnx_table import STRUCTURE, operators, rows_of
+from ..onnx_table import GRAPHS, STRUCTURE, operators, rows_of
 from ..operator_rows import Row, refuse_unread
 from ..refused_nodes import RefusedNodes
 from .onnx_context import TYPES, FloatContext
@@ -190,7 +190,7 @@ def _import_body(context: FloatContext, body: list[onnx.NodeProto]) -> None:
 
 
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
-    rows = rows_of("", node.op_type, "float", "either")
+    rows = rows_of("", node.op_type, "float", *GRAPHS)
     if not rows or _is_more(context, node):
         steps = rows_of("", node.op_type, "steps")
         body = steps[0](context, node) if steps else _function_body(context, node)
@@ -301,7 +301,7 @@ HELD = STRUCTURE | frozenset(
 )
 """Operators that take element types without arithmetic (`DType.is_code`)."""
 SUPPORTED = (
-    f"{', '.join(sorted(operators('float', 'either', 'steps', 'contributed', 'control')))}, "
+    f"{', '.join(sorted(operators('float', *GRAPHS, 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"
 )
 """Names of all supported operators, for error messages."""

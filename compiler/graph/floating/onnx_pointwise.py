@@ -16,7 +16,7 @@ from ...te import scalars
 from ...te.merge import broadcast
 from ...te.scalars import argument
 from ..graph import Tensor
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext, OnnxNode
 from ..operators import Elementwise
 from .onnx_context import FloatContext
 
@@ -169,7 +169,7 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
     add_elementwise(context, node, body, [tensor.name for tensor in tensors])
 
 
-def as_type(context: FloatContext, node: OnnxNode, tensor: Tensor, dtype: DType) -> str:
+def as_type(context: GraphContext, node: OnnxNode, tensor: Tensor, dtype: DType) -> str:
     """Name of a tensor cast to `dtype`, by a node before the ONNX node's; the tensor itself if it has that dtype."""
     if tensor.dtype is dtype:
         return tensor.name

@@ -26,7 +26,7 @@ from vdla.compiler.graph.onnx_values import Operation, Value
 from vdla.compiler.graph.operator_rows import Kind, Located, Row
 
 OPSET = 26
-FLOAT: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control")
+FLOAT: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control")
 FIRST = onnx_table.ROWS
 WRITTEN = sorted(onnx_table.operators("integers"))
 ON_FLOATS = sorted(onnx_table.operators("quantized", *FLOAT))

@@ -1,0 +1,97 @@
+"""Digests of the integer graphs of many models, one a line: for changes of the importer that must alter no graph.
+
+    python tests/helpers/graph_digests.py MODEL.onnx... > before.txt     # at one commit
+    python tests/helpers/graph_digests.py MODEL.onnx... > after.txt      # at the other; then compare the two files
+
+A line says model, target, and the digest of every field of the graph, or why there is no graph; lines of the target
+`survey` say how the accelerator's survey treats each node. Without models, those that the fuzzer draws are taken:
+`--random` of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vdla.benchmarks.fuzzing.drawing import Draw
+from vdla.benchmarks.fuzzing.float_graphs import outputs_of
+from vdla.benchmarks.fuzzing.qdq_graphs import random_qdq_graph, small_machine
+from vdla.compiler.graph.abilities import EVERYTHING, PROCESSOR, Abilities
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.onnx_load import load_model
+from vdla.compiler.graph.onnx_survey import survey_model
+from vdla.isa.config import load_config
+
+TARGETS = {
+    "tiny": Abilities.of(load_config("tiny")),
+    "small": Abilities.of(small_machine()),
+    "processor": PROCESSOR,
+    "everything": EVERYTHING,
+}
+
+
+def written(value: Any) -> bytes:
+    """Every field of a value, as bytes: equal values give equal bytes."""
+    if is_dataclass(value):
+        parts = [f"{field.name}=".encode() + written(getattr(value, field.name)) for field in fields(value)]
+        return type(value).__name__.encode() + b"(" + b",".join(parts) + b")"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}".encode() + hashlib.sha256(value.tobytes()).digest()
+    if isinstance(value, Mapping):
+        return b"{" + b",".join(written(key) + b":" + written(value[key]) for key in sorted(value)) + b"}"
+    if isinstance(value, tuple | list):
+        return b"[" + b",".join(map(written, value)) + b"]"
+    return repr(value).encode()
+
+
+def digest(value: Any) -> str:
+    """A digest of all that `written` writes."""
+    return hashlib.sha256(written(value)).hexdigest()[:24]
+
+
+def lines(data: bytes) -> Iterator[str]:
+    """Each target with the digest of its graph, or the error."""
+    for name, abilities in TARGETS.items():
+        try:
+            yield f"{name} {digest(import_model(data, abilities=abilities, batch=1))}"
+        except Exception as error:
+            yield f"{name} {type(error).__name__}: {error}"
+    try:
+        label, model = load_model(data, batch=1)
+        survey = survey_model(label, model, abilities=TARGETS["tiny"])
+        kinds = [f"{item.kind} {item.refusal}".strip() for item in survey.nodes]
+        yield f"survey {digest((survey.nodes, survey.constants, survey.types))} {'; '.join(kinds)}"
+    except Exception as error:
+        yield f"survey {type(error).__name__}: {error}"
+
+
+def drawn(count: int) -> Iterator[tuple[str, bytes]]:
+    """Models of random quantized graphs."""
+    for index in range(count):
+        builder = random_qdq_graph(Draw("qdq_graphs", 1, index), index)
+        if builder is not None:
+            yield f"random-{index}", builder.model(outputs_of(builder)).SerializeToString()
+
+
+def main() -> None:
+    """Print the lines."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", type=Path, help="models, .onnx")
+    parser.add_argument("--random", type=int, default=1000, help="random graphs, if no models are given")
+    options = parser.parse_args()
+    models = ((path.name, path.read_bytes()) for path in options.models)
+    for name, data in models if options.models else drawn(options.random):
+        for line in lines(data):
+            print(name, line.replace("\n", " | "), flush=True)
+
+
+if __name__ == "__main__":
+    main()
