@@ -8,8 +8,7 @@ DEMO ?= build/demo
 # Names of benchmarks: make bench BENCHMARKS=tuning_spaces; `.venv/bin/python -m vdla.benchmarks` lists them.
 BENCHMARKS ?= $$($(BIN)/python -m vdla.benchmarks --group bench)
 
-# Without bytecode of every module of every package: Python compiles the few that are imported, half a minute less.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+INSTALL := $(BIN)/python .ci/install.py
 
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE
@@ -61,18 +60,17 @@ $(VENV)/.made:
 # The development installation contains the other one; a newer pyproject.toml makes both again.
 $(VENV)/.installed-check: pyproject.toml | $(VENV)/.made
 	@echo "installing the Python packages that the demo needs into $(VENV) (a minute or two)"
-	$(PIP) -e ".[check]"
+	$(INSTALL) -e ".[check]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@echo "installing the Python packages for development into $(VENV) (some minutes)"
-	$(PIP) -e ".[dev]"
+	$(INSTALL) -e ".[dev]"
 	@touch $(VENV)/.installed-check $@
 
 # For networks of PyTorch alone (benchmarks/exported_networks.py): torch, which nothing else of the project needs.
 TORCH_VENV := .venv-torch
 $(TORCH_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[check]" \
-	  torch torchvision onnxscript transformers
+	$(TORCH_VENV)/bin/python .ci/install.py -e ".[check]" torch torchvision onnxscript transformers
 	@touch $@
