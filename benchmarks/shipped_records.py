@@ -27,9 +27,10 @@ from pathlib import Path
 from vdla.benchmarks.harness.command_line import JOBS, TRIALS, WRITE, Given, Option, run_script
 from vdla.codesign import models
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
-from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run import network_trials, tune_network, tune_workloads
-from vdla.codesign.workload_names import accelerator_workload
+from vdla.codesign.tuning.accelerator import AcceleratorTunable, network_trials
+from vdla.codesign.tuning.options import Options, Watchers
+from vdla.codesign.tuning.session import tune
+from vdla.codesign.tuning.target import Run
 from vdla.compiler.records.book import best_records, shipped_book, shipped_files
 from vdla.compiler.records.files import write_records
 from vdla.compiler.records.network import best_settings, is_trial_in_place
@@ -50,15 +51,16 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[R
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
     names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]
-    named = [(name, accelerator_workload(name, machine)) for name in names]
-    alone = Options(trials=trials * len(named), in_place=0, batch=16, seed=0, strategy="evolution")
+    tunable = AcceleratorTunable(machine)
+    alone = Options(trials=trials * len(names), in_place=0, batch=16, seed=0, strategy="evolution")
     with InProcess() as backend:
-        document = tune_workloads(machine, named, alone, backend, [], [], watchers)
+        document = tune(tunable, None, names, Run(options=alone, backend=backend, watchers=watchers))
         print(config, "layers done", file=sys.stderr, flush=True)
         path = folder / f"{NETWORK}-{config}.onnx"
         models.write(path, NETWORK)
         options = Options(trials=trials * 20, in_place=in_place, batch=16, seed=0, strategy="evolution")
-        network = tune_network(machine, path, options, backend, records, [], watchers)
+        run = Run(options=options, backend=backend, known=tuple(records), watchers=watchers)
+        network = tune(tunable, path, (), run)
     checked = [*document["tasks"], *network["tasks"], network["network"]]
     if any(task["outputs_equal"] is False for task in checked):
         raise SystemExit(f"{config}: a schedule computes something else")

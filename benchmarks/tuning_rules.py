@@ -19,10 +19,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, SEED, TRIALS, Given, Option, run_script
 from vdla.benchmarks.harness.output import finish
-from vdla.codesign.tune_run import Options, Watchers
-from vdla.codesign.tune_run_cpu import timed_on, tune_network
-from vdla.codesign.tune_timed import subjects_named, tune_timed
-from vdla.codesign.workload_names import cpu_workload
+from vdla.codesign.tuning.options import Options
+from vdla.codesign.tuning.processor import ProcessorTunable
+from vdla.codesign.tuning.session import tune
+from vdla.codesign.tuning.target import Run
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.tune.measure.open_backend import open_backend
 
@@ -109,7 +109,7 @@ OPTIONS = (
 
 
 def main(given: Given) -> None:
-    target, documents = host_target(), []
+    tunable, documents = ProcessorTunable(host_target()), []
 
     def options(trials: int) -> Options:
         return Options(trials=trials, in_place=0, batch=16, seed=given.seed, strategy="evolution")
@@ -121,9 +121,7 @@ def main(given: Given) -> None:
         for name in PROGRAMS:
             if given.only and not any(name.startswith(start) for start in given.only):
                 continue
-            subjects = subjects_named([(name, cpu_workload(name, target))])
-            timed = timed_on(target, [])
-            tuned, _ = tune_timed(timed, name, subjects, options(given.trials), backend, [], Watchers())
+            tuned = tune(tunable, None, [name], Run(options=options(given.trials), backend=backend))
             documents.append(tuned)
             if not given.json:
                 print_row(tuned["tasks"][0])
@@ -131,7 +129,8 @@ def main(given: Given) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "encoder.onnx"
                 onnx.save(encoder(given.seed), path)
-                tuned = tune_network(target, path, options(4 * given.trials), backend, [], [], Watchers())
+                run = Run(options=options(4 * given.trials), backend=backend)
+                tuned = tune(tunable, path, (), run)
             documents.append(tuned)
             if not given.json:
                 print("encoder")

@@ -68,7 +68,10 @@ def batches_of(
 ) -> list[Batch]:
     """A batch of random candidates for each task."""
     return [
-        (describe(task), [task.space.values(point) for point in task.space.sample(generator, size)])
+        (
+            describe(task.config, task.workload),
+            [task.space.values(point) for point in task.space.sample(generator, size)],
+        )
         for task in tasks.values()
     ]
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
 
-from ..tune_options import Options, Watchers
-from ..tune_places import backend_for, run_tuner
-
 if TYPE_CHECKING:
-    from vdla.compiler.codegen.cpu.machine import CpuTarget
     from vdla.compiler.records.book import RecordBook
     from vdla.compiler.tune.search.strategies import StrategyName
+
+    from ..tuning.target import Tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +62,10 @@ def tune(
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 
+    from ..tuning.options import Options, Watchers
+    from ..tuning.session import tune as run_tuner
+    from ..tuning.target import Run
+
     model = Path(subject) if isinstance(subject, str | Path) else None
     names = [] if isinstance(subject, str | Path) else list(subject)
     if model is None and not names:
@@ -71,9 +73,8 @@ def tune(
     file = Path(records)
     if file.exists() and file.stat().st_size:
         raise UserError(f"{file} holds records already; name another file")
-    processor = _processor(target)
-    machine = config if isinstance(config, Config) else load_config(config)
-    whole = model is not None and processor is None
+    tunable = _tunable(target, config)
+    whole = model is not None and tunable.in_place
     options = Options(
         trials=trials,
         in_place=(trials // 2 if in_place is None else in_place) if whole else 0,
@@ -83,25 +84,27 @@ def tune(
     )
     if strategy in LEARNING:
         load_xgboost()
-    place = machine if processor is None else processor
-    with RecordWriter(file) as writer, backend_for(processor, workers, None, timeout, _quiet) as backend:
-        watchers = Watchers(write=writer.append)
-        document = run_tuner(place, model, names, (options, backend, [], [], watchers))
+    with (
+        RecordWriter(file) as writer,
+        tunable.workers(count=workers, scheduler=None, timeout=timeout, notify=_quiet) as backend,
+    ):
+        run = Run(options=options, backend=backend, watchers=Watchers(write=writer.append))
+        document = run_tuner(tunable, model, names, run)
     return Tuned(records=file, document=document)
 
 
-def _processor(target: str) -> CpuTarget | None:
-    """The processor that a target names; None for the accelerator."""
+def _tunable(target: str, config: Config | str | Path) -> Tunable[Any]:
+    """The accelerator or the processor that a target names."""
     if target == "vdla":
-        return None
+        from ..tuning.accelerator import AcceleratorTunable
+
+        return AcceleratorTunable(config if isinstance(config, Config) else load_config(config))
     if target.split()[:1] == ["llvm"]:
         from vdla.compiler.codegen.cpu.options import parse_target
 
-        from ..tune_run_cpu import check_target
+        from ..tuning.processor import ProcessorTunable
 
-        found = parse_target(target)
-        check_target(found)
-        return found
+        return ProcessorTunable(parse_target(target))
     raise UserError(
         f'target "{target}": from Python vdla and llvm are tuned; for GPUs take `vdla tune --target cuda`'
     )

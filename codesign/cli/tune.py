@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
-from ..tune_places import backend_for, run_tuner
 from .options import ConfigOption, DimOption, JsonOption
 from .output import note, print_error, print_json, text_console
-from .tune_places import place_of
 from .tune_progress import tune_progress
+from .tune_targets import tunable_of
 
 if TYPE_CHECKING:
     from vdla.compiler.records.record import Record
@@ -168,14 +166,15 @@ def tune(
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 
-    from ..tune_options import Options, Watchers
+    from ..tuning.options import Options, Watchers
+    from ..tuning.session import tune as run_tuner
+    from ..tuning.target import Run
 
-    place = place_of(context, target, device, workers, scheduler)
-    machine = load_config(config)
+    tunable = tunable_of(context, target, device, config, workers, scheduler)
     options = Options(
         trials=trials,
         in_place=(trials // 2 if in_place is None else in_place)
-        if model is not None and place is None
+        if model is not None and tunable.in_place
         else 0,
         batch=batch,
         seed=seed,
@@ -204,7 +203,7 @@ def tune(
         known = _told(read_records(output)) if resume else []
         with (
             tune_progress(total=options.trials + options.in_place) as progress,
-            backend_for(place, workers, scheduler, timeout, note) as backend,
+            tunable.workers(count=workers, scheduler=scheduler, timeout=timeout, notify=note) as backend,
         ):
             watchers = Watchers(
                 write=writer.append,
@@ -213,12 +212,8 @@ def tune(
                 remark=note,
                 resumed=progress.resumed,
             )
-            document = run_tuner(
-                machine if place is None else place,
-                model,
-                workload or [],
-                (options, backend, known, learned, watchers),
-            )
+            run = Run(options=options, backend=backend, known=known, transfer=learned, watchers=watchers)
+            document = run_tuner(tunable, model, workload or [], run)
     seconds = time.perf_counter() - started
     wrong = [task["name"] for task in document["tasks"] if task["outputs_equal"] is False]
     if not document.get("network", {}).get("outputs_equal", True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ..ir.stmt import Program
 from ..schedule import Schedule
@@ -13,7 +13,9 @@ from .template import NO_BOUNDS, Template
 
 
 class Target(Protocol):
-    """A target as tuning records describe it."""
+    """A target as tuning records describe it; a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def described(self) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
-from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run_cpu import timed_on
-from vdla.codesign.tune_timed import subjects_named, tune_timed
+from vdla.codesign.tuning.options import Options, Watchers
+from vdla.codesign.tuning.processor import ProcessorTunable
+from vdla.codesign.tuning.session import subjects_of, tune_subjects
+from vdla.codesign.tuning.target import Run
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -27,7 +28,7 @@ from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
-from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
+from vdla.compiler.tune.measure.descriptions import TaskError, describe, load
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.compiler.tune.search.transfer import samples_from
@@ -182,7 +183,7 @@ def test_programs_teach_those_that_have_the_same_knobs():
 
 def test_a_machine_refuses_trials_that_it_cannot_run():
     target = host_target()
-    description = describe_cpu(target, cpu_workload(LAYER, target))
+    description = describe(target, cpu_workload(LAYER, target))
     foreign = {**description["target"], "triple": "sparc-unknown-linux-gnu", "cpu": "v9"}
     for changed, words in (
         ({"target": foreign}, "cannot run here"),
@@ -283,7 +284,7 @@ def test_programs_without_knobs_are_tuned_by_rules(vdla, tmp_path):
 )
 def test_named_programs_measure_themselves(name):
     target = host_target()
-    measure = load(describe_cpu(target, cpu_workload(name, target)))
+    measure = load(describe(target, cpu_workload(name, target)))
     assert measure(None).error is None
 
 
@@ -295,7 +296,7 @@ def test_functions_behind_sums_do_not_make_errors_of_roundings():
     net.add("Tanh", net.add("Mul", net.constant(np.float32(1.5))), inputs=[net.last])
     net.shape = (1, 2, 64, 64)
     ((_, workload),) = network_workloads(CpuLowering(target), net.model())
-    assert load(describe_cpu(target, workload))(None).error is None
+    assert load(describe(target, workload))(None).error is None
 
 
 def test_programs_are_read_where_no_template_made_the_space_unless_told():
@@ -334,8 +335,9 @@ def test_a_machine_that_gets_too_busy_in_the_end_ends_no_run(runs):
     options = Options(trials=2, in_place=0, batch=2, seed=0, strategy="random")
     written: list[Record] = []
     watchers = Watchers(write=written.append)
-    timed, subjects = timed_on(target, []), subjects_named(named)
-    document, _ = tune_timed(timed, "one", subjects, options, Overloaded(runs), [], watchers)
+    run = Run(options=options, backend=Overloaded(runs), watchers=watchers)
+    subjects = subjects_of(named, in_network=False)
+    document, _ = tune_subjects(ProcessorTunable(target), "one", subjects, run)
     (task,) = document["tasks"]
     assert task["trials"] == 2 and task["best"] is None and task["knobs"] is None
     # The third to run is the template's choice, in its first turn.

@@ -13,11 +13,12 @@ from fake_gpu import FakeDevice, Launched
 from fake_gpu_worker import Loader
 from float_networks import FloatNetwork
 
-from vdla.codesign import tune_run_cuda
 from vdla.codesign.report.tune_table import tune_lines
-from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run_cuda import subjects_of, timed_on
-from vdla.codesign.tune_timed import subjects_named, tune_timed
+from vdla.codesign.tuning import kernels
+from vdla.codesign.tuning.gpu import GpuTunable
+from vdla.codesign.tuning.options import Options, Watchers
+from vdla.codesign.tuning.session import subjects_of, tune_subjects
+from vdla.codesign.tuning.target import Run
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.options import parse_target
@@ -71,9 +72,8 @@ def tune(
     loader = Loader(faults or {})
     named = [(NAME, workload) for name in names for workload in cuda_workloads(name, CARD)]
     with CudaWorkers(InProcess(loader), InProcess(loader)) as backend:
-        watchers = Watchers(write=written.append)
-        timed, subjects = timed_on(CARD, []), subjects_named(named)
-        document, _ = tune_timed(timed, NAME, subjects, options, backend, known, watchers)
+        run = Run(options=options, backend=backend, known=known, watchers=Watchers(write=written.append))
+        document, _ = tune_subjects(GpuTunable(CARD), NAME, subjects_of(named, in_network=False), run)
     return document["tasks"], written
 
 
@@ -150,7 +150,7 @@ def test_a_network_is_tuned_and_timed_before_and_after(
 
     monkeypatch.setattr(cuda_core, "open_device", open_device)
     monkeypatch.setattr(open_backend, "open_cuda_backend", backend)
-    monkeypatch.setattr(tune_run_cuda, "network_workloads", products_of)
+    monkeypatch.setattr(kernels, "network_workloads", products_of)
     arguments = ("--target", "cuda", "--device", "cuda:1", "--workers", 3, "--trials", 4, "--batch", 4)
     records = tmp_path / "r.jsonl"
     document = vdla("tune", model, *arguments, "-o", records, "--json").document()
@@ -194,9 +194,8 @@ def test_the_method_with_the_best_record_is_taken(network: Path) -> None:
     slow = [record(ways[0], 5e-6), record(methods["winograd_cuda"], 1e-6, CARD)]
     assert taken(*slow) == default
     assert taken(record(ways[0], 5e-6, CARD), slow[1]) == "winograd_cuda"
-    assert {s.workload.template: s.nodes for s in subjects_of(network, TARGET)} == dict.fromkeys(
-        methods, ("n0", "n2")
-    )
+    subjects = subjects_of(GpuTunable(TARGET).network(network).workloads, in_network=True)
+    assert {s.workload.template: s.nodes for s in subjects} == dict.fromkeys(methods, ("n0", "n2"))
 
 
 def test_networks_are_run_and_compiled_with_records(vdla: Any, tmp_path: Path, network: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from vdla.codesign import models
-from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run import legalized_model, network_trials, subjects_of, tune_alone, tune_network
-from vdla.codesign.tune_run_in_place import Layer, tune_in_place
+from vdla.codesign.tuning.accelerator import AcceleratorTunable, network_trials
+from vdla.codesign.tuning.in_place import tune_in_place
+from vdla.codesign.tuning.options import Options, Watchers
+from vdla.codesign.tuning.session import subjects_of, tune, tune_subjects
+from vdla.codesign.tuning.target import Layer, Run
 from vdla.compiler.records.book import book_of
 from vdla.compiler.records.network import (
     best_settings,
@@ -21,14 +24,14 @@ from vdla.compiler.records.network import (
     place_of,
 )
 from vdla.compiler.records.record import Record, Task
-from vdla.compiler.templates.vdla.legalize import network_key
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import InProcess
-from vdla.compiler.tune.measure.measure_vdla import measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.compiler.tune.runs.in_place import Placed
 from vdla.isa.config import load_config
 
 CONFIG = load_config("edge8")
+TUNABLE = AcceleratorTunable(CONFIG)
 OPTIONS = Options(trials=14, in_place=30, batch=5, seed=1, strategy="random")
 
 
@@ -50,7 +53,8 @@ def whole_run(path: Path, known: list[Record], stop: int | None = None) -> tuple
     document = {}
     try:
         with InProcess() as backend:
-            document = tune_network(CONFIG, path, OPTIONS, backend, known, [], Watchers(write=write))
+            run = Run(options=OPTIONS, backend=backend, known=known, watchers=Watchers(write=write))
+            document = tune(TUNABLE, path, (), run)
     except KeyboardInterrupt:
         pass
     return written, document
@@ -78,15 +82,15 @@ def test_every_trial_in_place_is_recorded_and_only_the_network_is_applied(path, 
             faster.append(record.trial)
     assert [record.trial for record in settled] == faster and settled[-1].cost == found["tuned_cycles"]
     # Applied is the last of them, though trials that were not accepted are the best of their nodes.
-    prepared = legalized_model(path, CONFIG)
-    workloads = network_trials(path, CONFIG).workloads
-    assert network_key(prepared, workloads) == found["key"]
+    network = network_trials(path, CONFIG)
+    workloads = network.workloads
+    assert network.key == found["key"]
     applied = best_settings(book_of(records), CONFIG, found["key"], workloads)
     assert (
         applied == legal_settings(CONFIG, workloads, settled[-1].knobs)
         and knobs_of(applied) == settled[-1].knobs
     )
-    assert network_trials(path, CONFIG).cycles(applied) == found["tuned_cycles"]
+    assert network.cycles(applied) == found["tuned_cycles"]
     # Trials of single nodes are never applied.
     assert best_settings(book_of(places), CONFIG, found["key"], workloads) is None
 
@@ -104,69 +108,65 @@ def test_wherever_trials_in_place_stop_they_go_on(path, run):
     records, document = run
     network = network_trials(path, CONFIG)
     begun = next(k for k, record in enumerate(records) if record.strategy == "in place")
-    layers = layers_of(path, network, records)
+    layers = layers_of(network, records)
     told: list[int] = []
     for stop in (*range(begun, len(records), 13), len(records)):
-        rest: list[Record] = []
-        watchers = Watchers(write=rest.append, resumed=told.append)
-        placed = tune_in_place(CONFIG, network, layers, OPTIONS, known=records[:stop], watchers=watchers)
-        assert [dataclasses.replace(record, elapsed=0.0) for record in rest] == records[stop:]
+        placed, rest = in_place(network, layers, records[:stop], resumed=told.append)
+        assert rest == records[stop:]
         assert placed.cycles == document["network"]["tuned_cycles"] and placed.trials == 30
     assert told[0] == 0 and told[-1] == 30
     # More trials go on from fewer; a line that is lost costs a trial, and no other is repeated.
-    rest = []
-    fewer = dataclasses.replace(OPTIONS, in_place=11)
-    tune_in_place(CONFIG, network, layers, fewer, known=records[:begun], watchers=Watchers(write=rest.append))
-    assert [dataclasses.replace(record, elapsed=0.0) for record in rest] == [
-        record for record in records[begun:] if record.trial < 11
-    ]
+    _, rest = in_place(network, layers, records[:begun], dataclasses.replace(OPTIONS, in_place=11))
+    assert rest == [record for record in records[begun:] if record.trial < 11]
     lost = [record for record in records if record.trial != 7 or record.strategy != "in place"]
-    again: list[Record] = []
-    tune_in_place(CONFIG, network, layers, OPTIONS, known=lost, watchers=Watchers(write=again.append))
+    _, again = in_place(network, layers, lost)
     assert {record.trial for record in again if is_trial_in_place(record)} <= {7}
 
 
-def layers_of(path: Path, network: NetworkTrials, records: list[Record]) -> list[Layer]:
-    subjects = subjects_of(network)
+def layers_of(network: NetworkTrials, records: list[Record]) -> list[Layer[Workload]]:
     with InProcess() as backend:
-        _, histories, tasks = tune_alone(
-            CONFIG, subjects, OPTIONS, backend=backend, known=records, watchers=Watchers()
-        )
-    return [
-        Layer(nodes=subject.nodes, task=task, history=history)
-        for subject, task, history in zip(subjects, tasks, histories, strict=True)
-    ]
+        subjects = subjects_of(tuple(network.workloads.items()), in_network=True)
+        return tune_subjects(TUNABLE, "", subjects, Run(options=OPTIONS, backend=backend, known=records))[1]
+
+
+def in_place(
+    network: NetworkTrials,
+    layers: list[Layer[Workload]],
+    known: list[Record],
+    options: Options = OPTIONS,
+    resumed: Callable[[int], None] = lambda _: None,
+) -> tuple[Placed, list[Record]]:
+    """The network's settings, and the records of the run."""
+    with InProcess() as backend:
+        run = Run(options=options, backend=backend, known=known, watchers=Watchers(resumed=resumed))
+        placed = tune_in_place(network, layers, TUNABLE.task, CONFIG, run)
+    return placed, [dataclasses.replace(record, elapsed=0.0) for record in run.written]
 
 
 def test_records_that_this_network_cannot_have_are_passed_over(path, run):
     records, document = run
     network = network_trials(path, CONFIG)
-    layers = layers_of(path, network, records)
+    layers = layers_of(network, records)
     begun = next(k for k, record in enumerate(records) if record.strategy == "in place")
     start, first = records[begun : begun + 2]
     node = next(iter(network.workloads))
     foreign = dataclasses.replace(start, knobs={f"{node}.rows": -5})
     far = dataclasses.replace(first, trial=1 << 62)
     for known in ([foreign, *records[begun + 1 :]], [*records[begun : begun + 4], far]):
-        rest: list[Record] = []
-        placed = tune_in_place(
-            CONFIG, network, layers, OPTIONS, known=known, watchers=Watchers(write=rest.append)
-        )
+        placed, _ = in_place(network, layers, known)
         # Where the beginning is not to be had, the best known state is another one.
         assert placed.cycles <= document["network"]["tuned_cycles"] and placed.trials == 30
 
 
 def test_what_is_best_alone_is_where_a_network_begins_if_it_is_faster_so(path, run):
     network = network_trials(path, CONFIG)
-    layers = layers_of(path, network, run[0])
-    options = dataclasses.replace(OPTIONS, in_place=0)
-    rest: list[Record] = []
-    placed = tune_in_place(CONFIG, network, layers, options, known=[], watchers=Watchers(write=rest.append))
+    layers = layers_of(network, run[0])
+    placed, rest = in_place(network, layers, [], dataclasses.replace(OPTIONS, in_place=0))
     alone = {
-        node: layer.task.space.values(layer.history.points[layer.history.costs.argmin()])
+        node: layer.knobs
         for layer in layers
-        for node in layer.nodes
-        if layer.history.best < measure(layer.task, None).cost
+        for node in layer.subject.nodes
+        if layer.history.best < TUNABLE.default_cycles(layer.subject.workload)
     }
     assert alone
     assert placed.cycles == min(network.cycles({}), network.cycles(alone)) == rest[0].cost

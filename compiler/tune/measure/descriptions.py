@@ -19,18 +19,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from ...runtime.gpus import GPUS, kind_of
+from ...templates.registry import Target, Workload
 from ...templates.space import Values
 from .trial import Result
 
 if TYPE_CHECKING:
-    from ...codegen.cpu.machine import CpuTarget
     from ...codegen.cuda.machine import GpuTarget
-    from ...templates.cpu.workload import CpuWorkload
     from ...templates.gpu.workload import CudaWorkload
-    from .measure_vdla import AcceleratorTask
     from .trial_cuda import Compile, DeviceTrials
 
 Description: TypeAlias = Mapping[str, Any]
@@ -48,19 +47,10 @@ class TaskError(UserError):
     """A description that is no task, or one that cannot be tuned."""
 
 
-def describe(task: AcceleratorTask) -> dict[str, Any]:
-    """The description of a task of the accelerator."""
-    return {"kind": "vdla", "config": task.config.to_dict(), "workload": task.workload.to_dict()}
-
-
-def describe_cpu(target: CpuTarget, workload: CpuWorkload) -> dict[str, Any]:
-    """The description of a task on a processor."""
-    return {"kind": "llvm", "target": asdict(target), "workload": workload.to_dict()}
-
-
-def describe_cuda(target: GpuTarget, workload: CudaWorkload) -> dict[str, Any]:
-    """The description of a task on a GPU."""
-    return {"kind": target.described["kind"], "target": asdict(target), "workload": workload.to_dict()}
+def describe(target: Target, workload: Workload) -> dict[str, Any]:
+    """The description of the task to measure candidates of a workload on a target."""
+    machine = {"config": target.to_dict()} if isinstance(target, Config) else {"target": asdict(target)}
+    return {"kind": target.described["kind"], **machine, "workload": workload.to_dict()}
 
 
 def describe_cuda_code(task: Description, folder: Path) -> dict[str, Any]:

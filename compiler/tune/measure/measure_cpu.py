@@ -13,7 +13,7 @@ from types import TracebackType
 from ...codegen.cpu.machine import CpuTarget
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import Values
-from .descriptions import describe_cpu
+from .descriptions import describe
 from .local_workers import LocalWorkers
 from .trial import Result
 from .worker_process import COMMAND
@@ -82,5 +82,5 @@ class CpuMeasurer:
         Raises BackendError if no process can be started, TaskError for a processor other than this one.
         """
         begin = time.thread_time()
-        (result,) = self._workers.measure(describe_cpu(self._target, workload), [values])
+        (result,) = self._workers.measure(describe(self._target, workload), [values])
         return CpuTrial(result=result, asking_seconds=time.thread_time() - begin)

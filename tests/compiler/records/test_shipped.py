@@ -9,7 +9,7 @@ from campaign import representatives
 from shipped import shipped
 
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
-from vdla.codesign.tune_run import network_trials
+from vdla.codesign.tuning.accelerator import network_trials
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.records.book import shipped_book, shipped_files
 from vdla.compiler.records.network import best_settings

@@ -45,7 +45,7 @@ def test_a_described_task_measures_the_same() -> None:
     task = small_task()
     drawn = task.space.sample(np.random.default_rng(0), 3)
     points = [None, *(task.space.values(point) for point in drawn)]
-    description = json.loads(canonical(describe(task)))
+    description = json.loads(canonical(describe(task.config, task.workload)))
     assert description["config"] == task.config.to_dict()
     with InProcess() as backend:
         results = backend.measure(description, points)
@@ -75,7 +75,8 @@ def test_configurations_come_back_with_their_digest(preset: str, monkeypatch: py
     ],
 )
 def test_what_is_no_task_is_refused(change: dict[str, object], reason: str) -> None:
-    description = describe(small_task()) | change
+    task = small_task()
+    description = describe(task.config, task.workload) | change
     with pytest.raises(UserError, match=reason):
         InProcess().measure(description, [None])
 

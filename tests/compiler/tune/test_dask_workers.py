@@ -24,7 +24,7 @@ TRIALS = 24
 def test_workers_and_schedulers_that_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Workload(template="conv2d", batch=1, channels=8, height=4, width=4, filters=8, kernel=(3, 3))
     task = AcceleratorTask.of(load_config("tiny"), shape)
-    description = describe(task)
+    description = describe(task.config, task.workload)
     drawn = task.space.sample(np.random.default_rng(0), TRIALS)
     points = [task.space.values(point) for point in drawn]
     expected = [result.cost for result in InProcess().measure(description, points)]

@@ -24,7 +24,7 @@ from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.cuda_workers import CudaWorkers
 from vdla.compiler.tune.measure.descriptions import (
     TaskError,
-    describe_cuda,
+    describe,
     describe_cuda_code,
     describe_cuda_device,
     load,
@@ -37,7 +37,7 @@ PRODUCT = CudaWorkload(
     template="gemm_cuda", expression=product(Matrices(rows=48, depth=24, columns=64), staged="by depth")
 )
 DEFAULT = GPU.default(TARGET, PRODUCT)
-TASK = describe_cuda(TARGET, PRODUCT)
+TASK = describe(TARGET, PRODUCT)
 
 
 def candidate(thread_rows: int) -> dict[str, int]:

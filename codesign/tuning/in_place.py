@@ -1,18 +1,12 @@
-"""The second half of `vdla tune` for a network on the accelerator.
-
-The schedule of every node is tuned by the cycles of the whole network; then the network's outputs are checked.
-"""
+"""The second half of `vdla tune` for a network on the accelerator: every node is tuned by the network's cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from pathlib import Path
 
-import numpy as np
-
-from vdla.compiler.records.book import RecordBook, book_of
+from vdla.compiler.records.book import book_of
 from vdla.compiler.records.network import (
     IN_PLACE,
     Settings,
@@ -24,6 +18,7 @@ from vdla.compiler.records.network import (
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.space import Values
+from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.compiler.tune.measure.trial import Result
@@ -31,27 +26,20 @@ from vdla.compiler.tune.program_features.reading import read_vdla
 from vdla.compiler.tune.runs.in_place import Place, Placed, Told, Tried, refine
 from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.search.cost_model import Samples
-from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.point_features import examine, point_features
 from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.strategies import strategy_of
 from vdla.isa.config import Config
 
-from .evaluate import sample_arrays
-from .network_run import compile_network, simulate_network
-from .tune_options import Options, Watchers
+from .options import Options
+from .target import Layer, Run
 
 STARTS = 8
 """Number of candidates of a node, the best ones alone, that are tried in place first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layer:
-    """A workload of the network after its trials alone, with its nodes."""
-
-    nodes: tuple[str, ...]
-    task: AcceleratorTask
-    history: History
+TaskOf = Callable[[Workload], AcceleratorTask]
+"""Gives the task of a workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,36 +52,31 @@ class Before:
 
 
 def tune_in_place(
-    config: Config,
-    network: NetworkTrials,
-    layers: Sequence[Layer],
-    options: Options,
-    *,
-    known: Sequence[Record],
-    watchers: Watchers,
+    network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> Placed:
-    """Chooses the settings of every node by the network's total cycles; trials in the records `known` are not repeated.
+    """Chooses the settings of every node by the network's total cycles; `layers`: its workloads after trials alone.
 
-    There are three ways to start: with the templates' choices, with the best settings in `known`, or with the settings
-    that are best alone for each node. The fastest of them is the start, so the result is never slower than any of them.
+    There are three ways to start: with the templates' choices, with the best settings in the known records, or with the
+    settings that are best alone for each node. The fastest of them is the start, so the result is never slower than any
+    of them.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])
-    before = resumed_in_place(config, network, layers, options, known, watchers)
-    watchers.resumed(len(before.trials) + (before.start is not None))
+    before = _resumed(config, network, layers, run)
+    run.watchers.resumed(len(before.trials) + (before.start is not None))
     start = before.start
     if start is None:
-        start = _fastest(network, [{}, *_starts(config, network, layers, known)])
+        start = _fastest(network, [{}, *_starts(config, network, layers, task_of, run.known)])
 
     def record(task: Task, knobs: Values, number: int, result: Result) -> None:
-        watchers.write(
+        run.write(
             Record(
                 task=task,
                 knobs=knobs,
                 cost=result.cost if isfinite(result.cost) else None,
                 error=result.error,
                 trial=number,
-                seed=options.seed,
+                seed=run.options.seed,
                 strategy=IN_PLACE,
                 elapsed=result.seconds,
                 compiler=compiler,
@@ -111,25 +94,29 @@ def tune_in_place(
 
     return refine(
         network,
-        [place for layer in layers for place in _places(layer, start, options)],
-        {node: start.get(node, {}) for layer in layers for node in layer.nodes},
-        trials=options.in_place,
-        seed=options.seed,
+        [place for layer in layers for place in _places(layer, task_of, start, run.options)],
+        {node: start.get(node, {}) for layer in layers for node in layer.subject.nodes},
+        trials=run.options.in_place,
+        seed=run.options.seed,
         known=before.trials,
-        told=Told(write=write, settle=settle, watch=watchers.move),
+        told=Told(write=write, settle=settle, watch=run.watchers.move),
     )
 
 
 def _starts(
-    config: Config, network: NetworkTrials, layers: Sequence[Layer], known: Sequence[Record]
+    config: Config,
+    network: NetworkTrials,
+    layers: Sequence[Layer[Workload]],
+    task_of: TaskOf,
+    known: Sequence[Record],
 ) -> list[Settings]:
     """Settings to start with: the best known, and for every node the settings that are best alone."""
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
-        node: layer.task.space.values(layer.history.points[layer.history.costs.argmin()])
+        node: layer.knobs
         for layer in layers
-        if len(layer.history) and layer.history.best < measure(layer.task, None).cost
-        for node in layer.nodes
+        if layer.knobs and layer.history.best < measure(task_of(layer.subject.workload), None).cost
+        for node in layer.subject.nodes
     }
     return [settings for settings in (best, alone) if settings]
 
@@ -141,18 +128,11 @@ def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
     return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 
-def resumed_in_place(
-    config: Config,
-    network: NetworkTrials,
-    layers: Sequence[Layer],
-    options: Options,
-    known: Sequence[Record],
-    watchers: Watchers,
-) -> Before:
-    """The state of this run in place from the records `known`; a remark says how many records are not used."""
+def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run) -> Before:
+    """The state of this run in place from the known records; a remark says how many records are not used."""
     target = config.described
     compiler = compiler_identity(target["kind"])
-    ours = [record for record in known if (record.strategy, record.seed) == (IN_PLACE, options.seed)]
+    ours = [record for record in run.known if (record.strategy, record.seed) == (IN_PLACE, run.options.seed)]
     states: dict[int, Record] = {}
     key = network_task(network.key, target).key
     for record in ours:
@@ -161,10 +141,10 @@ def resumed_in_place(
     trials: dict[int, Tried] = {}
     unused = 0
     for layer in layers:
-        for node in layer.nodes:
+        for node in layer.subject.nodes:
             task = Task(workload=network.place(node), target=target)
             found = trials_of(
-                ours, task, layer.task.space, strategy=IN_PLACE, seed=options.seed, compiler=compiler
+                ours, task, layer.job.space, strategy=IN_PLACE, seed=run.options.seed, compiler=compiler
             )
             unused += found.duplicates + found.foreign + found.illegal + found.stale
             for number, record in found.trials.items():
@@ -172,7 +152,7 @@ def resumed_in_place(
                 result = Result(cost=cost, error=record.error, seconds=record.elapsed)
                 trials.setdefault(number, Tried(node=node, values=record.knobs, result=result))
     if unused:
-        watchers.remark(
+        run.watchers.remark(
             f"{unused} records of trials in place are not used: of another version of the compiler, told twice, or of "
             "knobs that are not legal"
         )
@@ -187,8 +167,8 @@ def resumed_in_place(
     return Before(start=start, trials=trials, settled=settled)
 
 
-def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:
-    task, history = layer.task, layer.history
+def _places(layer: Layer[Workload], task_of: TaskOf, start: Settings, options: Options) -> list[Place]:
+    task, history = task_of(layer.subject.workload), layer.history
     order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < inf]
     candidates = [task.space.values(history.points[k]) for k in order]
     # Trials of the workload alone also train the cost model for trials in place.
@@ -208,18 +188,5 @@ def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:
             strategy=strategy,
             alone=measure(task, start.get(node) or None).cost,
         )
-        for node in layer.nodes
+        for node in layer.subject.nodes
     ]
-
-
-def outputs_equal(path: Path, config: Config, book: RecordBook) -> bool:
-    """Whether a network computes the same bits with the records as with its templates' choices, on one random input.
-
-    Both are compiled and simulated as by `vdla run`. Raises UserError.
-    """
-    outputs = []
-    for records in (None, book):
-        compiled = compile_network(path, config, records=records)
-        outputs.append(simulate_network(compiled, sample_arrays(compiled.graph, 1)).outputs)
-    plain, tuned = outputs
-    return all(np.array_equal(plain[name], tuned[name]) for name in plain)

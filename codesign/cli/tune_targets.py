@@ -1,33 +1,40 @@
-"""Places where `vdla tune` measures: the accelerator, a processor, or a GPU."""
+"""The targets of `vdla tune`: the accelerator, a processor, or a GPU of this machine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 
-from ..tune_places import Gpu
 from .options import was_given
 from .targets import gpu_number, parse_targets
 
 if TYPE_CHECKING:
-    from vdla.compiler.codegen.cpu.machine import CpuTarget
+    from ..tuning.gpu import GpuTunable
+    from ..tuning.target import Tunable
 
 
-def place_of(
-    context: typer.Context, target: str, device: str | None, workers: int | None, scheduler: str | None
-) -> CpuTarget | Gpu | None:
-    """The processor or GPU that --target names; None for the accelerator.
-
-    Raises UserError, also for options that belong to other targets.
+def tunable_of(
+    context: typer.Context,
+    target: str,
+    device: str | None,
+    config: str,
+    workers: int | None,
+    scheduler: str | None,
+) -> Tunable[Any]:
+    """The machine that --target, --device and --config name. Raises UserError, also for options that belong to other
+    targets.
     """
     targets = parse_targets(target)
     if device is not None and not targets.gpu:
         raise UserError(f"--device {device}: is for GPUs; leave it out, or add --target cuda")
     if not targets.llvm and not targets.gpu:
-        return None
+        from ..tuning.accelerator import AcceleratorTunable
+
+        return AcceleratorTunable(load_config(config))
     if targets.vdla:
         raise UserError(f'--target "{target}": tune for one target at a time, vdla, llvm or cuda')
     for name in ("config", "in_place"):
@@ -45,15 +52,12 @@ def place_of(
         )
     from vdla.compiler.codegen.cpu.options import parse_target
 
-    processor = parse_target(targets.llvm)
-    if scheduler is None:
-        from ..tune_run_cpu import check_target
+    from ..tuning.processor import ProcessorTunable
 
-        check_target(processor)
-    return processor
+    return ProcessorTunable(parse_target(targets.llvm), measured_here=scheduler is None)
 
 
-def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -> Gpu:
+def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -> GpuTunable:
     """The GPU of this machine on which candidates are measured. Raises UserError."""
     name = target.split()[0]
     if scheduler is not None:
@@ -68,8 +72,8 @@ def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -
         raise UserError(f"--device {device}: emulated kernels have no GPU times; name a GPU, as in {name}:0")
     from vdla.compiler.runtime.gpus import gpu_kind
 
-    from ..tune_run_cuda import card_target
+    from ..tuning.gpu import GpuTunable
 
     ordinal = gpu_number(device, name)
     gpu_kind(name).parse(target)  # This raises errors in the target even without a device.
-    return Gpu(target=card_target(target, ordinal), ordinal=ordinal)
+    return GpuTunable.opened(target, ordinal)

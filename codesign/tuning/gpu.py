@@ -1,0 +1,115 @@
+"""GPUs as targets of the tuner."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.codegen.cuda.machine import GpuTarget
+from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead
+from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
+from vdla.compiler.runtime.cuda_timing import repeating_timer
+from vdla.compiler.runtime.executable import Arrays
+from vdla.compiler.runtime.gpus import gpu_kind, kind_of
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.gpu.workload import CudaWorkload
+from vdla.compiler.tune.measure import open_backend
+from vdla.compiler.tune.measure.backends import Backend
+
+from ..workload_models import cuda_workloads
+from .kernels import TOLERANCE, KernelTunable, Load
+
+MOST_COMPILERS = 16
+"""Default limit of processes that compile candidates; each needs some hundred megabytes."""
+ROUNDS = 11
+"""Number of rounds in which the whole network is timed, before and after tuning in turns."""
+TENSOR_FLOAT_TOLERANCE = 4e-3
+"""Tolerance if factors are rounded to tf32: another order of earlier sums may change how they are rounded."""
+
+
+class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
+    """GPU number `ordinal` of this machine. A node has a workload for each method to compute it."""
+
+    tunable = "GPUs: convolutions, matrix products, pools and element-wise operators, in float32"
+
+    def __init__(self, target: GpuTarget, ordinal: int = 0) -> None:
+        super().__init__(GpuLowering(target))
+        self._ordinal = ordinal
+
+    @staticmethod
+    def opened(text: str, ordinal: int) -> GpuTunable:
+        """The GPU of this number for the target `text` ("cuda ...", or another kind of GPU). The device is opened and
+        closed again. Raises UserError.
+        """
+        kind = gpu_kind(text.split()[0])
+        with closing(kind.open(ordinal)) as device:
+            target = kind.on_device(text, device.properties)
+            check_device(device, target)
+            return GpuTunable(target, ordinal)
+
+    @property
+    def machine(self) -> str:
+        """The card's name for people."""
+        return f"GPU {self.target.card}"
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """Kind, architecture and card, and whether products may round their inputs to tf32."""
+        target = self.target
+        return {
+            "target": target.described["kind"],
+            "arch": target.arch,
+            "card": target.card,
+            "tf32": target.tensor_float,
+        }
+
+    def named(self, name: str) -> Sequence[CudaWorkload]:
+        """The float32 workloads with this name."""
+        return cuda_workloads(name, self.target)
+
+    def workers(
+        self,
+        *,
+        count: int | None,
+        scheduler: str | None,
+        timeout: float | None,
+        notify: Callable[[str], None],
+    ) -> Backend:
+        """Processes that compile, one a core unless a `count` is given, and one that owns the device."""
+        cores = max(1, min(MOST_COMPILERS, os.cpu_count() or 1))
+        return open_backend.open_cuda_backend(
+            workers=count or cores, ordinal=self._ordinal, timeout=timeout, notify=notify
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """Tolerance of a network's outputs, relative to the greatest."""
+        return TENSOR_FLOAT_TOLERANCE if self.target.tensor_float else TOLERANCE
+
+    def loader(self, closing: ExitStack) -> Load[CudaNetwork]:
+        """Opens the device, and copies networks to it."""
+        device = kind_of(self.target).open(self._ordinal)
+        closing.callback(device.close)
+
+        def load(path: Path, knobs: ChosenKnobs[CudaWorkload] | None) -> tuple[CudaNetwork, int]:
+            code = compile_kernels(path, gpu_ahead(self.target), knobs=knobs)
+            return closing.enter_context(CudaNetwork(code, device)), len(code.modules)
+
+        return load
+
+    def milliseconds(
+        self, networks: tuple[CudaNetwork, CudaNetwork], arrays: Arrays, closing: ExitStack
+    ) -> tuple[float, float]:
+        """Medians by the device's clock."""
+        timers = []
+        for network in networks:
+            timers.append(repeating_timer(network, arrays))
+            closing.callback(timers[-1].close)
+        times = [[timer.milliseconds() for timer in timers] for _ in range(ROUNDS)]
+        before, after = (statistics.median(column) for column in zip(*times, strict=True))
+        return before, after

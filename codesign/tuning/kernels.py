@@ -1,0 +1,171 @@
+"""Processors and GPUs as targets of the tuner: candidates are timed, and the best take turns at the end."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from vdla.compiler.kernel_launches import Lowering
+from vdla.compiler.pipeline import network_workloads
+from vdla.compiler.records.apply import knobs_from
+from vdla.compiler.records.book import CHECKED, book_of
+from vdla.compiler.records.package_identity import compiler_identity
+from vdla.compiler.records.record import Record
+from vdla.compiler.runtime.executable import Arrays, Executable
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.registry import KernelT, Registry, TargetT
+from vdla.compiler.templates.space import Values, knobs_obstacle
+from vdla.compiler.tune.measure.descriptions import describe
+from vdla.compiler.tune.measure.trial import WRONG, Result
+from vdla.compiler.tune.program_features.program import Read
+from vdla.compiler.tune.program_features.reading import read_points
+from vdla.util.errors import UserError
+
+from ..output_check import relative_difference
+from ..samples import sample_inputs
+from .options import Options
+from .target import Layer, Outcome, Run, Tunable, TunableNetwork
+
+BASELINES = ("random", "grid")
+"""Strategies that start without a hint; the others start at the template's own choice."""
+FINALISTS = 3
+"""Largest number of candidates of a workload that are measured again at the end."""
+CHECKS = 3
+"""Number of times that the finalists of a workload and the template's choice are measured in turns at the end."""
+TOLERANCE = 1e-4
+"""Tolerance of a network's outputs, relative to the greatest: float32 sums have another order, in all its layers."""
+
+NetworkT = TypeVar("NetworkT", bound=Executable)
+Load = Callable[[Path, ChosenKnobs[Any] | None], tuple[NetworkT, int]]
+"""Compiles the network of a file with recorded knobs, and loads it; the number is that of its kernels."""
+
+
+class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
+    """The part of `target.Tunable` that processors and GPUs share; `lowering` names the machine and its templates."""
+
+    tunable: ClassVar[str]
+    """The operators that have knobs, for the message on a network without them."""
+
+    def __init__(self, lowering: Lowering[TargetT]) -> None:
+        self.lowering = lowering
+
+    @property
+    def target(self) -> TargetT:
+        """The machine."""
+        return self.lowering.target
+
+    @property
+    def templates(self) -> Registry[TargetT, KernelT]:
+        """The templates of its workloads."""
+        return self.lowering.templates
+
+    def network(self, path: Path) -> TunableNetwork[KernelT]:
+        """The network in a file. Raises UserError if it has no node with a workload."""
+        workloads = network_workloads(self.lowering, path)
+        if not workloads:
+            raise UserError(f"{path}: has no layers that can be tuned on {self.tunable}")
+        return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
+
+    def read(self, workload: KernelT) -> Read:
+        """The reader of the features of a workload's scheduled programs."""
+        return read_points(self.templates, self.target, workload)
+
+    def first(self, workload: KernelT, options: Options) -> Values | None:
+        """The template's own choice, so that applied records are never slower than none; None if it is not a point of
+        the space, as in spaces made by rules, and for `BASELINES`.
+        """
+        return None if options.strategy in BASELINES else self._default(workload) or None
+
+    def _default(self, workload: KernelT) -> Values:
+        """The template's own choice as knobs of a record: empty if it is not a point of the space."""
+        default = self.templates.default(self.target, workload)
+        return {} if knobs_obstacle(self.templates.space(self.target, workload), default) else default
+
+    def finish(self, layer: Layer[KernelT], run: Run) -> Outcome:
+        """The costs of the template's choice and of the best candidate, measured in turns, in seconds.
+
+        The least of many noisy measurements is often only a lucky one. Therefore the few best candidates are measured
+        again in turns with the template's choice. A record of the best of these, possibly the template's choice itself,
+        is written; it takes precedence over single measurements.
+        """
+        job, history, workload = layer.job, layer.history, layer.subject.workload
+        order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
+        finalists = [job.space.values(history.points[k]) for k in order]
+        began = time.perf_counter()
+        results = run.backend.measure(describe(self.target, workload), [None, *finalists] * CHECKS)
+        first, *others = (results[k :: len(finalists) + 1] for k in range(len(finalists) + 1))
+        default, medians = _median(first), [_median(group) for group in others]
+        best, place = min(((m, k) for k, m in enumerate(medians) if isfinite(m)), default=(inf, None))
+        knobs = None if place is None else finalists[place]
+        if isfinite(min(best, default)):
+            faster = knobs is not None and best <= default
+            run.write(
+                Record(
+                    task=job.task,
+                    # If no trial is faster, the template's choice is recorded.
+                    knobs=knobs if knobs is not None and faster else self._default(workload),
+                    cost=best if faster else default,
+                    trial=len(history),
+                    seed=run.options.seed,
+                    strategy=CHECKED,
+                    elapsed=time.perf_counter() - began,
+                    compiler=compiler_identity(job.task.target["kind"]),
+                )
+            )
+        wrong = any(WRONG in (result.error or "") for group in others for result in group)
+        return Outcome(default=default, best=best, knobs=knobs, right=None if knobs is None else not wrong)
+
+    def compare(self, path: Path, run: Run) -> Mapping[str, Any] | None:
+        """A network with the templates' own choices and with the records: milliseconds of one inference, and outputs.
+
+        None, with a remark, if it cannot be measured: its records are valid nevertheless.
+        """
+        knobs = knobs_from(book_of(run.records), self.templates, self.target)
+        try:
+            with ExitStack() as closing:
+                load = self.loader(closing)
+                (plain, _), (tuned, kernels) = (load(path, chosen) for chosen in (None, knobs))
+                arrays = sample_inputs(plain)
+                difference = relative_difference(plain.run(arrays), tuned.run(arrays))
+                before, after = self.milliseconds((plain, tuned), arrays, closing)
+        except UserError as error:
+            run.watchers.remark(f"{path}: the whole network is not measured: {error}")
+            return None
+        return {
+            "default_ms": before,
+            "tuned_ms": after,
+            "kernels": kernels,
+            "kernels_tuned": len(knobs.applied),
+            "kernels_ignored": len(knobs.ignored),
+            "max_relative_error": difference,
+            "outputs_equal": difference is not None and difference <= self.tolerance,
+        }
+
+    @property
+    def tolerance(self) -> float:
+        """Tolerance of a network's outputs, relative to the greatest."""
+        return TOLERANCE
+
+    @abstractmethod
+    def loader(self, closing: ExitStack) -> Load[NetworkT]:
+        """The function that compiles and loads a network; `closing` closes all of them. Raises UserError if this
+        machine cannot run it.
+        """
+
+    @abstractmethod
+    def milliseconds(
+        self, networks: tuple[NetworkT, NetworkT], arrays: Arrays, closing: ExitStack
+    ) -> tuple[float, float]:
+        """Median milliseconds of one run of two networks, which run in turns."""
+
+
+def _median(results: Sequence[Result]) -> float:
+    """Median cost of the results that did not fail; inf if all failed."""
+    costs = [result.cost for result in results if not result.failed]
+    return statistics.median(costs) if costs else inf

@@ -1,0 +1,87 @@
+"""Processors as targets of the tuner."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, runs_here
+from vdla.compiler.cpu_stages import CpuLowering, cpu_now
+from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.runtime.cpu_network import CpuNetwork
+from vdla.compiler.runtime.executable import Arrays
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.cpu.workload import CpuWorkload
+from vdla.util.errors import UserError
+
+from ..timing import interleaved
+from ..workload_names import cpu_workload
+from .kernels import KernelTunable, Load
+
+ROUNDS = (5, 25)
+"""Least and greatest number of rounds in which the whole network is measured, before and after tuning."""
+ROUNDS_SECONDS = 2.0
+
+
+class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
+    """A processor. `measured_here`: candidates run on this machine, and UserError says if it cannot run them."""
+
+    tunable = (
+        "processors: convolutions, matrix products, pools, element-wise operators, and reductions, softmax and "
+        "normalization of some thousand elements, in float32"
+    )
+
+    def __init__(self, target: CpuTarget, *, measured_here: bool = True) -> None:
+        super().__init__(CpuLowering(target))
+        if measured_here and not runs_here(target):
+            host = host_target()
+            raise UserError(
+                f"--target: candidates for {target.cpu} ({target.triple}) cannot be measured on this machine "
+                f"({host.cpu}, {host.triple}); name a --scheduler with workers that can, or take `llvm`"
+            )
+
+    @property
+    def machine(self) -> str:
+        """The processor's name for people."""
+        return f"processor {self.target.cpu}"
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """LLVM's name of the processor, and the triple."""
+        return {"target": "llvm", "cpu": self.target.cpu, "triple": self.target.triple}
+
+    def named(self, name: str) -> Sequence[CpuWorkload]:
+        """The float32 workload with this name."""
+        return (cpu_workload(name, self.target),)
+
+    def loader(self, closing: ExitStack) -> Load[CpuNetwork]:
+        """Compiles networks in this process."""
+        if not runs_here(self.target):
+            raise UserError("this machine cannot run it")
+
+        def load(path: Path, knobs: ChosenKnobs[CpuWorkload] | None) -> tuple[CpuNetwork, int]:
+            network = closing.enter_context(compile_kernels(path, cpu_now(self.target), knobs=knobs))
+            return network, len(network.kernels)
+
+        return load
+
+    def milliseconds(
+        self, networks: tuple[CpuNetwork, CpuNetwork], arrays: Arrays, closing: ExitStack
+    ) -> tuple[float, float]:
+        """Medians of thread CPU time, on one thread."""
+        plain, tuned = networks
+        began = time.thread_time()
+        plain.run(arrays)
+        least, most = ROUNDS
+        rounds = int(ROUNDS_SECONDS / max(2 * (time.thread_time() - began), 1e-6))
+        before, after = interleaved(
+            time.thread_time,
+            [lambda: plain.run(arrays), lambda: tuned.run(arrays)],
+            min(most, max(least, rounds)),
+            least=1e-3,
+        )
+        return statistics.median(before) * 1e3, statistics.median(after) * 1e3

@@ -1,0 +1,160 @@
+"""The interface between a run of `vdla tune` and its target: the accelerator, a processor or a GPU."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, ClassVar, Generic
+
+from vdla.compiler.records.record import Record
+from vdla.compiler.templates.registry import Target, Templates, WorkloadT
+from vdla.compiler.templates.space import Values
+from vdla.compiler.tune.measure import open_backend
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.program_features.program import Read
+from vdla.compiler.tune.runs.session import Job
+from vdla.compiler.tune.search.history import History
+
+from .options import Options, Watchers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """A run of the tuner: its options and callbacks, and the `backend` of its trials.
+
+    Trials in the records `known`, of the same search, are not repeated; cost models also learn from `transfer`.
+    `written` gets the records of this run.
+    """
+
+    options: Options
+    backend: Backend
+    known: Sequence[Record] = ()
+    transfer: Sequence[Record] = ()
+    watchers: Watchers = field(default_factory=Watchers)
+    written: list[Record] = field(default_factory=list[Record])
+
+    def write(self, record: Record) -> None:
+        """Keeps a new record."""
+        self.written.append(record)
+        self.watchers.write(record)
+
+    @property
+    def records(self) -> list[Record]:
+        """The known records and the new ones."""
+        return [*self.known, *self.written]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject(Generic[WorkloadT]):
+    """A workload to be tuned, and the names of its nodes in a network (none if the workload itself was named). Subjects
+    with the same name are methods to compute the same layer.
+    """
+
+    name: str
+    workload: WorkloadT
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layer(Generic[WorkloadT]):
+    """A workload with its trials alone."""
+
+    subject: Subject[WorkloadT]
+    job: Job
+    history: History
+
+    @property
+    def knobs(self) -> Values | None:
+        """The knobs of the best trial; None if all failed."""
+        if not self.history.best < inf:
+            return None
+        return self.job.space.values(self.history.points[self.history.costs.argmin()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result for a workload: costs of the template's own choice and of the best candidate, inf where none ran; the
+    candidate's `knobs`, and whether its results are `right` (None without a candidate).
+    """
+
+    default: float
+    best: float
+    knobs: Values | None
+    right: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TunableNetwork(Generic[WorkloadT]):
+    """A network on a target.
+
+    `workloads`: the nodes that can be tuned, by name, with a workload for each method to compute them, in order.
+    `conclude(layers, run)` tunes or measures the whole network after all trials of its layers alone, and returns its
+    part of the JSON document, None if this machine cannot run it.
+    """
+
+    workloads: Sequence[tuple[str, WorkloadT]]
+    conclude: Callable[[Sequence[Layer[WorkloadT]], Run], Mapping[str, Any] | None]
+
+
+class Tunable(ABC, Generic[WorkloadT]):
+    """A target of the tuner. `in_place`: the nodes of a network are tuned in the network, too."""
+
+    in_place: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """The machine."""
+
+    @property
+    @abstractmethod
+    def templates(self) -> Templates[Any, WorkloadT]:
+        """The templates of its workloads."""
+
+    @property
+    @abstractmethod
+    def machine(self) -> str:
+        """The machine's name for people."""
+
+    @property
+    @abstractmethod
+    def document(self) -> Mapping[str, Any]:
+        """The machine's entries in the JSON document of `vdla tune`, beginning with "target"."""
+
+    def workers(
+        self,
+        *,
+        count: int | None,
+        scheduler: str | None,
+        timeout: float | None,
+        notify: Callable[[str], None],
+    ) -> Backend:
+        """The backend of its trials: `count` processes (None: one), or those of a dask `scheduler`. UserError."""
+        workers = 1 if count is None else count
+        return open_backend.open_backend(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify)
+
+    @abstractmethod
+    def named(self, name: str) -> Sequence[WorkloadT]:
+        """The workloads that `--workload NAME` names, one for each method to compute it. Raises UserError."""
+
+    @abstractmethod
+    def network(self, path: Path) -> TunableNetwork[WorkloadT]:
+        """The network in a file. Raises UserError, also if nothing in it can be tuned."""
+
+    @abstractmethod
+    def read(self, workload: WorkloadT) -> Read:
+        """The reader of the features of a workload's programs."""
+
+    def first(self, workload: WorkloadT, options: Options) -> Values | None:
+        """The knobs that are tried before a strategy proposes any; None if there are none."""
+        return None
+
+    def begin(self, jobs: Sequence[tuple[WorkloadT, Job]], run: Run) -> None:
+        """Writes the records that stand before all trials; none by default."""
+
+    @abstractmethod
+    def finish(self, layer: Layer[WorkloadT], run: Run) -> Outcome:
+        """The result for a workload, after further measurements if its trials are not exact."""
