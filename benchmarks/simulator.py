@@ -16,8 +16,9 @@ from vdla.benchmarks.harness.command_line import OUTPUT, RUNS, Given, Option, ru
 from vdla.benchmarks.harness.output import finish
 from vdla.codesign.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import encode, encode_uops, register_value
+from vdla.isa.layout import encode, encode_uops
 from vdla.isa.program import Program, bare_program, load_program
+from vdla.isa.registers import register_value
 from vdla.sim import SimulationResult, simulate
 
 SIDE, CHANNEL_BLOCKS, TAPS = 14, 4, 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data
 
-from vdla.isa.layout import register
+from vdla.isa.registers import register
 
 from .layouts import REGISTER_BITS
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Member, Out, Signature
 
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.timing import READ_BURST_BEATS, most_write_beats
 
@@ -253,7 +253,7 @@ def banked_read(*, depth: int, width: int) -> Signature:
 def inp_read(config: Config) -> Signature:
     """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest; on machines
     with `taps` one position (`Config.position_inputs` vectors) of each bank."""
-    if not config.has("taps"):
+    if ArrayShape.of(config).banks == 1:
         return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
     vectors = config.position_inputs
     return banked_read(depth=config.inp_depth // vectors, width=8 * config.inp_bytes * vectors)
@@ -263,7 +263,7 @@ def chain_read(config: Config) -> Signature:
     """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest; with `taps` one
     of each bank."""
     depth = config.chain_buffer_bytes // config.chain_word_bytes
-    read = banked_read if config.has("taps") else scratchpad_read
+    read = banked_read if ArrayShape.of(config).banks > 1 else scratchpad_read
     return read(depth=depth, width=8 * config.chain_word_bytes)
 
 

@@ -6,7 +6,9 @@ from amaranth.hdl import Value, signed, unsigned
 from amaranth.lib import data
 
 from vdla.isa.config import Config
-from vdla.isa.layout import Field, formats, register, uop_fields
+from vdla.isa.fields import Field
+from vdla.isa.layout import formats, uop_fields
+from vdla.isa.registers import register
 
 REGISTER_BITS = 64
 

@@ -6,6 +6,7 @@ from amaranth.hdl import Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from vdla.isa.array_modes import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit
 
@@ -73,8 +74,9 @@ class Accelerator(wiring.Component):
         connect(m, fetch.read, getattr(port, Client.FETCH.name.lower()))
         connect(m, units[Unit.STORE].write, port.write)
         connect(m, units[Unit.STORE].accumulators, units[Unit.COMPUTE].accumulators)
-        inputs = BankedScratchpad if config.has("taps") else Scratchpad
-        positions = {"parts": config.position_inputs} if config.has("taps") else {}
+        inputs, positions = Scratchpad, {}
+        if ArrayShape.of(config).banks > 1:
+            inputs, positions = BankedScratchpad, {"parts": config.position_inputs}
         if config.inp_step_vectors > 1:
             positions["neighbours"] = config.inp_step_vectors
         for name in ("inp", "wgt"):

@@ -17,11 +17,13 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from .array_modes import TAPS
+from .array_modes import mode_of
 from .config import Config
 from .errors import ProgramError
-from .layout import PADS, REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
+from .fields import unpack_fields
+from .layout import MATRIX, PADS, decode_uops, uop_dtype
 from .parameters import is_power_of_two
+from .registers import REGISTERS, operand_shape
 from .rows import MOST_ELEMENTS
 
 Values = Mapping[str, int]
@@ -98,7 +100,7 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
     Raises AccessError for an access out of bounds, UnknownMicroOps for micro-ops loaded from DRAM that a store wrote.
     """
     match name:
-        case "GEMM" | "DEPTHWISE" | "TAPS":
+        case _ if name in MATRIX:
             return tuple(_matrix(trace, name, values))
         case "ALU":
             return tuple(_alu(trace, values))
@@ -310,20 +312,14 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
     if values["reset"]:
         return
     limit = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
-    # An operation of TAPS reads several consecutive vectors, all in one memory. A position of DEPTHWISE and TAPS begins
-    # at its first vector.
-    position = 1 if name == "GEMM" else config.position_inputs
-    more = position * (TAPS if name == "TAPS" else 1) - 1
+    mode = mode_of(name, trace.registers)
+    position, more = mode.position_vectors(config), mode.vectors(config) - 1
     of = f"the first of {more + 1} input vectors" if more else "input vector"
     src = _operand(trace, values, 1, "src", base["inp_base"], limit - more + position - 1, of)
     yield from _inputs(config, np.unique(src // position * position), more)
-    if name != "GEMM":
-        rows, first = config.tile_rows * config.wgt_depth, config.tile_rows * base["wgt_base"]
-        row = _operand(trace, values, 2, "wgt", first, rows, "weight row")
-        yield Access(Resource.WGT, False, np.unique(row // config.tile_rows))
-    else:
-        tile = _operand(trace, values, 2, "wgt", base["wgt_base"], config.wgt_depth, "weight tile")
-        yield Access(Resource.WGT, False, tile)
+    rows, of = mode.tile_weights(config), "weight row" if mode.by_lane else "weight tile"
+    weights = _operand(trace, values, 2, "wgt", rows * base["wgt_base"], rows * config.wgt_depth, of)
+    yield Access(Resource.WGT, False, np.unique(weights // rows) if mode.by_lane else weights)
 
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:

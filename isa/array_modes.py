@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .data_path import Block, Extension
 from .errors import ConfigError
+from .fields import Field, Register
 from .opcodes import Opcode, Unit
 
 if TYPE_CHECKING:
@@ -79,6 +80,13 @@ class ArrayMode:
             return config.sweep_rows
         return self.positions * config.position_inputs * config.position_outputs
 
+    def row(self, config: Config, place: int, part: int) -> int:
+        """Row within a group whose weights belong to input vector `place` of the multiplied positions, and to `part` of
+        each vector where an input vector fills the lanes several times: parts take turns, or use groups of their own
+        in a mode that `holds`.
+        """
+        return place if self.holds else place * config.position_outputs + part
+
 
 MODES = (
     ArrayMode(name="gemm", instruction="GEMM", opcode=Opcode.GEMM, by_lane=False, folds=True),
@@ -110,6 +118,74 @@ def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> Arr
         if mode.instruction == instruction
         and (mode.register is None or any(registers[mode.register].values()))
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayShape:
+    """The parts of a machine's array that its modes need together.
+
+    `by_lane`: multipliers work for one lane alone. `positions`: most positions that an operation reads. `holds`:
+    positions stay for later operations. `zero_points`: factors are differences of int8, with a bit more.
+    `fold_levels`: levels of the adder tree after which sums of groups of rows may stay apart.
+    """
+
+    by_lane: bool
+    positions: int
+    holds: bool
+    zero_points: bool
+    fold_levels: int
+
+    @staticmethod
+    def of(config: Config) -> ArrayShape:
+        """The array of `config`."""
+        modes = modes_of(config)
+        return ArrayShape(
+            by_lane=any(mode.by_lane for mode in modes),
+            positions=max(mode.positions for mode in modes),
+            holds=any(mode.holds for mode in modes),
+            zero_points=config.has("zero_points"),
+            fold_levels=config.tile_parts.bit_length() - 1,
+        )
+
+    @property
+    def banks(self) -> int:
+        """Banks of input scratchpad and chain memory: the words of neighbouring positions are read in one cycle."""
+        return self.positions
+
+    @property
+    def factor_bits(self) -> int:
+        """Width of a factor."""
+        return 9 if self.zero_points else 8
+
+    @property
+    def product_bits(self) -> int:
+        """Width of a product: -128 x -128 needs 16 bits, 255 x 255 needs 17."""
+        return 17 if self.zero_points else 16
+
+
+ARRAY_REGISTERS = (
+    Register(
+        "ZERO",
+        Unit.COMPUTE,
+        2,
+        (
+            Field("inp_zero", 0, 8, True),
+            Field("wgt_zero", 8, 8, True),
+        ),
+        extension="zero_points",
+    ),
+    Register("SWEEP", Unit.COMPUTE, 3, (Field("on", 0, 1),), extension="sweep"),
+    Register(
+        "FOLD",
+        Unit.COMPUTE,
+        4,
+        (Field("shape", 0, 3),),
+        extension="fold",
+        most=lambda config: {"shape": config.tile_parts.bit_length() - 1},
+        refusal=lambda config, shape: f"means {1 << shape} groups, of which {config.folds} are the most",
+    ),
+)
+"""Registers of the compute unit that change how the array multiplies: zero points, and the registers of modes."""
 
 
 # --- extensions of the array ----------------------------------------------------------------------------

@@ -21,21 +21,9 @@ from numpy.typing import NDArray
 from .alu import AluOpcode
 from .config import Config
 from .errors import EncodingError
-from .layout import (
-    FLAGS,
-    Field,
-    Format,
-    Unit,
-    formats,
-    join_words,
-    pack_fields,
-    register,
-    register_at,
-    split_words,
-    unpack_fields,
-    uop_dtype,
-    uop_fields,
-)
+from .fields import Field, pack_fields, unpack_fields
+from .layout import FLAGS, Format, Unit, formats, join_words, split_words, uop_dtype, uop_fields
+from .registers import register, register_at
 
 FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")
 """Register fields that hold the bits of a float32."""

@@ -27,6 +27,7 @@ from .arithmetic import CONSTANT_BITS
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, unit_name, used_bits
 from .config import Config
 from .errors import ProgramError
+from .fields import extract, unpack_fields
 from .hazards import (
     Conflict,
     LastAccess,
@@ -36,21 +37,9 @@ from .hazards import (
     unseen_store,
     waits_for_stores,
 )
-from .layout import (
-    EXTENSION_OF,
-    FLAGS,
-    TOKEN_QUEUES,
-    Opcode,
-    Unit,
-    extract,
-    formats,
-    join_words,
-    lacking,
-    register_at,
-    unit_of,
-    unpack_fields,
-)
+from .layout import EXTENSION_OF, FLAGS, TOKEN_QUEUES, Opcode, Unit, formats, join_words, lacking, unit_of
 from .ordering import Blocked, Clock, Ordering, Stage, order
+from .registers import register_at
 
 MOST_FINDINGS = 50
 """Most findings in one list, which then ends with a note: a broken program repeats the same mistake."""
@@ -222,9 +211,10 @@ def _register_problem(config: Config, values: dict[str, int]) -> str | None:
         return f"unit {values['unit']} has no register {values['register']}"
     if values["value"] & ~used_bits(target.fields):
         return f"register {target.name}: a bit is set in {values['value']:#x} that belongs to no field"
+    most = target.most(config)
     for name, bits in unpack_fields(target.fields, values["value"]).items():
-        if target.name == "FOLD" and 1 << bits > config.tile_parts:
-            return f"register FOLD: shape = {bits} means {1 << bits} groups, of which {config.folds} are the most"
+        if bits > most.get(name, bits):
+            return f"register {target.name}: {name} = {bits} {target.refusal(config, bits)}"
         if name in FLOAT_FIELDS:
             number = float(np.uint32(bits).view(np.float32))
             if not abs(number) <= 2.0**CONSTANT_BITS:

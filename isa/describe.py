@@ -8,22 +8,11 @@ from .alu import alu_opcodes
 from .config import Config, Memory
 from .control_registers import CONTROL_BITS, COUNTERS_AT, IDENTITY, REGISTERS, STATUS_BITS, VERSION
 from .extensions import EXTENSIONS
-from .layout import (
-    POST,
-    ROWS,
-    TABLE,
-    TOKEN_QUEUES,
-    Field,
-    Format,
-    MemoryType,
-    Opcode,
-    Unit,
-    formats,
-    registers_of,
-    uop_fields,
-)
+from .fields import Field
+from .layout import POST, ROWS, TABLE, TOKEN_QUEUES, Format, MemoryType, Opcode, Unit, formats, uop_fields
 from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
+from .registers import registers_of
 from .rows import ENTRY_BITS
 from .store_stages import TABLE_BYTES
 from .widths import VTA_INSTRUCTION_BYTES

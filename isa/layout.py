@@ -14,39 +14,13 @@ from functools import lru_cache
 import numpy as np
 
 from .alu import alu_extension
+from .array_modes import MODES
 from .config import Config
 from .errors import EncodingError
+from .fields import Field, absent, pack, pack_columns, pack_fields, unpack_fields
 from .opcodes import POST, ROWS, TABLE, MemoryType, Opcode, Unit
-from .rows import LENGTH_BITS
+from .registers import register_at
 from .widths import WORD_BITS
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """`width` bits from bit `low` of an instruction, micro-op or register, two's complement if `signed`. On machines
-    that lack `extension` (if not None) the field must be 0.
-    """
-
-    name: str
-    low: int
-    width: int
-    signed: bool = False
-    extension: str | None = None
-
-    @property
-    def high(self) -> int:
-        """The last bit, inclusive."""
-        return self.low + self.width - 1
-
-    @property
-    def minimum(self) -> int:
-        """The smallest value the field holds."""
-        return -(1 << (self.width - 1)) if self.signed else 0
-
-    @property
-    def maximum(self) -> int:
-        """The largest value the field holds."""
-        return (1 << (self.width - 1)) - 1 if self.signed else (1 << self.width) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +42,16 @@ class Format:
         )
 
 
-def _pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Consecutive fields from bit `start` on; a field that would cross into the next word starts at that word."""
-    fields, low = [], start
-    for name, width in items:
-        if low // WORD_BITS != (low + width - 1) // WORD_BITS:
-            low = -(-low // WORD_BITS) * WORD_BITS
-        fields.append(Field(name, low, width))
-        low += width
-    return tuple(fields)
-
-
 FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
-_COMMON = (Field("opcode", 0, 3), *_pack(3, *((name, 1) for name in FLAGS)))
+_COMMON = (Field("opcode", 0, 3), *pack(3, *((name, 1) for name in FLAGS)))
 FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
 """The bit of each dependence flag in an instruction of any format."""
-_MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
-_SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
+_MEMORY = (*_COMMON, Field("memory_type", 7, 3), *pack(10, ("sram_base", 16), ("dram_base", 32)))
+_SIZES = pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 """The padding fields of a load: elements filled around the moved ones, 4 bits each from bit 112 on."""
-_PADS = _pack(112, *((name, 4) for name in PADS))
-_POST = _pack(
+_PADS = pack(112, *((name, 4) for name in PADS))
+_POST = pack(
     112,
     ("combine", 1),
     ("operand", 1),
@@ -114,7 +77,7 @@ def _post(config: Config) -> tuple[Field, ...]:
 def _statistics(config: Config) -> tuple[Field, ...]:
     """ROWS: no memory but the accumulators."""
     head = (*_COMMON, Field("memory_type", 7, 3), Field("sram_base", 10, 16), Field("maximum", 26, 1))
-    return (*head, *_pack(64, ("y_size", 16), ("x_size", 16)))
+    return (*head, *pack(64, ("y_size", 16), ("x_size", 16)))
 
 
 def _loops(config: Config) -> tuple[tuple[str, int], ...]:
@@ -126,20 +89,20 @@ def _factors(config: Config, *widths: tuple[str, int]) -> tuple[Field, ...]:
     """Loop factors in the upper half of an instruction: its second word (128 bits, as in VTA) or its last two (256
     bits)."""
     items = ((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in"))
-    return _pack(4 * config.instruction_bytes, *items)
+    return pack(4 * config.instruction_bytes, *items)
 
 
 def _matrix(config: Config) -> tuple[Field, ...]:
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
-    loops = _pack(8, *_loops(config), ("overwrite", 1))
+    loops = pack(8, *_loops(config), ("overwrite", 1))
     factors = _factors(config, ("dst", acc), ("src", inp), ("wgt", wgt))
     return (*_COMMON, Field("reset", 7, 1), *loops, *factors)
 
 
 def _vector(config: Config) -> tuple[Field, ...]:
-    loops = _pack(8, *_loops(config))
+    loops = pack(8, *_loops(config))
     factors = _factors(config, ("dst", config.acc_index_bits), ("src", config.inp_index_bits))
-    operation = (*_pack(108, ("alu_opcode", 3), ("use_imm", 1)), Field("imm", 112, 16, signed=True))
+    operation = (*pack(108, ("alu_opcode", 3), ("use_imm", 1)), Field("imm", 112, 16, signed=True))
     fields = (*_COMMON, Field("reset", 7, 1), *loops, *factors, *operation)
     return tuple(sorted(fields, key=lambda item: item.low))
 
@@ -166,7 +129,7 @@ class Instruction:
     extension: str | None = None
 
 
-INSTRUCTIONS = (
+_INSTRUCTIONS = (
     Instruction("LOAD.UOP", Opcode.LOAD, MemoryType.UOP, Unit.COMPUTE, "load", _box),
     Instruction("LOAD.WGT", Opcode.LOAD, MemoryType.WGT, Unit.LOAD, "load", _box),
     Instruction("LOAD.INP", Opcode.LOAD, MemoryType.INP, Unit.LOAD, "load", _box),
@@ -178,14 +141,17 @@ INSTRUCTIONS = (
     Instruction("STORE.OUT", Opcode.STORE, MemoryType.OUT, Unit.STORE, "store", _box),
     Instruction("STORE.POST", Opcode.STORE, POST, Unit.STORE, "store", _post, "post"),
     Instruction("ROWS", Opcode.STORE, ROWS, Unit.STORE, "rows", _statistics, "rows"),
-    Instruction("GEMM", Opcode.GEMM, None, Unit.COMPUTE, "matrix", _matrix),
+    *(
+        Instruction(mode.instruction, mode.opcode, None, Unit.COMPUTE, "matrix", _matrix, mode.extension)
+        for mode in MODES
+        if mode.register is None
+    ),
     Instruction("FINISH", Opcode.FINISH, None, Unit.COMPUTE, "control", lambda config: _COMMON),
     Instruction("ALU", Opcode.ALU, None, Unit.COMPUTE, "vector", _vector),
     Instruction("CONFIG", Opcode.CONFIG, None, None, "control", _register_write),
-    Instruction("DEPTHWISE", Opcode.DEPTHWISE, None, Unit.COMPUTE, "matrix", _matrix, "depthwise"),
-    Instruction("TAPS", Opcode.TAPS, None, Unit.COMPUTE, "matrix", _matrix, "taps"),
 )
-"""Every instruction. Encoder, decoder, documents, checker, simulator, RTL and random programs read this table."""
+INSTRUCTIONS = tuple(sorted(_INSTRUCTIONS, key=lambda item: item.opcode))
+"""Every instruction, by opcode. Encoder, decoder, documents, checker, simulator, RTL and random programs read it."""
 
 
 def names_of(*groups: str) -> tuple[str, ...]:
@@ -233,18 +199,14 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
                 "lacks; add it to `extensions`"
             )
     if name == "CONFIG" and (target := register_at(values["unit"], values["register"])) is not None:
-        absent = target.absent(config)
-        if any(unpack_fields(absent, values["value"]).values()):
-            plain = " and ".join(item.name for item in target.fields if item not in absent)
+        lacked = target.absent(config)
+        if any(unpack_fields(lacked, values["value"]).values()):
+            plain = " and ".join(item.name for item in target.fields if item not in lacked)
             return (
-                f"sets more of {target.name} than {plain}, which needs the extension {absent[0].extension!r}; "
+                f"sets more of {target.name} than {plain}, which needs the extension {lacked[0].extension!r}; "
                 f"{config.name!r} lacks it, add it to `extensions`"
             )
     return None
-
-
-def _absent(config: Config, fields: Sequence[Field]) -> tuple[Field, ...]:
-    return tuple([item for item in fields if item.extension is not None and not config.has(item.extension)])
 
 
 @lru_cache(maxsize=64)
@@ -252,7 +214,7 @@ def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
     """For each format, the fields that must be 0 in programs for `config` because their extension is missing; formats
     without any are left out.
     """
-    found = {name: _absent(config, layout.fields) for name, layout in formats(config).items()}
+    found = {name: absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
 
 
@@ -267,197 +229,9 @@ def formats(config: Config) -> dict[str, Format]:
 
 def uop_fields(config: Config) -> tuple[Field, ...]:
     """The micro-op's fields: dst (accumulator), src (input, or accumulator for ALU), wgt."""
-    return _pack(
+    return pack(
         0, ("dst", config.acc_index_bits), ("src", config.inp_index_bits), ("wgt", config.wgt_index_bits)
     )
-
-
-# --- configuration registers: 64-bit values written by CONFIG -------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """One configuration register of a unit, zero at launch. `extension`: the optional hardware with this register; None
-    if every machine has it, or ignores it because nothing reads it.
-    """
-
-    name: str
-    unit: Unit
-    index: int
-    fields: tuple[Field, ...]
-    extension: str | None = None
-
-    def absent(self, config: Config) -> tuple[Field, ...]:
-        """The fields that must be 0 in programs for `config` because their extension is missing."""
-        return _absent(config, self.fields)
-
-
-def _register(name: str, unit: Unit, index: int, *fields: Field, extension: str | None = None) -> Register:
-    return Register(name, unit, index, fields, extension)
-
-
-REGISTERS = (
-    _register("LOAD_PAD", Unit.LOAD, 0, Field("pad_value", 0, 8, True)),
-    _register(
-        "PATCH",
-        Unit.LOAD,
-        1,
-        Field("run", 0, 8),
-        Field("step", 8, 8),
-        Field("pitch", 16, 8),
-        Field("pad_left", 24, 8),
-        Field("row_bytes", 32, 16),
-        Field("batch_row", 48, 3),
-    ),
-    _register(
-        "BASE",
-        Unit.COMPUTE,
-        0,
-        Field("acc_base", 0, 16),
-        Field("inp_base", 16, 16),
-        Field("wgt_base", 32, 16),
-    ),
-    _register("COMPUTE_PAD", Unit.COMPUTE, 1, Field("pad_value", 0, 32, True)),
-    _register(
-        "ZERO",
-        Unit.COMPUTE,
-        2,
-        Field("inp_zero", 0, 8, True),
-        Field("wgt_zero", 8, 8, True),
-        extension="zero_points",
-    ),
-    _register("SWEEP", Unit.COMPUTE, 3, Field("on", 0, 1), extension="sweep"),
-    _register("FOLD", Unit.COMPUTE, 4, Field("shape", 0, 3), extension="fold"),
-    _register("ADDRESS", Unit.STORE, 0, Field("y_stride", 0, 16), Field("x_stride", 16, 16)),
-    _register(
-        "WINDOW",
-        Unit.STORE,
-        1,
-        Field("rows_minus_1", 0, 8),
-        Field("columns_minus_1", 8, 8),
-        Field("row_stride", 16, 16),
-        Field("column_stride", 32, 16),
-        Field("sum", 48, 1),
-    ),
-    _register(
-        "REQUANTIZE",
-        Unit.STORE,
-        2,
-        Field("zero_point", 0, 16, True),
-        Field("low", 16, 8, True),
-        Field("high", 24, 8, True),
-        Field("operand_zero_point", 32, 16, True),
-        Field("table_zero_point", 48, 16, True),
-    ),
-    _register("RATIO", Unit.STORE, 3, Field("ratio_self", 0, 32), Field("ratio_operand", 32, 32)),
-    _register(
-        "COMBINE",
-        Unit.STORE,
-        4,
-        Field("offset", 0, 32),
-        Field("low", 32, 8, True),
-        Field("high", 40, 8, True),
-        Field("zero_point", 48, 16, True),
-    ),
-    _register(
-        "OPERAND",
-        Unit.STORE,
-        5,
-        Field("delta", 0, 32, True),
-        Field("stride", 32, 16, extension="broadcast"),
-        Field("own_stride", 48, 1, extension="broadcast"),
-        Field("repeat", 49, 1, extension="broadcast"),
-    ),
-    _register(
-        "ROWS",
-        Unit.STORE,
-        6,
-        Field("first", 0, 8),
-        Field("look_up", 8, 1),
-        Field("centre", 9, 1),
-        Field("zero_point", 10, 8, True),
-        Field("length", 18, LENGTH_BITS),
-        Field("epsilon", 32, 16),
-        Field("epsilon_shift", 48, 5),
-        Field("lanes", 53, 8),
-        extension="rows",
-    ),
-)
-"""The configuration registers; `ratio_self`, `ratio_operand` and `offset` hold the bits of a float32."""
-
-
-def operand_shape(values: Mapping[str, int], operand: Mapping[str, int]) -> tuple[int, int, int]:
-    """(first, pitch, width) of the operand vectors of a STORE.POST, in output vectors of DRAM: row y has `width` of
-    them from first + y * pitch on. `operand`: the fields of register OPERAND.
-    """
-    pitch = operand["stride"] if operand["own_stride"] else values["x_stride"]
-    return values["dram_base"] + operand["delta"], pitch, 1 if operand["repeat"] else values["x_size"]
-
-
-def register(name: str) -> Register:
-    """The configuration register called `name`. Raises EncodingError if there is none."""
-    for item in REGISTERS:
-        if item.name == name:
-            return item
-    raise EncodingError(
-        f"no configuration register {name!r}; there are {', '.join(r.name for r in REGISTERS)}"
-    )
-
-
-def pack_fields(where: str, fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
-    """The integer whose `fields` hold `values` (fields not named are zero). Raises EncodingError."""
-    left, word = dict(values), 0
-    for item in fields:
-        value = left.pop(item.name, 0)
-        if not item.minimum <= value <= item.maximum:
-            raise EncodingError(
-                f"{where}: {item.name} = {value} does not fit {item.width} bits ({item.minimum}..{item.maximum})"
-            )
-        word |= (value & ((1 << item.width) - 1)) << item.low
-    if left:
-        raise EncodingError(f"{where} has no field {next(iter(left))!r}")
-    return word
-
-
-def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
-    """The value of each field of the integer `word`."""
-    values = {}
-    for item in fields:
-        value = word >> item.low & ((1 << item.width) - 1)
-        if item.signed and value >> (item.width - 1):
-            value -= 1 << item.width
-        values[item.name] = value
-    return values
-
-
-def register_at(unit: int, index: int) -> Register | None:
-    """Configuration register `index` of a unit; None where it has none."""
-    return next((item for item in REGISTERS if (item.unit, item.index) == (unit, index)), None)
-
-
-def registers_of(config: Config) -> tuple[Register, ...]:
-    """The configuration registers that programs for `config` may set."""
-    return tuple([item for item in REGISTERS if item.extension is None or config.has(item.extension)])
-
-
-def register_value(name: str, **values: int) -> int:
-    """The 64-bit value of configuration register `name` with the given fields. Raises EncodingError."""
-    return pack_fields(name, register(name).fields, values)
-
-
-def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int | np.ndarray:
-    """`register_value` of n values at once: a column is one int for all, or an array of n integers. The result is an
-    int if all columns are ints, else uint64 (n,).
-
-    Raises EncodingError.
-    """
-    arrays = {key: column for key, column in columns.items() if isinstance(column, np.ndarray)}
-    common = register_value(name, **{key: int(v) for key, v in columns.items() if key not in arrays})
-    if not arrays:
-        return common
-    where = f"register {name}"
-    (words,) = _pack_columns(where, {item.name: item for item in register(name).fields}, arrays)
-    return words | np.uint64(common)
 
 
 # --- encoding -------------------------------------------------------------------------------------------
@@ -502,54 +276,9 @@ def encode_many(
     words = np.empty((count, config.instruction_words), dtype=np.uint64)
     words[:] = encode(config, name, **common)
     if arrays and count:
-        for word, part in enumerate(_pack_columns(name, fields, arrays, words.shape[1])):
+        for word, part in enumerate(pack_columns(name, fields, arrays, words.shape[1])):
             words[:, word] |= part
     return words
-
-
-def _pack_columns(
-    where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
-) -> list[np.ndarray]:
-    """`words` uint64 arrays (n,): the instructions' words, with the columns in their fields. Raises EncodingError."""
-    items: list[Field] = []
-    for key in columns:
-        if key not in fields:
-            raise EncodingError(f"{where} has no field {key!r}; it has {', '.join(fields)}")
-        items.append(fields[key])
-    # A 64-bit field holds any uint64, which may not fit int64.
-    values = np.array([column.astype(np.int64) for column in columns.values()])
-    least = np.array([-(1 << 63) if item.width == 64 else item.minimum for item in items])[:, None]
-    most = np.array([(1 << 63) - 1 if item.width == 64 else item.maximum for item in items])[:, None]
-    if ((values < least) | (values > most)).any():
-        _refuse_columns(where, fields, columns)
-    masks = np.array([(1 << item.width) - 1 for item in items], dtype=np.uint64)[:, None]
-    shifts = np.array([item.low % 64 for item in items], dtype=np.uint64)[:, None]
-    placed = (values.view(np.uint64) & masks) << shifts
-    word = np.array([item.low // 64 for item in items])
-    return [np.bitwise_or.reduce(placed[word == number], axis=0) for number in range(words)]
-
-
-def _refuse_columns(where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray]) -> None:
-    for key, values in columns.items():
-        item = fields[key]
-        wrong = np.flatnonzero((values < item.minimum) | (values > item.maximum))
-        if wrong.size:
-            raise EncodingError(
-                f"{where} number {wrong[0]}: {key} = {values[wrong[0]]} does not fit {item.width} bits "
-                f"({item.minimum}..{item.maximum})"
-            )
-
-
-def extract(words: np.ndarray, item: Field) -> np.ndarray:
-    """Field `item` of every row of (n, words) uint64 `words`, as int64 (uint64 for a full 64-bit field)."""
-    mask = np.uint64((1 << item.width) - 1)
-    raw = words[:, item.low // 64] >> np.uint64(item.low % 64) & mask
-    if item.width == 64:
-        return raw
-    values = raw.astype(np.int64)
-    if item.signed:
-        values -= (values >> (item.width - 1)) << item.width
-    return values
 
 
 def format_names(words: np.ndarray) -> list[str]:

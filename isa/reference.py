@@ -16,22 +16,13 @@ from numpy.typing import NDArray
 
 from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
-from .array_modes import TAPS
+from .array_modes import TAPS, ArrayMode, mode_of
 from .config import Config
 from .errors import ProgramError
-from .layout import (
-    PADS,
-    REGISTERS,
-    Opcode,
-    decode_uops,
-    format_names,
-    formats,
-    join_words,
-    lacking,
-    operand_shape,
-    unpack_fields,
-)
+from .fields import unpack_fields
+from .layout import MATRIX, PADS, Opcode, decode_uops, format_names, formats, join_words, lacking
 from .reference_rows import row_shares, row_statistics
+from .registers import REGISTERS, operand_shape
 from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
@@ -160,7 +151,7 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
             pass
         case "CONFIG":
             _set_register(machine, values)
-        case "GEMM" | "DEPTHWISE" | "TAPS":
+        case _ if name in MATRIX:
             _matrix(machine, name, values)
         case "ALU":
             _alu(machine, values)
@@ -281,22 +272,12 @@ def _factor(values: Values, name: str, y: int, x: int) -> int:
     return y * values[f"{name}_factor_out"] + x * values[f"{name}_factor_in"]
 
 
-def _differences(
-    machine: _Machine, vector: NDArray[np.int64], weights: NDArray[np.int8]
-) -> list[NDArray[np.int64]]:
-    """Inputs and weights less the zero points of register ZERO."""
-    zero = machine.registers["ZERO"]
-    return [vector - zero["inp_zero"], weights.astype(np.int64) - zero["wgt_zero"]]
-
-
 def _matrix(machine: _Machine, name: str, values: Values) -> None:
-    """Executes GEMM, DEPTHWISE or TAPS."""
+    """Executes an instruction of the array."""
     config, base = machine.config, machine.registers["BASE"]
-    products = {"GEMM": _dot_products, "DEPTHWISE": _lane_products, "TAPS": _neighbour_products}[name]
-    sweeps = name == "TAPS" and machine.registers["SWEEP"]["on"] == 1
-    if sweeps:
-        products = _swept_products
-    first = base["wgt_base"] * (1 if name == "GEMM" else config.tile_rows)
+    mode = mode_of(name, machine.registers)
+    products = _lane_products if mode.by_lane else _dot_products
+    first, group = base["wgt_base"] * mode.tile_weights(config), mode.group(config)
     lanes, replaces = slice(None), True
     for y, x, dst, src, wgt in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
@@ -308,10 +289,10 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
             base["inp_base"] + src + _factor(values, "src", y, x),
             first + wgt + _factor(values, "wgt", y, x),
         )
-        total = products(machine, s, w)
-        if sweeps and w % config.sweep_rows >= config.sweep_rows // 2:
+        total = products(machine, mode, s, w)
+        if mode.holds and w % group >= group // 2:
             continue  # This operation only holds its positions.
-        if name == "GEMM":
+        if mode.folds:
             lanes, replaces = _folded_lanes(machine, w)
         before = machine.acc[d][:, lanes].astype(np.int64)
         if values["overwrite"] and replaces:
@@ -319,16 +300,14 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
         machine.acc[d][:, lanes] = wrap_int32(before + total)
 
 
-def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
-    """Products of input vector `s` with every row of tile `w`, [batch][lanes of `_folded_lanes`]; for an array that
-    folds, only of the parts of vector and tile that meet in one group.
+def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray[np.int64]:
+    """Products of input vector `s` with every row of tile `w`, [batch][lanes of `_folded_lanes`]: in every group of the
+    array's rows, of the parts of vector and tile that meet there.
     """
-    config = machine.config
-    vector = _input(machine, s)
+    config, zero = machine.config, machine.registers["ZERO"]
+    vector = _input(machine, s) - zero["inp_zero"]
     machine.check("wgt", w, config.wgt_depth, "weight tile")
-    vector, tile = _differences(machine, vector, machine.wgt[w])
-    if not config.has("fold"):
-        return vector @ tile.T
+    tile = machine.wgt[w].astype(np.int64) - zero["wgt_zero"]
     groups, size, part = _fold(machine, w)
     inputs = vector[:, part * size : (part + 1) * size]
     parts = [inputs @ tile[:, g * size : (g + 1) * size].T for g in range(groups)]
@@ -337,7 +316,7 @@ def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
 
 def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
     """(groups of the array's rows, rows of a group, number of the part of the input vector that all groups take) for an
-    operation with tile `w`.
+    operation with tile `w`; (1, all rows, 0) on a machine that does not fold.
     """
     config, shape = machine.config, machine.registers["FOLD"]["shape"]
     groups = 1 << machine.check("register FOLD.shape", shape, config.tile_parts.bit_length(), "shape")
@@ -349,68 +328,37 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
     replaces; further parts add.
     """
     config = machine.config
-    if not config.has("fold"):
-        return slice(None), True
     groups, _, part = _fold(machine, w)
     first = w % config.tile_parts // groups * groups * config.columns
     return slice(first, first + groups * config.columns), part == 0
 
 
-def _lane_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """Products, lane by lane, of the position of input vector `s` with weight row `row`."""
-    return _positions(machine, s, row, 1)
-
-
-def _neighbour_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """Sum of products of TAPS positions, from that of input vector `s` on, with the weight rows of `row`'s group."""
-    return _positions(machine, s, row, TAPS)
-
-
-def _swept_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """Sum of products of one sweep: TAPS positions from input vector `s` on and the positions that earlier operations
-    left in `machine.swept`, with the weight rows of the group of `row`."""
-    config = machine.config
-    machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
-    inputs, narrow, part = (
-        config.position_inputs,
-        min(config.block_in, config.block_out),
-        row % config.position_outputs,
-    )
-    zero, lanes = machine.registers["ZERO"], np.zeros((TAPS, config.batch, config.block_out), np.int64)
-    s = s // inputs * inputs
-    for t in range(TAPS):
-        for k in range(inputs):
-            vector = _input(machine, s + t * inputs + k, s)[:, part * narrow : (part + 1) * narrow]
-            lanes[t, :, k * narrow : (k + 1) * narrow] = vector - zero["inp_zero"]
-    machine.swept = [*machine.swept[1:], lanes]
-    first, total = row // config.sweep_rows * config.sweep_rows, np.zeros_like(lanes[0])
-    for r, held in enumerate(machine.swept):
-        for t in range(TAPS):
-            number = first + (r * TAPS + t) * inputs
-            weights = np.concatenate([_weight_row(machine, number + k) for k in range(inputs)])
-            total += held[t] * (weights.astype(np.int64) - zero["wgt_zero"])
-    return total
-
-
-def _positions(machine: _Machine, s: int, row: int, count: int) -> NDArray[np.int64]:
-    """The sum over `count` positions of input times weight, lane by lane: int64 (batch, block_out).
+def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDArray[np.int64]:
+    """The sum of input times weight, lane by lane, over the positions that an operation of `mode` multiplies: int64
+    (batch, block_out). They begin at the position of input vector `s`; the weights are the group of weight row `row`.
 
     Where an output vector has more elements than an input vector, a position is several input vectors and as many rows.
     Where it has fewer, the lanes are a part of an input vector; the last bits of `row` give the part's number.
     """
-    config = machine.config
+    config, zero = machine.config, machine.registers["ZERO"]
     machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
-    inputs, outputs = config.position_inputs, config.position_outputs
-    narrow, part = min(config.block_in, config.block_out), row % outputs
-    s, group = s // inputs * inputs, count * inputs * outputs
-    first = row // group * group
-    total = np.zeros((config.batch, config.block_out), np.int64)
-    for t in range(count):
+    inputs, narrow = config.position_inputs, min(config.block_in, config.block_out)
+    part = row % config.position_outputs
+    s, first = s // inputs * inputs, row // mode.group(config) * mode.group(config)
+    read = np.zeros((mode.positions, config.batch, config.block_out), np.int64)
+    for t in range(mode.positions):
         for k in range(inputs):
-            vector = _input(machine, s + t * inputs + k, s)
-            weights = _weight_row(machine, first + (t * inputs + k) * outputs + part)
-            vector, weights = _differences(machine, vector[:, part * narrow : (part + 1) * narrow], weights)
-            total[:, k * narrow : (k + 1) * narrow] += vector * weights
+            vector = _input(machine, s + t * inputs + k, s)[:, part * narrow : (part + 1) * narrow]
+            read[t, :, k * narrow : (k + 1) * narrow] = vector - zero["inp_zero"]
+    positions = read
+    if mode.holds:
+        machine.swept = [*machine.swept[1:], read]
+        positions = np.concatenate(machine.swept)
+    total = np.zeros_like(read[0])
+    for number, position in enumerate(positions):
+        rows = [first + mode.row(config, number * inputs + k, part) for k in range(inputs)]
+        weights = np.concatenate([_weight_row(machine, place) for place in rows]).astype(np.int64)
+        total += position * (weights - zero["wgt_zero"])
     return total
 
 

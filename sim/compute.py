@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.array_modes import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate_on_lanes
@@ -16,7 +15,7 @@ from .kernels import LANES, multiply_tile
 from .loads import DONE, OUTSIDE
 from .state import (
     ALU_OPCODE,
-    DEPTHWISE,
+    BY_LANE,
     DST_IN,
     DST_OUT,
     FOLD,
@@ -26,15 +25,18 @@ from .state import (
     ITER_OUT,
     KIND,
     OVERWRITE,
+    POSITIONS,
     RESET,
     SRC_IN,
     SRC_OUT,
+    SWEEP,
     TAPS,
     UOP_BGN,
     UOP_END,
     USE_IMM,
     WGT_IN,
     WGT_OUT,
+    ZERO,
 )
 
 
@@ -173,7 +175,7 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
 @compiled()
 def zero_points(here):  # type: ignore[no-untyped-def]
     """Zero points of inputs and weights, from register ZERO."""
-    return np.int32(here[2] << 56 >> 56), np.int32(here[2] << 48 >> 56)
+    return np.int32(here[ZERO] << 56 >> 56), np.int32(here[ZERO] << 48 >> 56)
 
 
 @compiled()
@@ -224,7 +226,7 @@ def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-
     if row[UOP_END] > len(uop):
         return OUTSIDE
     indices = _split(row, widths, uop)
-    taps = np.int64(POSITIONS if row[KIND] == TAPS else 1)
+    taps = np.int64(POSITIONS[row[KIND]])
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = zero_points(here)
     narrow, inputs, outputs, rows = _row_shape(inp, wgt, acc)
@@ -261,10 +263,18 @@ def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-
 
 
 @compiled()
+def sweeps(kind, here):  # type: ignore[no-untyped-def]
+    """Whether operations of an instruction of `kind` hold their positions, with the compute unit's registers `here`."""
+    return kind == TAPS and here[SWEEP] & 1 == 1
+
+
+@compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
     """`Config.sweep_rows`, computed from the shapes of the arrays of Pads."""
     block_out, block_in = swept.shape[3], wgt.shape[2]
-    return max(POSITIONS * len(swept) * max(1, block_out // block_in), 2 * max(1, block_in // block_out))
+    return max(
+        swept.shape[0] * swept.shape[1] * max(1, block_out // block_in), 2 * max(1, block_in // block_out)
+    )
 
 
 @compiled()
@@ -277,7 +287,7 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
     for r in range(len(swept) - 1):
         swept[r] = swept[r + 1]
     newest, inputs = swept[-1], swept.shape[3] // narrow
-    for t in range(POSITIONS):
+    for t in range(len(newest)):
         for b in range(inp.shape[1]):
             for j in range(swept.shape[3]):
                 element = np.int32(inp[start + t * inputs + j // narrow, b, part * narrow + j % narrow])
@@ -302,7 +312,7 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
     if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
         return OUTSIDE
     if row[RESET] == 0 and not (
-        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), (POSITIONS - 1) * inputs)
+        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), (swept.shape[1] - 1) * inputs)
         and _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(weights))
     ):
         return OUTSIDE
@@ -322,9 +332,9 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
                     target[:] = 0
                 first = w - w % group
                 for r in range(len(swept)):
-                    for t in range(POSITIONS):
+                    for t in range(swept.shape[1]):
                         for j in range(target.shape[1]):
-                            number = first + (r * POSITIONS + t) * inputs + j // narrow
+                            number = first + (r * swept.shape[1] + t) * inputs + j // narrow
                             weight = np.int32(weights[number, j % narrow]) - wgt_zero
                             for b in range(target.shape[0]):
                                 target[b, j] += swept[r, t, b, j] * weight
@@ -365,8 +375,8 @@ def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:
         return run_gemm(row, here, widths, pads, own, chain_base)
-    if kind == TAPS and here[3] & 1:
+    if sweeps(kind, here):
         return run_sweep(row, here, widths, pads, own, chain_base)
-    if kind in (DEPTHWISE, TAPS):
+    if BY_LANE[kind]:
         return run_depthwise(row, here, widths, pads, own, chain_base)
     return run_alu(row, here, widths, pads.uop, pads.acc)

@@ -16,17 +16,8 @@ from numpy.typing import NDArray
 from vdla.isa.alu import alu_extension
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import (
-    EXTENSION_OF,
-    LOADS,
-    REGISTERS,
-    STORES,
-    Unit,
-    absent_fields,
-    format_names,
-    formats,
-    unit_of,
-)
+from vdla.isa.layout import EXTENSION_OF, LOADS, STORES, Unit, absent_fields, format_names, formats, unit_of
+from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import LOADS_IN_FLIGHT
 from vdla.util.machine_code import compiled
 
@@ -192,8 +183,8 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operand_shape(row, operand):  # type: ignore[no-untyped-def]
-    """(first, pitch, width) of a STORE.POST's operand vectors, as in `isa.layout.operand_shape`; `operand` is register
-    OPERAND.
+    """(first, pitch, width) of a STORE.POST's operand vectors, as in `isa.registers.operand_shape`; `operand` is
+    register OPERAND.
     """
     pitch = operand >> 32 & 0xFFFF if operand >> 48 & 1 else row[X_STRIDE]
     width = np.int64(1) if operand >> 49 & 1 else row[X_SIZE]

@@ -5,7 +5,9 @@ Times are int64 cycles. `NEVER` stands for a time that is not known yet.
 
 from __future__ import annotations
 
+from vdla.isa.array_modes import MODES
 from vdla.isa.layout import INSTRUCTIONS, names_of
+from vdla.isa.registers import register
 
 NEVER = 1 << 60
 BLOCKED = -1
@@ -37,7 +39,8 @@ REGISTER, VALUE = 7, 8
 LOAD_BEFORE = 20  # load unit: the load that must have ended before this one enters the job queue, or -1
 ROW_COLUMNS = 24
 
-FOLD = 4  # an index into the compute unit's configuration registers
+# Indices of the compute unit's configuration registers.
+ZERO, SWEEP, FOLD = (register(name).index for name in ("ZERO", "SWEEP", "FOLD"))
 
 # Kinds of instruction: their indices in the table of instructions.
 KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
@@ -76,6 +79,12 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
     )
 )
 MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))
+POSITIONS = tuple(
+    max((mode.positions for mode in MODES if mode.instruction == name), default=0) for name in KIND_NAMES
+)
+"""For each kind of instruction, the positions that an operation of the array reads; 0 for other units."""
+BY_LANE = tuple(any(mode.by_lane for mode in MODES if mode.instruction == name) for name in KIND_NAMES)
+"""For each kind of instruction, whether it multiplies lane by lane, with rows of weights."""
 OPERATIONS = tuple(KIND_NAMES.index(name) for name in names_of("matrix", "vector"))
 
 LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit

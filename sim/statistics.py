@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import extract, formats, uop_fields
+from vdla.isa.fields import extract
+from vdla.isa.layout import formats, uop_fields
 from vdla.util.machine_code import compiled
 
 from .decode import decode, kind_sizes

@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.array_modes import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate
-from .compute import hold, micro_op, sweep_rows, zero_points
+from .compute import hold, micro_op, sweep_rows, sweeps, zero_points
 from .folds import groups_of, parts_of
 from .state import (
     ALU,
     ALU_OPCODE,
-    DEPTHWISE,
+    BY_LANE,
     DST_IN,
     DST_OUT,
     FOLD,
@@ -26,11 +25,11 @@ from .state import (
     ITER_OUT,
     KIND,
     OVERWRITE,
+    POSITIONS,
     RESET,
     SRAM_BASE,
     SRC_IN,
     SRC_OUT,
-    TAPS,
     UOP_BGN,
     UOP_END,
     USE_IMM,
@@ -200,11 +199,9 @@ def observe_operations(  # type: ignore[no-untyped-def]
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     batch, block_in, block_out, columns = inp.shape[1], inp.shape[2], acc.shape[2], wgt.shape[1]
     lanes, folds = batch * block_out, block_out // columns
-    depthwise = row[KIND] == DEPTHWISE or row[KIND] == TAPS
-    taps = POSITIONS if row[KIND] == TAPS else 1
-    sweeps = row[KIND] == TAPS and here[3] & 1 == 1
+    depthwise, taps, sweeping = BY_LANE[row[KIND]], POSITIONS[row[KIND]], sweeps(row[KIND], here)
     swept = pads.swept
-    rows = len(swept) if sweeps else 1
+    rows = len(swept) if sweeping else 1
     vector = np.zeros((batch, block_in), np.int16)
     # A row has as many weights as the shorter vector; a position is several inputs, or the lanes are a part of one.
     narrow = min(block_in, block_out)
@@ -245,12 +242,12 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         return -1
                     if not depthwise:
                         input_part, lanes_part = parts_of(w, folds, groups)
-                    part, group = w % parts, sweep_rows(swept, wgt) if sweeps else taps * inputs * parts
-                    holds = sweeps and w % group >= group // 2
+                    part, group = w % parts, sweep_rows(swept, wgt) if sweeping else taps * inputs * parts
+                    holds = sweeping and w % group >= group // 2
                     s, w = s - s % inputs, w - w % group
                     if s + taps * inputs - 1 >= len(inp) or w >= len(wgt) * rows_a_tile:
                         return -1
-                    if sweeps:
+                    if sweeping:
                         hold(swept, inp, (s, part), inp_zero)
                     sums[:] = 0
                     for number_of_row in range(rows * taps * inputs):
@@ -259,7 +256,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         counts[0] += 1
                         to = t % inputs * narrow
                         shift = part * narrow - to
-                        if sweeps:
+                        if sweeping:
                             row_of_tile = _lanes_row(
                                 wgt[w // rows_a_tile], w % rows_a_tile + number_of_row, part, narrow
                             )

@@ -9,15 +9,9 @@ import numpy as np
 from vdla.isa.access import Trace
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
-from vdla.isa.layout import (
-    EXTENSION_OF,
-    INSTRUCTIONS,
-    MATRIX,
-    PADS,
-    Register,
-    pack_fields,
-    registers_of,
-)
+from vdla.isa.fields import Register, pack_fields
+from vdla.isa.layout import EXTENSION_OF, INSTRUCTIONS, MATRIX, PADS
+from vdla.isa.registers import registers_of
 from vdla.isa.rows import LENGTH_BITS
 from vdla.isa.timing import alu_cycles
 

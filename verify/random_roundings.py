@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.arithmetic import UNSIGNED_OFFSET, requantize, wrap_int32
-from vdla.isa.layout import register
 from vdla.isa.program_builder import Instruction
+from vdla.isa.registers import register
 
 from .random_images import EVEN, TABLE, WORST
 from .random_instructions import (

@@ -12,16 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.config import Config
-from vdla.isa.layout import (
-    ROWS,
-    MemoryType,
-    Opcode,
-    extract,
-    formats,
-    register,
-    unpack_fields,
-)
+from vdla.isa.fields import extract, unpack_fields
+from vdla.isa.layout import ROWS, MemoryType, Opcode, formats
 from vdla.isa.program import Program, instruction_address
+from vdla.isa.registers import register
 
 KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
 from vdla.isa.store_stages import ROW_CYCLES, TABLE_BYTES, TABLE_CYCLES
@@ -73,7 +73,7 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
 
 def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
     """A memory of input vectors, in banks if TAPS reads several vectors at once."""
-    if not config.has("taps"):
+    if ArrayShape.of(config).banks == 1:
         yield module, 1, words, 8 * size
         return
     position = config.inp_bytes * config.position_inputs

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
+from vdla.isa.array_modes import ArrayShape
 from vdla.isa.config import Config
 
 from .events import Events
@@ -42,7 +43,7 @@ def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
     operations = matrix + events.alu
     # Lanes that a folding array leaves unchanged: their bits are not driven.
     kept = events.kept_lanes / (config.batch * config.block_out)
-    inp_word = config.inp_bytes * (config.position_inputs if config.has("taps") else 1)
+    inp_word = config.inp_bytes * (config.position_inputs if ArrayShape.of(config).banks > 1 else 1)
     through_bus = events.stored - events.chained
     loaded, computed = (read["inp"] + read["wgt"]) / bus, (read["uop"] + read["acc"]) / bus
     operands = (read["par"] + read["operand"]) / bus

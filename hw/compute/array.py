@@ -8,12 +8,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config
 
 from ..copies import copies
 from ..shared_modules import place
-from .columns import ROW, Row, differences, fold_levels, operand_bits, sum_bits, tree_levels
+from .columns import ROW, Row, differences, sum_bits, tree_levels
 
 
 def array_latency(config: Config) -> int:
@@ -84,23 +84,23 @@ class MultiplyArray(wiring.Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        self.diagonal, self.several = config.has("depthwise"), config.has("taps")
-        self.sweeps = config.has("sweep")
+        self.built = built = ArrayShape.of(config)
+        self.several = built.positions > 1
         self.inputs = config.position_inputs if self.several else 1
         self.outputs = config.position_outputs if self.several else 1
-        self.fold_levels = fold_levels(config)
+        self.fold_levels = built.fold_levels
         super().__init__(
             {
-                "vector": In(8 * config.inp_bytes * self.inputs * (TAPS if self.several else 1)),
+                "vector": In(8 * config.inp_bytes * self.inputs * built.positions),
                 **({"taps": In(1), "first": In(range(TAPS))} if self.several else {}),
                 **({"part": In(range(self.inputs))} if self.inputs > 1 else {}),
-                **({"sweep": In(1)} if self.sweeps else {}),
+                **({"sweep": In(1)} if built.holds else {}),
                 **({"shape": In(range(self.fold_levels + 1))} if self.fold_levels else {}),
                 **({"tile_part": In(range(config.tile_parts))} if self.fold_levels else {}),
                 "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
                 "row": In(max(1, (config.tile_rows - 1).bit_length())),
-                **({"inp_zero": In(8), "wgt_zero": In(8)} if config.has("zero_points") else {}),
+                **({"inp_zero": In(8), "wgt_zero": In(8)} if built.zero_points else {}),
                 "sums": Out(config.batch * config.block_out * sum_bits(config)),
             }
         )
@@ -124,10 +124,10 @@ class MultiplyArray(wiring.Component):
             Signal.like(signal, name=name, reset_less=True)
             for signal, name in ((self.vector, "read_vector"), (self.tile, "tile"))
         )
-        vector = Signal(operand_bits(config) * config.inp_bytes, reset_less=True)
+        vector = Signal(self.built.factor_bits * config.inp_bytes, reset_less=True)
         inp_zero: Value | None = None
         zeros: dict[str, Value] = {}
-        if config.has("zero_points"):
+        if self.built.zero_points:
             inp_zero, wgt_zero = Signal(8, reset_less=True), Signal(8, name="wgt_zero", reset_less=True)
             m.d.sync += [inp_zero.eq(self.inp_zero), wgt_zero.eq(self.wgt_zero)]
             zeros["zero"] = wgt_zero
@@ -148,7 +148,7 @@ class MultiplyArray(wiring.Component):
         rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.columns)]
         masks: list[Value] = []  # delayed as DEPTHWISE passes the product registers, one copy for every row
         row: Value = Const(0)
-        if self.diagonal:
+        if self.built.by_lane:
             alone = Signal(
                 1 + config.multiplier_stages
             )  # DEPTHWISE, delayed with the operand and product registers
@@ -180,7 +180,7 @@ class MultiplyArray(wiring.Component):
                 m.d.sync += [taps.eq(self.taps), single.eq((single << 1) | (self.depthwise & ~self.taps))]
                 singles = copies(m, single[-1], config.columns, "single")
                 rows = [self._with_taps(o, own, groups, taps, row) for o, own in enumerate(rows)]
-            if self.sweeps:
+            if self.built.holds:
                 sweep, unswept = Signal(), Signal(1 + config.multiplier_stages)
                 m.d.sync += [
                     sweep.eq(self.sweep),
@@ -192,13 +192,13 @@ class MultiplyArray(wiring.Component):
         for o, weights in enumerate(rows):
             inputs: dict[str, Value] = {"vectors": vector, "weights": weights, **zeros}
             distances = [i ^ self._lane_at(o, i) % config.block_in for i in range(config.block_in)]
-            if self.diagonal:
+            if self.built.by_lane:
                 inputs["masks"] = Cat(masks[o] if t else Const(0) for t in distances)
             if self.several:
-                own_modes = (taps, alone[0], sweep if self.sweeps else Const(0))
+                own_modes = (taps, alone[0], sweep if self.built.holds else Const(0))
                 inputs["vectors"] = self._own_vectors(m, o, vector, own_vector, vectors, own_modes, row)
                 passed = {t: singles[o] if t else Const(0) for t in range(TAPS)}
-                if self.sweeps:
+                if self.built.holds:
                     passed |= dict.fromkeys(range(TAPS, TAPS * config.swept), pairs[o])
                 inputs["masks"] = Cat(passed.get(t, masks[o]) for t in distances)
             if self.fold_levels:
@@ -224,7 +224,7 @@ class MultiplyArray(wiring.Component):
         `vector` unchanged.
         """
         config, levels = self.config, self.fold_levels
-        width = operand_bits(config) * config.columns
+        width = self.built.factor_bits * config.columns
         sources: list[Signal] = []
         for k in range(config.tile_parts):
             # Bits of a part's number: first the part within a group, then the input of the group.
@@ -284,7 +284,7 @@ class MultiplyArray(wiring.Component):
         DEPTHWISE the elements of the row's lanes in the positions `vectors`; in a sweep also those of earlier
         operations' positions.
         """
-        config, bits = self.config, operand_bits(self.config)
+        config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
         for b in range(config.batch):
             start = b * config.block_in
@@ -317,7 +317,7 @@ class MultiplyArray(wiring.Component):
         first.
         """
         held: list[list[Signal]] = []
-        if not self.sweeps:
+        if not self.built.holds:
             return held
         for age in range(1, self.config.swept):
             items = [Signal(len(item), name=f"held_{o}_{b}_{age}_{t}") for t, item in enumerate(newest)]

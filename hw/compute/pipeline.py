@@ -12,7 +12,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
 from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
@@ -24,7 +24,7 @@ from ..shared_modules import place
 from .accumulators import lanes
 from .alu import LANE
 from .array import MultiplyArray, array_latency
-from .columns import fold_levels, sum_bits
+from .columns import sum_bits
 from .lane import CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
@@ -36,16 +36,17 @@ def mode_layout(config: Config) -> data.StructLayout:
     """Handling of each operation of an instruction: `alu` or array, then the fields of `isa.layout`, and the contents
     of registers ZERO and FOLD if the machine has them. `depthwise` is set for TAPS, too.
     """
+    built = ArrayShape.of(config)
     return data.StructLayout(
         {
-            **({"zeros": ZEROS} if config.has("zero_points") else {}),
+            **({"zeros": ZEROS} if built.zero_points else {}),
             "alu": 1,
             "reset": 1,
             "overwrite": 1,
             "depthwise": 1,
-            **({"taps": 1} if config.has("taps") else {}),
-            **({"sweep": 1} if config.has("sweep") else {}),
-            **({"fold": fold_levels(config).bit_length()} if config.has("fold") else {}),
+            **({"taps": 1} if built.positions > 1 else {}),
+            **({"sweep": 1} if built.holds else {}),
+            **({"fold": built.fold_levels.bit_length()} if built.fold_levels else {}),
             "alu_opcode": 3,
             "use_imm": 1,
             "imm": IMMEDIATE,
@@ -95,7 +96,7 @@ class Pipeline(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        self.config = config
+        self.config, self.built = config, ArrayShape.of(config)
         acc_width = 8 * config.acc_bytes
         super().__init__(
             {
@@ -192,7 +193,7 @@ class Pipeline(wiring.Component):
             array_depthwise.eq(depthwise),
             array_row.eq(wgt_row[:row_bits]),
         ]
-        if config.has("zero_points"):
+        if self.built.zero_points:
             zeros, array_zeros = Signal(ZEROS, reset_less=True), Signal(ZEROS, reset_less=True)
             m.d.sync += [zeros.eq(mode.zeros), array_zeros.eq(zeros)]
             m.d.comb += [array.inp_zero.eq(array_zeros.inp_zero), array.wgt_zero.eq(array_zeros.wgt_zero)]
@@ -200,7 +201,7 @@ class Pipeline(wiring.Component):
         from_inp: Value = multiplies
         if config.chain_buffer_bytes:
             vector, from_inp = self._chain(m, multiplies, inp_address, uop.src, first.offset.src)
-        if config.has("taps"):
+        if self.built.positions > 1:
             taps, array_taps, array_first = Signal(), Signal(), Signal.like(array.first, reset_less=True)
             part_bits = config.position_inputs.bit_length() - 1
             m.d.sync += [
@@ -213,7 +214,7 @@ class Pipeline(wiring.Component):
                 m.d.sync += array_part.eq(inp_address)
                 m.d.comb += array.part.eq(array_part)
             whole: Value = taps  # The operation takes whole groups of rows, the first one first.
-            if config.has("sweep"):
+            if self.built.holds:
                 sweep, array_sweep = Signal(), Signal()
                 m.d.sync += [sweep.eq(mode.sweep), array_sweep.eq(sweep & multiplies)]
                 m.d.comb += array.sweep.eq(array_sweep)
@@ -235,7 +236,7 @@ class Pipeline(wiring.Component):
         ]
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         writes: Value = second_kind.gemm
-        if config.has("sweep"):  # The operation may only hold its positions.
+        if self.built.holds:  # The operation may only hold its positions.
             writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])
         m.d.sync += [
             stages[0].writes.eq(writes.replicate(config.tile_parts)),
@@ -244,7 +245,7 @@ class Pipeline(wiring.Component):
             stages[0].address.eq(dst),
             *(later.eq(earlier) for earlier, later in pairwise(stages)),
         ]
-        if config.has("fold"):
+        if self.built.fold_levels:
             self._fold(m, array, mode, multiplies & ~depthwise, wgt_row, stages)
         slot = Signal(self._slot(), name="slot_read")
         m.d.sync += slot.eq(stages[-1])
@@ -275,7 +276,7 @@ class Pipeline(wiring.Component):
         `folds`: the operation of the first stage is a GEMM with a tile. It writes some of the lanes and adds to them,
         except with the first part of the inputs.
         """
-        config, levels = self.config, fold_levels(self.config)
+        config, levels = self.config, self.built.fold_levels
         shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))
         part, array_part = Signal(levels, name="tile_part"), Signal.like(array.tile_part, reset_less=True)
         first, written = Signal(), Signal(config.tile_parts)
@@ -313,7 +314,7 @@ class Pipeline(wiring.Component):
         vector: Value = self.chain.data
         with m.If(multiplies):
             m.d.sync += arriving.eq(chained)
-        if config.has("taps"):
+        if self.built.positions > 1:
             # `_banks` addresses the memory, and the array selects its part of a position.
             return Mux(arriving, vector, self.inp.data), multiplies & ~chained
         place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
@@ -410,7 +411,7 @@ class Pipeline(wiring.Component):
             finish_address.eq(Mux(slow, slow_address, executing.address)),
         ]
         younger = [(finish, finish_address), *((item.valid, item.address) for item in written[:2])]
-        count, several = lanes(config), config.has("fold")
+        count, several = lanes(config), config.tile_parts > 1
         replace, just_before = [], []
         for k in range(config.tile_parts):
             name = f"replace_{k}" if several else "replace"

@@ -9,8 +9,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 
+from vdla.isa.array_modes import MODES, ArrayShape
 from vdla.isa.config import Config
-from vdla.isa.layout import INSTRUCTIONS, MemoryType, Opcode
+from vdla.isa.layout import MemoryType, Opcode, Unit
+from vdla.isa.registers import registers_of
 
 from ..config_registers import config_registers
 from ..interfaces import Activity, compute_members
@@ -25,7 +27,7 @@ from .pipeline import Pipeline, mode_layout
 
 
 class ComputeUnit(wiring.Component):
-    """GEMM, DEPTHWISE, TAPS, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
+    """Instructions of the array, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
 
     Members: `interfaces.compute_members`.
     """
@@ -61,19 +63,11 @@ class ComputeUnit(wiring.Component):
         bits = self.commands.payload
         head = view(instruction_layout(config, "GEMM"), bits)
         alu, setting = (view(instruction_layout(config, name), bits) for name in ("ALU", "CONFIG"))
-        taps = config.has("taps")
-        is_matrix = reduce(
-            or_,
-            [
-                head.opcode == item.opcode
-                for item in INSTRUCTIONS
-                if item.group == "matrix" and (item.opcode != Opcode.TAPS or taps)
-            ],
-        )
+        built = ArrayShape.of(config)
+        modes = [mode for mode in MODES if mode.register is None and mode.positions <= built.positions]
+        is_matrix = reduce(or_, [head.opcode == mode.opcode for mode in modes])
+        is_depthwise = reduce(or_, [head.opcode == mode.opcode for mode in modes if mode.by_lane])
         is_taps = head.opcode == Opcode.TAPS
-        is_depthwise = head.opcode == Opcode.DEPTHWISE  # or TAPS, which counts rows, too
-        if taps:
-            is_depthwise = is_depthwise | is_taps
         is_alu = head.opcode == Opcode.ALU
         is_load = head.opcode == Opcode.LOAD
         is_config = head.opcode == Opcode.CONFIG
@@ -135,21 +129,20 @@ class ComputeUnit(wiring.Component):
                 running_prev.eq(head.push_prev),
                 running_next.eq(head.push_next),
             ]
-        if taps:
+        if built.positions > 1:
             with m.If(takes):
                 m.d.sync += mode.taps.eq(is_taps)
-        optional = (("ZERO", "zero_points"), ("SWEEP", "sweep"), ("FOLD", "fold"))
-        names = ("BASE", "COMPUTE_PAD", *(name for name, needs in optional if config.has(needs)))
+        names = tuple(item.name for item in registers_of(config) if item.unit == Unit.COMPUTE)
         registers = config_registers(m, names, configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])
-        if config.has("zero_points"):
+        if built.zero_points:
             zero = view(register_layout("ZERO"), registers["ZERO"])
             with m.If(takes):
                 m.d.sync += [mode.zeros.inp_zero.eq(zero.inp_zero), mode.zeros.wgt_zero.eq(zero.wgt_zero)]
-        if config.has("sweep"):
+        if built.holds:
             with m.If(takes):
                 m.d.sync += mode.sweep.eq(is_taps & view(register_layout("SWEEP"), registers["SWEEP"]).on)
-        if config.has("fold"):
+        if built.fold_levels:
             shape = register_layout("FOLD")["shape"]  # an attribute name that a view already has
             with m.If(takes):
                 m.d.sync += mode.fold.eq(registers["FOLD"][shape.offset : shape.offset + shape.width])

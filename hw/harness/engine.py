@@ -13,7 +13,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config, Memory
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared
@@ -208,7 +208,7 @@ class Machine:
         arrays["table"] = arrays["table"][: self._config.tables]
         for kind, size in self._sizes().items():
             data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind in _BY_PART else arrays[kind])
-            if kind in _BANKED and self._config.has("taps"):
+            if kind in _BANKED and self._banked:
                 words = data.reshape(-1, self._bank_bytes)
                 data = words[_by_bank(len(words))]
             data, size = np.tile(data.reshape(-1), self._copies(kind)), size * self._copies(kind)
@@ -233,13 +233,18 @@ class Machine:
         for kind in _BY_PART.keys() & found.keys():
             halves = found[kind].reshape(2, getattr(self._config, _BY_PART[kind]), -1)
             found[kind] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
-        if self._config.has("taps"):
+        if self._banked:
             for kind in _BANKED & found.keys():
                 banked = found[kind].reshape(-1, self._bank_bytes)
                 found[kind] = np.empty_like(banked)
                 found[kind][_by_bank(len(banked))] = banked
                 found[kind] = found[kind].reshape(-1)
         return found
+
+    @property
+    def _banked(self) -> bool:
+        """Whether memories of input vectors are in banks."""
+        return ArrayShape.of(self._config).banks > 1
 
     @property
     def _bank_bytes(self) -> int:

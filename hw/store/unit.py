@@ -11,7 +11,8 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import connect, flipped
 
 from vdla.isa.config import Config
-from vdla.isa.layout import POST, ROWS, TABLE, Opcode, Unit, registers_of
+from vdla.isa.layout import POST, ROWS, TABLE, Opcode, Unit
+from vdla.isa.registers import registers_of
 from vdla.isa.rows import PLANES
 from vdla.isa.store_stages import TABLE_BYTES
 from vdla.isa.timing import parameter_cycles, post_latency

@@ -14,19 +14,9 @@ from vdla.isa.assembler import (
 )
 from vdla.isa.config import load_config
 from vdla.isa.errors import EncodingError
-from vdla.isa.layout import (
-    REGISTERS,
-    decode_one,
-    encode,
-    encode_many,
-    encode_uops,
-    extract,
-    format_names,
-    formats,
-    register_at,
-    register_value,
-    uop_dtype,
-)
+from vdla.isa.fields import extract
+from vdla.isa.layout import decode_one, encode, encode_many, encode_uops, format_names, formats, uop_dtype
+from vdla.isa.registers import REGISTERS, register_at, register_value
 from vdla.verify.random_programs import random_config, random_program
 
 VTA = load_config("vta")

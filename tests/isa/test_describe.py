@@ -7,7 +7,8 @@ import pytest
 from vdla.isa.config import load_config
 from vdla.isa.control_registers import COUNTERS_AT, REGISTERS, STATUS_BITS
 from vdla.isa.describe import c_header, markdown
-from vdla.isa.layout import encode, encode_uops, formats, register_value, registers_of, uop_fields
+from vdla.isa.layout import encode, encode_uops, formats, uop_fields
+from vdla.isa.registers import register_value, registers_of
 from vdla.verify.random_programs import random_config
 
 CONFIGS = [load_config("vta"), load_config("tiny"), random_config(5)]

@@ -11,7 +11,8 @@ import pytest
 
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.layout import Unit, encode, register_value
+from vdla.isa.layout import Unit, encode
+from vdla.isa.registers import register_value
 from vdla.isa.store_stages import TABLE_CYCLES
 from vdla.sim import compute_timeline, cycles_by_category, simulate, timeline
 

@@ -18,13 +18,13 @@ from vdla.isa.layout import (
     LOADS,
     MATRIX,
     PADS,
-    REGISTERS,
     STORES,
     TOKEN_QUEUES,
     Unit,
     formats,
     unit_of,
 )
+from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
 
 from . import folds

@@ -15,17 +15,7 @@ from vdla.isa.access import loaded_elements
 from vdla.isa.alu import alu_opcodes
 from vdla.isa.check import check
 from vdla.isa.config import Config
-from vdla.isa.layout import (
-    EXTENSION_OF,
-    FLAGS,
-    MATRIX,
-    PADS,
-    REGISTERS,
-    TOKEN_QUEUES,
-    decode_one,
-    formats,
-    unit_of,
-)
+from vdla.isa.layout import EXTENSION_OF, FLAGS, MATRIX, PADS, TOKEN_QUEUES, decode_one, formats, unit_of
 from vdla.isa.program import Program
 from vdla.isa.program_builder import (
     CARRIERS,
@@ -36,6 +26,7 @@ from vdla.isa.program_builder import (
     start_builder,
     steps,
 )
+from vdla.isa.registers import REGISTERS
 
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 

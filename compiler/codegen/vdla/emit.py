@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vdla.isa import layout
 from vdla.isa.config import Config
+from vdla.isa.registers import register, register_values
 
 from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Buffer, Const, Expr
@@ -218,9 +218,9 @@ class LayerEmitter:
 
     def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
         """Adds a CONFIG at each of `positions` at which register `name` does not hold these fields yet."""
-        register = layout.register(name)
-        value = layout.register_values(name, fields)
-        common: dict[str, Column] = {"unit": int(register.unit), "register": register.index, "value": value}
+        target = register(name)
+        value = register_values(name, fields)
+        common: dict[str, Column] = {"unit": int(target.unit), "register": target.index, "value": value}
         self._drafts.append(Draft("CONFIG", positions, common, register=name))
 
     def sequence(self, words: np.ndarray) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vdla.isa import layout
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import MODES, ArrayMode
+from vdla.isa.registers import registers_of
 
 from ...ir.affine import quotient
 from ...ir.expr import FIRST, Const, Expr, Var
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from .emit import Chain, LayerEmitter
 
 _MAX_ITERATIONS = (1 << 14) - 1
+
+_MODE = {mode.name: mode for mode in MODES}
+"""The modes of the array by name, which is that of the intrinsic too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,25 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         inner = inner.expanded(chain.names[i], count, chain.positions[i])
         extents = [pick(extent, np.repeat(rows, count)) for extent in extents]
     if len(inner):
-        if emitter.config.has("zero_points"):
-            given = dict(leaf.attributes)
-            zeros: dict[str, Column] = {name: int(given.get(name, 0)) for name in ("inp_zero", "wgt_zero")}
-            emitter.set_register("ZERO", inner.position, zeros)
-        if emitter.config.has("sweep") and leaf.declaration.name == "taps":
-            emitter.set_register("SWEEP", inner.position, {"on": int(plan.sweeps)})
-        if plan.parts is not None:
-            emitter.set_register("FOLD", inner.position, {"shape": plan.parts.shape})
-        _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name.upper())
+        registers = _registers(plan, leaf)
+        for register in registers_of(emitter.config):
+            if register.name in registers:
+                emitter.set_register(register.name, inner.position, registers[register.name])
+        _emit_sums(emitter, plan, chain.names, extents, inner, _MODE[leaf.declaration.name])
+
+
+def _registers(plan: Plan, leaf: Intrinsic) -> dict[str, dict[str, Column]]:
+    """The registers that the mode of a matrix intrinsic reads, on machines that have them: values of their fields."""
+    mode, given = _MODE[leaf.declaration.name], dict(leaf.attributes)
+    registers: dict[str, dict[str, Column]] = {
+        "ZERO": {name: int(given.get(name, 0)) for name in ("inp_zero", "wgt_zero")}
+    }
+    if plan.parts is not None:
+        registers["FOLD"] = {"shape": plan.parts.shape}
+    for other in MODES:
+        if other.instruction == mode.instruction and other.register is not None:
+            registers[other.register] = {"on": int(plan.sweeps)}
+    return registers
 
 
 def _emit_sums(
@@ -96,19 +110,17 @@ def _emit_sums(
     names: list[str],
     extents: list[Column],
     inner: Iterations,
-    name: str,
+    mode: ArrayMode,
 ) -> None:
-    """Emits the instructions `name` of all positions: micro-ops that overwrite sums, then micro-ops that add."""
+    """Emits the instructions of all positions: micro-ops that overwrite sums, then micro-ops that add."""
     config = emitter.config
-    row = 1 if name == "GEMM" else config.tile_rows
+    row = mode.tile_weights(config)
     # Programs have whole weight tiles; a machine's tile may be a part of one, with as many rows.
     tiles = config.tile_parts
-    # DEPTHWISE and TAPS also read the vectors after the addressed one.
-    vectors = 1 if name == "GEMM" else config.position_inputs
-    beyond = {"inp": vectors * (TAPS if name == "TAPS" else 1) - 1}
+    beyond = {"inp": mode.vectors(config) - 1}
     bases = [access.base(inner.values) for access in plan.operands]
     starts = [access.offset(inner.values) for access in plan.operands]
-    if name == "GEMM":
+    if not mode.by_lane:
         starts[2] = starts[2] * tiles
     # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
     tile, inside = divmod(starts[2], row)
@@ -160,7 +172,7 @@ def _emit_sums(
         fields = {**common, "uop_bgn": low, "uop_end": high, "overwrite": overwrite}
         acc, inp, wgt = (Span(s.space, pick(s.low, rows), pick(s.high, rows)) for s in spans)
         emitter.add(
-            name,
+            mode.instruction,
             inner.position[rows],
             {key: pick(value, rows) for key, value in fields.items()},
             reads=(inp, wgt),
@@ -190,17 +202,18 @@ def _plan(
     emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment, around: Iterations
 ) -> Plan:
     accumulator, data, weight = leaf.operands
+    mode = _MODE[leaf.declaration.name]
     sweeps = ("sweep", 1) in leaf.attributes
     if sweeps:
         filters = PartedRows(_whole_rows(emitter, weight), data, emitter.config)
-    elif leaf.declaration.name != "gemm":
+    elif mode.by_lane:
         filters = _rows(emitter, weight)
     else:
         filters = emitter.access(weight)
     operands = (emitter.access(accumulator), emitter.access(data), filters)
     names = [name for name, _ in chain.loops]
     parts, each = None, 1
-    if leaf.declaration.name == "gemm" and emitter.config.has("fold"):
+    if mode.folds and emitter.config.tile_parts > 1:
         loops = {*names, *around.values}
         parts = PartsOfTiles(emitter.config, emitter.program, emitter.weights, leaf, loops)
         each = parts.count

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vdla.isa.config import Config
-from vdla.isa.layout import register
+from vdla.isa.registers import register
 
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program

@@ -9,7 +9,9 @@ import numpy as np
 
 from vdla.isa import layout
 from vdla.isa.config import Config
+from vdla.isa.fields import extract
 from vdla.isa.layout import LOADS, TOKEN_QUEUES, Unit
+from vdla.isa.registers import register
 
 KINDS = (
     *(name for name in LOADS if name != "LOAD.TABLE"),
@@ -123,7 +125,7 @@ Runs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarray]:
-    return {item.name: layout.extract(words, item) for item in layout.formats(config)[name].fields}
+    return {item.name: extract(words, item) for item in layout.formats(config)[name].fields}
 
 
 def _rectangle(fields: Columns, size: int) -> Runs:
@@ -136,9 +138,7 @@ def _rectangle(fields: Columns, size: int) -> Runs:
 
 def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray, configs: np.ndarray) -> Runs:
     held = _register(words, configs, "PATCH", at, whole=True)
-    parts = {
-        item.name: held >> item.low & ((1 << item.width) - 1) for item in layout.register("PATCH").fields
-    }
+    parts = {item.name: held >> item.low & ((1 << item.width) - 1) for item in register("PATCH").fields}
     columns = fields["x_size"]
     end = (columns - 1) * parts["step"] + parts["run"] - parts["pad_left"]
     length = np.maximum(0, np.minimum(parts["row_bytes"], end))
@@ -160,15 +160,15 @@ def _register(
     words: np.ndarray, configs: np.ndarray, name: str, at: np.ndarray, whole: bool = False
 ) -> np.ndarray:
     """Value of a configuration register's first field (`whole`: of all its bits) at the instructions `at`."""
-    register = layout.register(name)
+    target = register(name)
     low = words[configs, 0]
-    mine = (low >> np.uint64(7) & np.uint64(3)) == np.uint64(register.unit)
-    mine &= (low >> np.uint64(9) & np.uint64(127)) == np.uint64(register.index)
+    mine = (low >> np.uint64(7) & np.uint64(3)) == np.uint64(target.unit)
+    mine &= (low >> np.uint64(9) & np.uint64(127)) == np.uint64(target.index)
     places = configs[mine]
     values = np.concatenate([np.zeros(1, np.uint64), words[places, 1]])[np.searchsorted(places, at)]
     if whole:
         return values.astype(np.int64)
-    return layout.extract(np.stack([values, values], axis=1), register.fields[0])
+    return extract(np.stack([values, values], axis=1), target.fields[0])
 
 
 def _add(total: list[int], config: Config, moved: Runs) -> None:
@@ -192,11 +192,11 @@ def _tokens(config: Config, words: np.ndarray, rows: Mapping[str, np.ndarray]) -
     units = np.full(len(words), int(Unit.COMPUTE))
     for kind, at in rows.items():
         if kind == "CONFIG":
-            units[at] = layout.extract(words[at], layout.formats(config)[kind].field("unit"))
+            units[at] = extract(words[at], layout.formats(config)[kind].field("unit"))
         else:
             units[at] = int(layout.unit_of(kind, {}))
     common = layout.formats(config)["FINISH"]
-    pushed = {flag: layout.extract(words, common.field(flag)) for flag in ("push_prev", "push_next")}
+    pushed = {flag: extract(words, common.field(flag)) for flag in ("push_prev", "push_next")}
     return {
         queue.name: int(pushed[queue.push_flag][units == int(queue.producer)].sum()) for queue in TOKEN_QUEUES
     }

@@ -14,8 +14,9 @@ from vdla.codesign.report.traffic import (
     owners,
 )
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import encode, register_value
+from vdla.isa.layout import encode
 from vdla.isa.program import Program
+from vdla.isa.registers import register_value
 
 
 def words(config: Config, *instructions: tuple[str, dict[str, int]]) -> np.ndarray:

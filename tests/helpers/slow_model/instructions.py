@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vdla.isa.config import Config
-from vdla.isa.layout import REGISTERS, Unit, decode_one, unit_of, unpack_fields
+from vdla.isa.fields import unpack_fields
+from vdla.isa.layout import Unit, decode_one, unit_of
+from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import PRODUCT_CYCLES
 
 from .bursts import Burst

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vdla.isa.layout import Unit, operand_shape
+from vdla.isa.layout import Unit
+from vdla.isa.registers import operand_shape
 from vdla.isa.timing import (
     PRODUCT_CYCLES,
     REQUEST_DELAY,

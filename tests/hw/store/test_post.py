@@ -12,7 +12,8 @@ from vdla.hw.store.constants import CONSTANTS_CYCLES
 from vdla.hw.store.post import PostPipeline, scales_after_biases
 from vdla.isa.arithmetic import AddConstants, combine_add, requantize
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import pack_fields, register
+from vdla.isa.fields import pack_fields
+from vdla.isa.registers import register
 from vdla.isa.timing import post_latency
 
 EDGE8 = load_config("edge8")

@@ -17,8 +17,9 @@ from vdla.hw.interfaces import Activity, Kind
 from vdla.hw.store import StoreUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import Unit, encode, formats, operand_shape, register, unit_of
+from vdla.isa.layout import Unit, encode, formats, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
+from vdla.isa.registers import operand_shape, register
 from vdla.isa.timing import (
     FIFO_LATENCY,
     PRODUCT_CYCLES,
