@@ -23,8 +23,7 @@ from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.templates.space import Values
 from vdla.compiler.templates.vdla.lower import pipeline
-from vdla.compiler.templates.vdla.table import template_of
-from vdla.compiler.templates.vdla.template import Expression
+from vdla.compiler.templates.vdla.template import Expression, template_of
 from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, link_lowered
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate

@@ -22,7 +22,7 @@ from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.templates.space import Space
-from vdla.compiler.templates.vdla.table import template_of
+from vdla.compiler.templates.vdla.template import template_of
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.isa.config import load_config
 

@@ -23,8 +23,7 @@ from vdla.sim import simulate
 from .te.blocks import ceil_div
 from .templates.space import EmptySpaceError, Values, one_point
 from .templates.vdla.lower import choose_points
-from .templates.vdla.table import template_of
-from .templates.vdla.template import Kernel
+from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload
 
 MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000

@@ -14,7 +14,7 @@ from typing import Any
 from vdla.isa.config import Config
 
 from ..templates.space import EmptySpaceError, Values
-from ..templates.vdla.table import space_of
+from ..templates.vdla.template import space_of
 from ..templates.vdla.workload import Workload
 from .book import RecordBook
 from .record import Description, Record, Task

@@ -46,7 +46,7 @@ from vdla.compiler.templates.space import Space, Values
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, network_kernels
 from vdla.compiler.templates.vdla.settings import settings_of
-from vdla.compiler.templates.vdla.table import space_of, template_of
+from vdla.compiler.templates.vdla.template import space_of, template_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import format_names

@@ -19,7 +19,7 @@ from vdla.compiler.records.network import Settings
 from vdla.compiler.records.package_identity import sources_digest
 from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.templates.vdla.table import space_of
+from vdla.compiler.templates.vdla.template import space_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.network_vdla import NOT_RUN, NetworkTrials
 from vdla.compiler.tune.search.likely import likely_points

@@ -22,8 +22,7 @@ from ...te.blocks import Pads
 from .attention_kernels import kept_places
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D, widened
-from .table import template_of
-from .template import Kernel, Source
+from .template import Kernel, Source, template_of
 
 Kernels = Mapping[str, tuple[Kernel, ...]]
 UNPADDED: Pads = (0, 0, 0, 0)

@@ -40,8 +40,7 @@ from ..space import EmptySpaceError, Values, one_point
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
 from .schedule_cache import ScheduleCache, constants_of, key_of
-from .table import template_of
-from .template import Kernel, Source
+from .template import Kernel, Source, template_of
 from .workload import Workload
 
 if TYPE_CHECKING:

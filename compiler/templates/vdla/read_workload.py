@@ -11,7 +11,7 @@ from vdla.isa.config import Config
 
 from ..registry import Templates
 from ..workload_limits import MOST_ELEMENTS, MOST_POSITIONS, MOST_SIZE, MOST_STEP, WorkloadError
-from .table import TEMPLATES
+from .template import TEMPLATES, template_named
 from .workload import CHAINED, UNRECORDED, Workload
 
 
@@ -94,7 +94,7 @@ def checked(workload: Workload) -> Workload:
         "input": (workload.batch, workload.channels, *padded),
         "output": (workload.batch, workload.filters, rows, columns),
     }
-    if TEMPLATES[workload.template].dense_weights:
+    if template_named(workload.template).dense_weights:
         tensors["weights"] = (workload.filters, workload.channels, *workload.kernel)
     for name, shape in tensors.items():
         if prod(shape) > MOST_ELEMENTS:

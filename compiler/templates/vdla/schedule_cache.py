@@ -19,8 +19,7 @@ from ...ir.visit import map_stmt
 from ...te.ops.common import CHAIN
 from ...te.post import Post
 from ..space import Values
-from .table import template_of
-from .template import Kernel, Source
+from .template import Kernel, Source, template_of
 
 
 class ScheduleCache:

@@ -6,7 +6,7 @@ from vdla.isa.config import Config
 
 from ..space import Values
 from .rolling_pool import PATCH_CONV2D_POOL
-from .table import space_of
+from .template import space_of
 from .tiles import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS
 from .workload import LayerShape, Workload
 

@@ -1,12 +1,16 @@
 """Templates of the accelerator: the template protocol, plus a tensor expression and buffers in several copies.
 
 A kernel is a workload of a template with the tensors and constants of its parameters, before its knobs are chosen.
+`TEMPLATES` lists all templates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +24,7 @@ from ...ir.stmt import Program
 from ...te.blocks import Blocks, Pair
 from ...te.ops.common import Area, Spread
 from ...te.post import Post
-from ..space import Account, Columns, Values
+from ..space import Account, Columns, Space, Values
 from ..template import Template, cheapest
 from .estimate import Fitted
 from .workload import Workload
@@ -103,6 +107,41 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     def default_for(self, config: Config, workload: Workload, virtual_threads: int) -> dict[str, int]:
         """The knobs of least cost with at most `virtual_threads` copies of each buffer. Raises EmptySpaceError."""
         return cheapest(self.space(config, workload), dict.fromkeys(self.copies, virtual_threads))
+
+
+TEMPLATES: Mapping[str, str] = MappingProxyType(
+    {
+        "conv2d": "conv2d:CONV2D",
+        "patch_conv2d": "patch_conv2d:PATCH_CONV2D",
+        "patch_conv2d_pool": "rolling_pool:PATCH_CONV2D_POOL",
+        "depthwise_conv2d": "depthwise:DEPTHWISE_CONV2D",
+        "max_pool": "pool:MAX_POOL",
+        "average_pool": "pool:AVERAGE_POOL",
+        "elementwise": "pool:ELEMENTWISE",
+        "rows": "rows:ROWS",
+        "attention": "attention:ATTENTION",
+        "normed": "normed:NORMED",
+    }
+)
+"""All templates of the accelerator, FILE:NAME by the name in a workload's `template`. A file is imported when a network
+has a workload of its templates."""
+
+
+@cache
+def template_named(name: str) -> VdlaTemplate:
+    """The template with this name, a key of `TEMPLATES`."""
+    file, found = TEMPLATES[name].split(":")
+    return getattr(import_module(f"{__package__}.{file}"), found)
+
+
+def template_of(workload: Workload) -> VdlaTemplate:
+    """The template of a workload."""
+    return template_named(workload.template)
+
+
+def space_of(config: Config, workload: Workload) -> Space:
+    """The knob space of a workload on one machine; costs are cycles. Raises EmptySpaceError if no point can fit."""
+    return template_of(workload).space(config, workload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ from ...schedule import LegalityError
 from ...templates.space import EmptySpaceError, Space, Values
 from ...templates.vdla.lower import pipeline
 from ...templates.vdla.ones_weights import weights_alone
-from ...templates.vdla.table import space_of, template_of
+from ...templates.vdla.template import space_of, template_of
 from ...templates.vdla.workload import Workload
 from .trial import Result
 

@@ -21,7 +21,7 @@ from ...records.network import Settings, place_of
 from ...schedule import LegalityError
 from ...templates.space import Values
 from ...templates.vdla.lower import UnfitNodeError
-from ...templates.vdla.table import space_of
+from ...templates.vdla.template import space_of
 from ...vdla_stages import AcceleratorNetwork
 from .trial import Result
 

@@ -22,7 +22,7 @@ from vdla.compiler.templates.vdla.buffer_fill import Side, transfers
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import CompileError, choose_points, kernels_of, lower_node
 from vdla.compiler.templates.vdla.settings import settings_of
-from vdla.compiler.templates.vdla.table import TEMPLATES, space_of, template_of
+from vdla.compiler.templates.vdla.template import space_of, template_named, template_of
 from vdla.compiler.templates.vdla.workload import Workload, workload_of_area
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure, program_alone
@@ -273,7 +273,7 @@ def test_what_templates_choose_is_the_cheapest_candidate():
 
 def test_a_choice_takes_fewer_copies_or_parts_of_windows_where_memories_are_small():
     workload = WORKLOADS["conv2d"]
-    template = TEMPLATES["conv2d"]
+    template = template_named("conv2d")
     copies, windows = [], []
     for vectors in (2048, 32, 16, 8, 4, 2):
         small = replace(
@@ -286,7 +286,7 @@ def test_a_choice_takes_fewer_copies_or_parts_of_windows_where_memories_are_smal
     assert 1 in copies and windows[-1] < (3, 3)
     pool = layer("max_pool", 16, 200, 16, 150, 1)
     assert template.fits(VTA, workload)
-    assert TEMPLATES["max_pool"].violated(VTA, pool) == "the accumulators"
+    assert template_named("max_pool").violated(VTA, pool) == "the accumulators"
 
 
 def test_an_area_of_an_output_is_a_workload_of_its_own():
