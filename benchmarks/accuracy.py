@@ -34,7 +34,7 @@ from vdla.codesign.evaluate import (
     session_runs,
 )
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.layers import layers_of
 
 SEED = 7

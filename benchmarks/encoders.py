@@ -30,8 +30,8 @@ from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnx
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.codesign.report.split import layer_boundaries
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.accelerator import RunResult, run
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import RunResult, run
 from vdla.compiler.runtime.layers import layers_of
 
 CALIBRATIONS, SEED = 4, 5

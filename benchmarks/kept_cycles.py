@@ -24,7 +24,7 @@ from vdla.benchmarks.harness.results import read_results
 from vdla.codesign.explore.networks import Network
 from vdla.codesign.models.transformers.bert import BertSizes
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 

@@ -30,8 +30,8 @@ from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import shipped_book
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node

@@ -38,7 +38,7 @@ from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config
 from vdla.isa.extensions import EXTENSIONS

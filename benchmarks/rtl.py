@@ -31,7 +31,7 @@ from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
 from vdla.codesign.timing import median_seconds
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import load_config
 
 

@@ -22,8 +22,8 @@ from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import RecordBook
+from vdla.compiler.runtime.accelerator import run as execute
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config, load_config
 from vdla.sim import SimulationResult, simulate

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.compiler.runtime.accelerator import input_image, read_outputs
+from vdla.compiler.runtime.accelerator import run as execute
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import input_image, read_outputs
-from vdla.compiler.runtime.executor import run as execute
 from vdla.hw.counters import CYCLE_COUNTERS
 from vdla.hw.harness.engine import Machine, Optimize, RtlResult, prepare_library
 from vdla.isa.config import Config

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from vdla.isa.config import Config
 from vdla.isa.program import Program
 
-from . import node_points
 from .codegen.vdla.folds import WEIGHTS, FoldedWeights
 from .codegen.vdla.link import Linked, LoweredLayer, link
 from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
-from .node_points import Points
 from .templates.space import Values
 from .templates.vdla.legalize import Legalized, network_key
 from .templates.vdla.lower import Dump, choose_points, lower_node, network_kernels, workloads_of
@@ -24,6 +22,7 @@ from .templates.vdla.workload import Workload
 
 if TYPE_CHECKING:
     from .codegen.vdla.placement import ChainBuffer
+    from .node_points import Points
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +63,10 @@ class AcceleratorNetwork:
 
     @cached_property
     def _measured(self) -> Points:
+        if not any(len(several) > 1 for several in self.kernels.values()):
+            return {}
+        from . import node_points
+
         return node_points.measured_points(self.config, self.kernels, self.virtual_threads, self._timed)
 
     def _timed(self, points: Points) -> Program:

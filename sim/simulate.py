@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa import timing
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
-from .cache import discard_stale_code
 from .deadlock import describe
 from .decode import decode
 from .errors import CycleLimitError, DeadlockError
@@ -20,6 +22,21 @@ from .execute import Scratchpads, execute, trace_uops
 from .machine import run_timing, token_queues
 from .state import DEADLOCK, OK, TRAFFIC, X_BEGIN, X_DISPATCH, X_END
 from .timeline import BUSY_CATEGORIES, CATEGORIES, unit_segments
+
+
+def discard_stale_code() -> None:
+    """Deletes numba's index files beside this module that are older than any source in this folder or in `isa`.
+
+    numba's file cache notices a change of a cached function, but not of the functions that it calls: after an edit in
+    one file of this folder, compiled code of other files would still contain the old version.
+    """
+    folder, tables = Path(__file__).parent, Path(timing.__file__).parent
+    newest = max(path.stat().st_mtime for path in (*folder.glob("*.py"), *tables.glob("*.py")))
+    for index in (folder / "__pycache__").glob("*.nbi"):
+        with suppress(OSError):  # Another process may delete the file first, or the folder may be read-only.
+            if index.stat().st_mtime < newest:
+                index.unlink()
+
 
 discard_stale_code()
 

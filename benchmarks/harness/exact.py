@@ -10,7 +10,7 @@ from vdla.codesign import models
 from vdla.codesign.demo import LATENCIES
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import RecordBook, shipped_book
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import Config, load_config
 
 from .page import At, Document, Where, at

@@ -8,13 +8,14 @@ extent 9. They are not clamped to the buffer: a guarded or padded read may start
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from .affine import LinearForm, constant_difference, form_to_expr, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
-from .expr import Binary, Buffer, Const, Expr, Var, binary, maximum, minimum
+from .expr import Binary, Buffer, Const, Expr, Load, Var, binary, maximum, minimum
 from .simplify import provably_equal, simplify
-from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq
-from .visit import children, expressions, free_vars, loads_in, walk
+from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq, Stmt
+from .visit import children, expressions, free_vars, loads_in, map_expr, map_expressions, walk
 
 _NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
@@ -301,3 +302,50 @@ def same_region(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:
     """Whether two regions provably are the same box of the same buffer."""
     pairs = zip((*a.starts, *a.extents), (*b.starts, *b.extents), strict=True)
     return a.buffer == b.buffer and all(provably_equal(x, y, ranges) for x, y in pairs)
+
+
+def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
+    """`statement` with every access to the buffer called like `wide` redirected to copy `slot` of `wide`.
+
+    `wide` has the old buffer's name; its shape is the number of copies followed by the old shape.
+    """
+
+    def access(region: Region) -> Region:
+        if region.buffer.name != wide.name:
+            return region
+        return Region(buffer=wide, starts=(slot, *region.starts), extents=(Const(1), *region.extents))
+
+    def touched(node: Assign | Reduce) -> bool:
+        if node.buffer.name == wide.name:
+            return True
+        return any(load.buffer.name == wide.name for top in expressions(node) for load in loads_in(top))
+
+    def loads(expr: Expr) -> Expr:
+        if isinstance(expr, Load) and expr.buffer.name == wide.name:
+            return Load(wide, (slot, *expr.indices))
+        return expr
+
+    def visit(node: Stmt) -> Stmt:
+        match node:
+            case For():
+                return For(var=node.var, extent=node.extent, body=visit(node.body), kind=node.kind)
+            case Seq():
+                return Seq(statements=tuple([visit(item) for item in node.statements]))
+            case Alloc():
+                return Alloc(buffer=node.buffer, body=visit(node.body))
+            case Copy(destination=to, source=of) if (
+                to.buffer.name == wide.name or of.buffer.name == wide.name
+            ):
+                return replace(node, destination=access(to), source=access(of))
+            case Intrinsic(operands=operands) if any(item.buffer.name == wide.name for item in operands):
+                return replace(node, operands=tuple([access(operand) for operand in operands]))
+            case Assign() | Reduce() if touched(node):
+                changed = map_expressions(node, lambda expr: map_expr(expr, loads))
+                assert isinstance(changed, Assign | Reduce)
+                if changed.buffer.name == wide.name:
+                    return replace(changed, buffer=wide, indices=(slot, *changed.indices))
+                return changed
+            case _:
+                return node
+
+    return visit(statement)

@@ -17,7 +17,7 @@ from math import prod
 
 from ..ir.bounds import interval, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, binary
-from ..ir.slots import in_slot
+from ..ir.regions import in_slot
 from ..ir.stmt import Alloc, For, Program, Seq, Stmt
 from .split_copies import ELEMENT_DIMENSIONS
 

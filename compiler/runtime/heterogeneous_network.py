@@ -14,10 +14,10 @@ from vdla.util.errors import CodeError, UserError
 
 from ..graph.host import InputError, arrays_by_name, load_output, store_inputs
 from ..graph.partition import Region
+from .accelerator import run as execute
 from .artifact import Compiled
 from .cpu_network import CpuNetwork
 from .executable import Port
-from .executor import run as execute
 
 Arrays = Mapping[str, np.ndarray]
 Result = TypeVar("Result")

@@ -9,8 +9,8 @@ from itertools import takewhile
 
 from ..ir.bounds import interval, loop_range, loop_ranges, provably_at_least
 from ..ir.expr import Buffer, Expr, Var, minimum
+from ..ir.regions import in_slot
 from ..ir.simplify import simplify
-from ..ir.slots import in_slot
 from ..ir.stmt import Alloc, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
 from ..ir.visit import substitute, walk
 from .errors import LegalityError

@@ -6,8 +6,8 @@ import numpy as np
 
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 
 

@@ -17,7 +17,7 @@ from vdla.compiler.graph.errors import MOST_TOLD, ModelError, NodesError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.util.errors import UserError
 
 from .test_cpu_partly_quantized import Rounded

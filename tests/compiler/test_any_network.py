@@ -15,7 +15,7 @@ from vdla.codesign.evaluate import interpreter_outputs, largest_difference, samp
 from vdla.codesign.models.originals.table import NAMES, build_original, original
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import Config, load_config
 
 ARRAYS = ((8, 8), (16, 16), (16, 16), (16, 16), (32, 32), (8, 16), (16, 8), (4, 4))

@@ -16,7 +16,7 @@ from vdla.compiler.graph.int8_operators import Int8Convolution, Products
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config

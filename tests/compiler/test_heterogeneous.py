@@ -17,7 +17,7 @@ from vdla.compiler.divided import Division
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run as execute
+from vdla.compiler.runtime.accelerator import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
 from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config, load_config

@@ -33,7 +33,7 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.pipeline import compile_divided, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
 

@@ -19,7 +19,7 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.position_boxes import boxes_of
 from vdla.compiler.pipeline import compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.layout import format_names

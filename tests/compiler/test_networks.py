@@ -24,8 +24,8 @@ from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_operators import Int8Convolution, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.accelerator import input_image, read_tensor, run
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import input_image, read_tensor, run
 from vdla.compiler.te.blocks import Pads, Pair
 from vdla.compiler.templates.vdla.lower import CompileError
 from vdla.isa.check import check

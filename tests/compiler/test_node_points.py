@@ -15,7 +15,7 @@ from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.compiler.vdla_stages import AcceleratorNetwork

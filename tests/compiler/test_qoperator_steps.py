@@ -21,7 +21,7 @@ from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model as import_quantized
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 
 SHAPE = (1, 3, 8, 8)
 

@@ -16,7 +16,7 @@ from vdla.compiler.graph.int8_operators import Channels, Positions, Swap
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
 

@@ -23,7 +23,6 @@ from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
-from .emission_cache import Drafts, EmissionCache
 from .folds import FoldedWeights
 from .intrinsics import VECTORS
 from .machine import DRAM, Batch, Span
@@ -38,7 +37,7 @@ from .placement import (
     Scratchpads,
     StoreTables,
 )
-from .program_order import Draft, put_in_order
+from .program_order import Draft, Drafts, EmissionCache, put_in_order
 
 
 class EmissionError(Exception):
@@ -155,7 +154,8 @@ class LayerEmitter:
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
-        self.padded = self._not_there(padded_outputs(program, addresses[0]))
+        chained = self.config.chain_depth > 0
+        self.padded = self._not_there(padded_outputs(program, addresses[0])) if chained else ()
         self.ahead = self._not_there(ahead)
         self.tables_loaded: set[str] = set()
 

@@ -15,9 +15,8 @@ from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equa
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
-from ...te.ops.common import CHAIN
+from ...te.ops.common import CHAIN, INT32_MIN
 from ...te.ops.patches import patch_declaration
-from ...te.ops.ring import INT32_MIN
 from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 

@@ -20,7 +20,6 @@ from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
-from .emission_cache import EmissionCache
 from .emit import Emission, LayerEmitter
 from .folds import WEIGHTS, FoldedWeights
 from .machine import DRAM, Batch, array_depths, kernel_fields
@@ -35,6 +34,7 @@ from .placement import (
     Scratchpads,
     StoreTables,
 )
+from .program_order import EmissionCache
 from .tokens import flags, order, touches
 
 NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
@@ -174,7 +174,7 @@ def link(
     as_weights = any("W" in kernel.tensors for layer in layers for kernel in layer.kernels)
     tensors = _place_tensors(config, graph, layouts, image, chained, inside, as_weights=as_weights)
     emission = image.begin(config, (tensors.low, tensors.high))
-    ahead = pads_ahead(graph, layers, chained)
+    ahead = pads_ahead(graph, layers, chained) if chained else [()] * len(layers)
     for group, layer in enumerate(layers):
         all_places: list[dict[str, Place]] = []
         for k, kernel in enumerate(layer.kernels):

@@ -9,11 +9,13 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import Post
+from .common import INT32_MIN as INT32_MIN
 from .common import (
     WHOLE,
     Outputs,
     Part,
     Placement,
+    Ring,
     activation,
     filter_vectors,
     padded_input,
@@ -21,8 +23,6 @@ from .common import (
     vectors_of,
 )
 from .convolution import Convolution
-from .ring import INT32_MIN as INT32_MIN
-from .ring import Ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

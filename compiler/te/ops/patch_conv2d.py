@@ -11,11 +11,10 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window
 from ..post import Post
-from .common import Outputs, filter_vectors, parameters_of
+from .common import Outputs, Ring, filter_vectors, parameters_of
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 from .patches import Patches
-from .ring import Ring
 
 
 def patch_conv2d(

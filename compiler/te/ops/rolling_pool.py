@@ -13,9 +13,8 @@ from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post, Views, rolling_point
-from .common import Outputs, parameters_of
+from .common import INT32_MIN, Outputs, parameters_of
 from .patches import Patches
-from .ring import INT32_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from itertools import chain
 from vdla.isa.config import Config
 
 from ...codegen.vdla import intrinsics
-from ...codegen.vdla.emission_cache import EmissionCache
+from ...codegen.vdla.program_order import EmissionCache
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Intrinsic, Program, Stmt
 from ...ir.visit import map_stmt

@@ -16,7 +16,7 @@ import vdla as front_door
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantization.processor import CORTEX_A9, node_seconds, operations, parse_processor
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 

@@ -17,7 +17,7 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.te.post import Post
 from vdla.isa.arithmetic import requantize
 from vdla.isa.config import load_config

@@ -21,7 +21,7 @@ from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels, compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import load_config
 
 TINY = load_config("tiny")

@@ -21,7 +21,7 @@ from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.network_inputs import input_ports
 
 WHOLE = Recipe(whole=True)

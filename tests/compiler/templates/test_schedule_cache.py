@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.vdla.emission_cache import EmissionCache
 from vdla.compiler.codegen.vdla.link import link
 from vdla.compiler.codegen.vdla.machine import kernel_fields
+from vdla.compiler.codegen.vdla.program_order import EmissionCache
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.printer import format_node

@@ -30,8 +30,8 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.visit import expressions, walk, walk_expr
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import run
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.product import Matrices, product
