@@ -55,21 +55,21 @@ KernelT = TypeVar("KernelT", bound=KernelWorkload)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Templates(Generic[TargetT, WorkloadT]):
-    """The templates of a kind of target by name, from `template.table_of`.
+    """The templates of a kind of target: `named` gives the template of a name, KeyError for an unknown one.
 
     `read` makes a workload from its JSON object; raises WorkloadError for other objects.
     """
 
-    templates: Mapping[str, Template[TargetT, Any, Any]]
+    named: Callable[[str], Template[TargetT, Any, Any]]
     read: Callable[[Mapping[str, Any]], WorkloadT]
 
     def space(self, target: TargetT, workload: WorkloadT) -> Space:
         """The knob space of the workload's template; costs are cycles on the accelerator, seconds elsewhere."""
-        return self.templates[workload.template].space(target, workload)
+        return self.named(workload.template).space(target, workload)
 
     def default(self, target: TargetT, workload: WorkloadT) -> dict[str, int]:
         """The default point of the workload's template, see `Template.default`."""
-        return self.templates[workload.template].default(target, workload)
+        return self.named(workload.template).default(target, workload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,5 +88,5 @@ class Registry(Templates[TargetT, KernelT]):
         `program`: the workload's own program (None), or the same with more fused operators.
         """
         expression = workload.program() if program is None else program
-        template = self.templates[workload.template]
+        template = self.named(workload.template)
         return template.schedule(target, workload, expression, values or NO_BOUNDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 
 from ...codegen.cpu.machine import CpuTarget
@@ -38,20 +39,7 @@ from ...schedule import Schedule
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression, computed, expression_of, has_expression
 from ..lowered_node import fused_expression, lowered_node
-from . import (
-    elementwise,
-    generic,
-    lstm,
-    matmul,
-    movement,
-    recurrent,
-    reduction,
-    resize,
-    rows,
-    winograd,
-)
 from .loops import row_partials
-from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
 from .table import CPU
@@ -59,38 +47,45 @@ from .workload import CpuWorkload, ElementwiseCpu, PoolCpu
 from .workload import Operator as SketchedOperator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Kernel:
-    """The schedule of an operator without a template; `tuned`: the tuner's operator name (None: not tuned)."""
+    """The schedule of an operator without a template, FILE:FUNCTION; the file is imported for a node of the operator.
 
-    schedule: Callable[..., Schedule]
+    `tuned`: the tuner's operator name (None: not tuned).
+    """
+
+    place: str
     tuned: SketchedOperator | None = None
+
+    @property
+    def schedule(self) -> Callable[..., Schedule]:
+        """The function that schedules the operator's program."""
+        file, name = self.place.split(":")
+        return getattr(import_module(f"{__package__}.{file}"), name)
 
 
 _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
     {
-        MatrixProduct: _Kernel(schedule=matmul.schedule, tuned="matmul"),
-        Softmax: _Kernel(schedule=rows.schedule, tuned="softmax"),
-        Normalization: _Kernel(schedule=rows.schedule, tuned="normalization"),
-        Reduction: _Kernel(schedule=reduction.schedule, tuned="reduction"),
+        MatrixProduct: _Kernel("matmul:schedule", "matmul"),
+        Softmax: _Kernel("rows:schedule", "softmax"),
+        Normalization: _Kernel("rows:schedule", "normalization"),
+        Reduction: _Kernel("reduction:schedule", "reduction"),
         # Sketch rules cannot tile the steps of recurrent layers.
-        LstmSteps: _Kernel(schedule=lstm.schedule),
-        RecurrentSteps: _Kernel(schedule=recurrent.schedule),
+        LstmSteps: _Kernel("lstm:schedule"),
+        RecurrentSteps: _Kernel("recurrent:schedule"),
         # Data movement has no knobs but vectors.
-        Permute: _Kernel(schedule=movement.schedule_permutation),
-        Concatenate: _Kernel(schedule=movement.schedule),
-        Remap: _Kernel(schedule=movement.schedule),
-        Gather: _Kernel(schedule=movement.schedule),
-        Relayout: _Kernel(schedule=movement.schedule_relayout),
-        WinogradTiles: _Kernel(schedule=winograd.schedule_tiles),
-        WinogradOutputs: _Kernel(schedule=winograd.schedule_outputs),
+        Permute: _Kernel("movement:schedule_permutation"),
+        Concatenate: _Kernel("movement:schedule"),
+        Remap: _Kernel("movement:schedule"),
+        Gather: _Kernel("movement:schedule"),
+        Relayout: _Kernel("movement:schedule_relayout"),
+        WinogradTiles: _Kernel("winograd:schedule_tiles"),
+        WinogradOutputs: _Kernel("winograd:schedule_outputs"),
         # Indices of Resize are data.
-        Resize: _Kernel(schedule=resize.schedule),
+        Resize: _Kernel("resize:schedule"),
     }
 )
-
-
-_GENERIC = _Kernel(schedule=generic.schedule, tuned="generic")
+_GENERIC = _Kernel("generic:schedule", "generic")
 """The kernel of an operator that has an expression but no entry in `_KERNELS`: sketch rules make its knobs."""
 
 
@@ -114,6 +109,8 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return _pool(graph, node, operator)
     kernel = _KERNELS.get(type(operator), _GENERIC)
     if kernel is _GENERIC and not has_expression(operator):
+        from .lower_int8 import lower_int8_node
+
         return lower_int8_node(graph, node, operator)
     if isinstance(operator, MatrixProduct):
         expression = _matrix_product(graph, node)
@@ -153,8 +150,8 @@ def _elementwise(graph: Graph, node: Node, operator: Elementwise) -> LoweredCpuN
     try:
         schedule = ElementwiseCpu.of(shapes, operator.body)
     except ValueError:
-        # The body is too long for a workload: default knobs.
-        schedule = elementwise.schedule
+        from .elementwise import schedule  # The body is too long for a workload: default knobs.
+
     return _lowered(graph, node, "elementwise", expression, schedule)
 
 

@@ -120,7 +120,7 @@ def _window(workload: CudaWorkload) -> Window:
 
 
 GPU: Registry[GpuTarget, CudaWorkload] = Registry(
-    templates=table_of(
+    named=table_of(
         _of_program("gemm_cuda", gemm_space.space, gemm_space.default_values, gemm_space.knobs_of, _tiled),
         _of_program("gemv_cuda", gemv_space.space, gemv_space.default_values, gemv_space.knobs_of, _product),
         _of_program(
@@ -186,7 +186,7 @@ GPU: Registry[GpuTarget, CudaWorkload] = Registry(
             knobs=lambda _, w, values: rows_space.knobs_of(_rows(w), values),
             schedule=_schedule_rows,
         ),
-    ),
+    ).__getitem__,
     read=workload_from_dict,
 )
 """Templates of GPUs; costs are seconds."""

@@ -104,5 +104,5 @@ def checked(workload: Workload) -> Workload:
     return workload
 
 
-VDLA: Templates[Config, Workload] = Templates(templates=TEMPLATES, read=workload_from_dict)
+VDLA: Templates[Config, Workload] = Templates(named=template_named, read=workload_from_dict)
 """Templates of the accelerator; costs are cycles."""

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from vdla.compiler.templates.cpu import lower
+from vdla.compiler.templates.cpu.table import template_named as cpu_template
 from vdla.compiler.templates.space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space
 from vdla.compiler.templates.template import Template, cheapest, table_of
+from vdla.compiler.templates.vdla.template import TEMPLATES, template_named
 
 
 def made_up(candidates, *, most: int = 20) -> Space:
@@ -55,3 +58,11 @@ def test_names_in_a_table_are_unique():
     assert dict(table_of(template)) == {"a": template}
     with pytest.raises(ValueError, match="two templates are called 'a'"):
         table_of(template, template)
+
+
+def test_rows_that_import_on_need_name_functions_and_templates_that_exist():
+    assert [template_named(name).name for name in TEMPLATES] == list(TEMPLATES)
+    assert cpu_template("pool_cpu").name == "pool_cpu"
+    with pytest.raises(KeyError):
+        cpu_template("conv2d")
+    assert all(callable(kernel.schedule) for kernel in (*lower._KERNELS.values(), lower._GENERIC))
