@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 
 from .codegen.cpu.background import LibraryInProgress
-from .codegen.cpu.code_worker import CodeWorker
 from .codegen.cpu.kernel import Kernel, build
 from .codegen.cpu.machine import CpuTarget, host_target
+from .codegen.cpu.machine_code import CodeWorker
 from .codegen.cpu.memory import Constants
 from .codegen.cpu.module import Module, lower
 from .graph.graph import Graph, Node

@@ -23,9 +23,16 @@ from ..codegen.cpu.module import Module
 from ..codegen.cpu.pool import Pool
 from ..graph.graph import Graph, Tensor
 from ..graph.storage_plan import StoragePlan
-from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
 from .launch import Launch
-from .network_inputs import GraphNetwork, check_inputs
+from .network_inputs import (
+    GraphNetwork,
+    OutputArrays,
+    accesses_of,
+    address_of,
+    check_inputs,
+    direct_inputs,
+    direct_outputs,
+)
 from .readable import Texts
 
 

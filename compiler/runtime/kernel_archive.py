@@ -7,30 +7,22 @@ sha256              of all three, so that damage is seen before any of it runs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ..codegen.cpu.ahead_of_time import ObjectCode
-from ..codegen.cpu.kernel import Kernel, kernel_of
-from ..codegen.cpu.machine import CpuTarget
-from ..codegen.cpu.machine_code import load_objects
-from ..codegen.cpu.module import Module
-from ..ir.stmt import Program, Seq
+from ..codegen.cpu.kernel import Kernel
 from .archive import (
     CODE,
     DESCRIPTION,
     HEADER,
     ArchiveError,
-    check_memory,
     read_archive,
     read_description,
     read_target,
     write_archive,
 )
-from .archive_fields import Field
-from .network_description import read_parameters
+from .network_archive import bind_kernels, describe_kernels, read_modules
 from .trial_run import run_in_trial
 
 FORMAT = 2
@@ -63,55 +55,3 @@ def load_kernels(path: Path) -> dict[str, Kernel]:
     if problem := run_in_trial(lambda: bind_kernels(modules, [files[CODE]], target)):
         raise ArchiveError(f"{path}: {CODE}: its code {problem} when it is loaded; compile it anew")
     return bind_kernels(modules, [files[CODE]], target)
-
-
-def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
-    """The description of an object's functions for JSON, from which `read_modules` makes modules for `bind_kernels`."""
-    return [
-        {
-            "function": module.function,
-            "parameters": [
-                {"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in module.parameters
-            ],
-            "outputs": sorted(module.outputs),
-            "workspace_bytes": module.workspace_bytes,
-            "scratch_bytes": module.scratch_bytes,
-        }
-        for module in code.modules
-    ]
-
-
-def read_modules(document: Field) -> tuple[Module, ...]:
-    """The kernels in a document of `describe_kernels`, without their code. Raises ArchiveError."""
-    modules: dict[str, Module] = {}
-    for kernel in document.at("kernels").items():
-        function, parameters = kernel.at("function").symbol(), read_parameters(kernel)
-        if function in modules:
-            raise kernel.at("function").fail(f"is {function!r}, and so is another kernel's")
-        module = Module(
-            text="",
-            function=function,
-            workspace_bytes=kernel.at("workspace_bytes").integer(),
-            scratch_bytes=kernel.at("scratch_bytes").integer(),
-            parameters=parameters,
-            outputs=frozenset(kernel.at("outputs").among([p.name for p in parameters])),
-        )
-        check_memory(
-            kernel, {"workspace_bytes": module.workspace_bytes, "scratch_bytes": module.scratch_bytes}
-        )
-        modules[function] = module
-    return tuple(modules.values())
-
-
-def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: CpuTarget) -> dict[str, Kernel]:
-    """The functions of objects for this machine as kernels, by name. Raises TargetError."""
-    codes = load_objects(objects, target, [module.function for module in modules])
-    return {
-        module.function: kernel_of(
-            Program(name=module.function, parameters=module.parameters, body=Seq(statements=())),
-            target,
-            module,
-            codes[module.function],
-        )
-        for module in modules
-    }

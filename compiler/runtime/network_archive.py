@@ -18,11 +18,14 @@ import numpy as np
 
 from ..codegen.cpu.ahead_of_time import ObjectCode
 from ..codegen.cpu.background import emit_library
+from ..codegen.cpu.kernel import Kernel, kernel_of
 from ..codegen.cpu.machine import CpuTarget
+from ..codegen.cpu.machine_code import load_objects
 from ..codegen.cpu.module import Module
-from ..codegen.cpu.static_library import library_objects
+from ..codegen.cpu.object_files import library_objects
 from ..graph.graph import Graph
 from ..graph.storage_plan import StoragePlan
+from ..ir.stmt import Program, Seq
 from .archive import (
     CONSTANTS,
     DESCRIPTION,
@@ -40,7 +43,6 @@ from .archive import (
 )
 from .archive_fields import Field
 from .cpu_network import CpuNetwork
-from .kernel_archive import bind_kernels, describe_kernels, read_modules
 from .launch import Launch
 from .network_description import (
     ConstantPool,
@@ -51,6 +53,7 @@ from .network_description import (
     described_plan,
     launch_fields,
     read_constants,
+    read_parameters,
 )
 from .trial_run import run_in_trial
 
@@ -244,3 +247,55 @@ def run_once(network: CpuNetwork) -> None:
     """Runs a network once on zeros."""
     shapes, types = network.input_shapes, network.input_types
     network.run({name: np.zeros(shape, types[name]) for name, shape in shapes.items()})
+
+
+def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
+    """The description of an object's functions for JSON, from which `read_modules` makes modules for `bind_kernels`."""
+    return [
+        {
+            "function": module.function,
+            "parameters": [
+                {"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in module.parameters
+            ],
+            "outputs": sorted(module.outputs),
+            "workspace_bytes": module.workspace_bytes,
+            "scratch_bytes": module.scratch_bytes,
+        }
+        for module in code.modules
+    ]
+
+
+def read_modules(document: Field) -> tuple[Module, ...]:
+    """The kernels in a document of `describe_kernels`, without their code. Raises ArchiveError."""
+    modules: dict[str, Module] = {}
+    for kernel in document.at("kernels").items():
+        function, parameters = kernel.at("function").symbol(), read_parameters(kernel)
+        if function in modules:
+            raise kernel.at("function").fail(f"is {function!r}, and so is another kernel's")
+        module = Module(
+            text="",
+            function=function,
+            workspace_bytes=kernel.at("workspace_bytes").integer(),
+            scratch_bytes=kernel.at("scratch_bytes").integer(),
+            parameters=parameters,
+            outputs=frozenset(kernel.at("outputs").among([p.name for p in parameters])),
+        )
+        check_memory(
+            kernel, {"workspace_bytes": module.workspace_bytes, "scratch_bytes": module.scratch_bytes}
+        )
+        modules[function] = module
+    return tuple(modules.values())
+
+
+def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: CpuTarget) -> dict[str, Kernel]:
+    """The functions of objects for this machine as kernels, by name. Raises TargetError."""
+    codes = load_objects(objects, target, [module.function for module in modules])
+    return {
+        module.function: kernel_of(
+            Program(name=module.function, parameters=module.parameters, body=Seq(statements=())),
+            target,
+            module,
+            codes[module.function],
+        )
+        for module in modules
+    }

@@ -1,14 +1,20 @@
-"""Inputs and outputs of compiled networks as ports, and the check of input arrays, for all targets."""
+"""Inputs and outputs of compiled networks as ports, the check of input arrays, and those arrays that kernels may access
+without a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from ..codegen.cpu.errors import KernelArgumentError
+from ..codegen.cpu.storage import ALIGNMENT
 from ..graph.graph import Graph, GraphInput, GraphOutput
 from ..graph.host import arrays_by_name
+from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from .executable import Port
 from .readable import CompiledKernels
@@ -84,3 +90,112 @@ def check_inputs(
             raise KernelArgumentError(
                 f"input {port.name!r} holds NaN, which has no quantized value; clean the input data first"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The tensors that one launch reads and those that it writes."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
+    """The inputs that launches read only by the input's own name: launches read no view of them, and none is an output.
+
+    A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
+    """
+    outputs = frozenset({output.tensor for output in graph.outputs} & plan.offsets.keys())
+    direct = set(graph.input_names) & plan.offsets.keys() - outputs
+    for name in tuple(direct):
+        near = _overlapping(graph, plan, name)
+        for access in (*accesses, Access(reads=outputs, writes=frozenset())):
+            if access.reads & (near - {name}):
+                direct.discard(name)
+            if access.writes & near:
+                break
+    return frozenset(direct)
+
+
+def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
+    """The tensors, each of them one output, that launches write and read only by the output's own name.
+
+    A tensor that overlaps an output's memory and is accessed after the output was written is a view of it.
+    """
+    tensors = [output.tensor for output in graph.outputs if output.tensor in plan.offsets]
+    direct: set[str] = set()
+    for name in tensors:
+        near = _overlapping(graph, plan, name) - {name}
+        written = next((i for i, access in enumerate(accesses) if name in access.writes), None)
+        if tensors.count(name) > 1 or near & set(tensors) or written is None:
+            continue
+        own = accesses[written]
+        later = accesses[written + 1 :]
+        if name in own.reads or any((access.reads | access.writes) & near for access in (own, *later)):
+            continue
+        if graph.tensors[name].storage == graph.tensors[name].shape:
+            direct.add(name)
+    return frozenset(direct)
+
+
+def _overlapping(graph: Graph, plan: StoragePlan, name: str) -> frozenset[str]:
+    """The tensors that share bytes of the arena with tensor `name`, including itself."""
+
+    def bounds(tensor: str) -> tuple[int, int]:
+        start = plan.offsets[tensor]
+        return start, start + graph.tensors[tensor].bytes
+
+    low, high = bounds(name)
+    return frozenset([t for t in plan.offsets if bounds(t)[0] < high and low < bounds(t)[1]] + [name])
+
+
+def address_of(array: np.ndarray) -> int:
+    """The address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+class OutputArrays:
+    """Output arrays aligned to cache lines. The memory of an earlier call is reused when the caller has released its
+    arrays.
+
+    The first access to new memory from the system takes more time than most kernels.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None:
+        self._shapes = {
+            name: (shape, dtype, prod(shape) * dtype.itemsize) for name, (shape, dtype) in shapes.items()
+        }
+        self._memory: dict[str, tuple[np.ndarray, int, int]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return tuple(self._shapes)
+
+    def take(self) -> list[tuple[str, np.ndarray, int]]:
+        """(name, array, address) of each output. The arrays are uninitialised and share no memory with arrays that
+        callers still hold.
+        """
+        taken: list[tuple[str, np.ndarray, int]] = []
+        for name, (shape, dtype, size) in self._shapes.items():
+            held = self._memory.get(name)
+            # Every array derived from this memory holds a reference to it. Two references are our own: the tuple, and
+            # the argument of getrefcount.
+            if held is None or sys.getrefcount(held[0]) > 2:
+                memory = np.empty(size + ALIGNMENT, np.uint8)
+                start = -address_of(memory) % ALIGNMENT
+                held = self._memory[name] = memory, start, address_of(memory) + start
+                del memory
+            taken.append((name, np.ndarray(shape, dtype, held[0], held[1]), held[2]))
+        return taken
+
+
+def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
+    """The accesses of launches, each given as (tensors by parameter, parameters that it writes)."""
+    return tuple(
+        Access(
+            reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),
+            writes=frozenset([name for parameter, name in tensors.items() if parameter in written]),
+        )
+        for tensors, written in launches
+    )

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..codegen.cpu.memory import Constants
 from ..graph.graph import Graph
-from .beginnings import Beginnings
 from .launch import Launch
+from .network_description import Beginnings
 
 if TYPE_CHECKING:
     from .artifact import Compiled

@@ -19,7 +19,7 @@ from .errors import TargetError
 from .machine import CpuTarget
 from .machine_code import object_of, target_machine
 from .module import Module
-from .symbols import WASM_BY_LINKER, read_symbols
+from .object_files import WASM_BY_LINKER, read_symbols
 from .wide_integers import FUNCTIONS, wide_integers
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import llvmlite.binding as llvm
+
 AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 _RISCV_LENGTHS = {f"+v,+zvl{bits}b": bits for bits in (128, 256, 512, 1024)}
 WITHOUT_VECTORS = 64
@@ -90,3 +92,9 @@ def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
             return Vectors(bits=WITHOUT_VECTORS, registers=16, fused_multiply_add=True, abi=abi)
     bits = 128 if all_of("+simd128") else WITHOUT_VECTORS
     return Vectors(bits=bits, registers=16, fused_multiply_add=False)
+
+
+def initialise() -> None:
+    """Registers all targets of LLVM in this process; further calls have no effect."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()

@@ -13,11 +13,11 @@ from types import TracebackType
 
 from .ahead_of_time import ObjectCode, checked_functions, object_bytes
 from .c_header import header_text
-from .code_worker import OBJECT_SECONDS, CodeWorker
 from .errors import CodeGenerationError, TargetError
 from .machine import CpuTarget
+from .machine_code import OBJECT_SECONDS, CodeWorker
 from .module import Module
-from .static_library import static_library
+from .object_files import static_library
 
 BATCH_CHARACTERS = 200_000
 """Characters of LLVM IR at which a batch of modules becomes an object: about 50 ms of code generation. Smaller batches

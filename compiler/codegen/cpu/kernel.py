@@ -10,10 +10,9 @@ import numpy as np
 
 from ...ir.expr import Buffer
 from ...ir.stmt import Program
-from .code_worker import CodeWorker
 from .errors import KernelArgumentError, TargetError
 from .machine import CpuTarget, host_target, runs_here
-from .machine_code import MachineCode, compile_module
+from .machine_code import CodeWorker, MachineCode, compile_module
 from .memory import aligned_empty
 from .module import Module, lower
 from .pool import Pool

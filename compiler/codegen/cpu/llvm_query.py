@@ -14,11 +14,7 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
-
-def initialise() -> None:
-    """Registers all targets of LLVM in this process; further calls have no effect."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+from .architectures import initialise
 
 
 def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, str]]) -> list[bool]:

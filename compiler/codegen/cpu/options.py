@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import llvmlite.binding as llvm
 
-from .architectures import ARCHITECTURES, Architecture, vectors_of
+from .architectures import ARCHITECTURES, Architecture, initialise, vectors_of
 from .errors import TargetError, UnknownNameError
-from .llvm_query import initialise, joined
+from .llvm_query import joined
 from .machine import CpuTarget, host_target, target_of
 
 OPTIONS = ("-mtriple", "-mcpu", "-mattr")

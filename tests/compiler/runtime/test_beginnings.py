@@ -10,8 +10,7 @@ import pytest
 
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.archive_fields import Field
-from vdla.compiler.runtime.beginnings import HEAD, Beginnings
-from vdla.compiler.runtime.network_description import ConstantPool, read_constants
+from vdla.compiler.runtime.network_description import HEAD, Beginnings, ConstantPool, read_constants
 from vdla.compiler.runtime.shared_arrays import SharedArrays
 
 POSITIONS = np.random.default_rng(2).standard_normal((1, 60, 32)).astype(np.float32)

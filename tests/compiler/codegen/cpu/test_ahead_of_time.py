@@ -22,8 +22,8 @@ from vdla.compiler.codegen.cpu.c_header import driver_text
 from vdla.compiler.codegen.cpu.errors import TargetError
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.module import Module, lower
+from vdla.compiler.codegen.cpu.object_files import WASM_BY_LINKER, read_symbols
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.codegen.cpu.symbols import WASM_BY_LINKER, read_symbols
 from vdla.compiler.ir.expr import Buffer, Call, Var, cast
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Program, nest

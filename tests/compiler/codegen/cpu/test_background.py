@@ -18,9 +18,8 @@ from vdla.compiler.codegen.cpu.errors import CodeGenerationError, TargetError
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.machine_code import optimise, target_machine
 from vdla.compiler.codegen.cpu.module import Module, lower
+from vdla.compiler.codegen.cpu.object_files import library_objects, read_symbols, static_library
 from vdla.compiler.codegen.cpu.options import parse_target
-from vdla.compiler.codegen.cpu.static_library import library_objects, static_library
-from vdla.compiler.codegen.cpu.symbols import read_symbols
 from vdla.compiler.te.ops.movement import permute
 
 FUNCTIONS = ("first", "second", "third", "fourth", "fifth")

@@ -7,9 +7,9 @@ import llvmlite.binding as llvm
 import pytest
 from patience import LONG
 
-from vdla.compiler.codegen.cpu.code_worker import CodeWorker
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.machine_code import CodeWorker
 from vdla.compiler.te.ops.movement import permute
 
 

@@ -11,9 +11,9 @@ from cross import run_elsewhere
 
 from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
 from vdla.compiler.codegen.cpu.module import Module, lower
+from vdla.compiler.codegen.cpu.object_files import read_symbols
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
-from vdla.compiler.codegen.cpu.symbols import read_symbols
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
