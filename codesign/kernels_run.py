@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Progress, Saved
+from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Progress
+from vdla.compiler.runtime.archive import Saved
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.util.files import open_file
 from vdla.util.user_cache import CacheError

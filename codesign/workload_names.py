@@ -21,6 +21,7 @@ from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
 from vdla.compiler.templates.cpu.loops import row_partials
+from vdla.compiler.templates.cpu.read_workload import workload_from_dict
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,
@@ -28,7 +29,6 @@ from vdla.compiler.templates.cpu.workload import (
     DepthwiseCpu,
     ElementwiseCpu,
     SketchCpu,
-    workload_from_dict,
 )
 from vdla.compiler.templates.vdla.read_workload import checked
 from vdla.compiler.templates.vdla.workload import Workload, windowed

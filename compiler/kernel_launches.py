@@ -23,7 +23,7 @@ from .graph.errors import ModelError, NodeError
 from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph, Node
 from .graph.int8_operators import Quantize
-from .graph.storage_plan import StoragePlan
+from .graph.memory_plan import StoragePlan
 from .ir.expr import Buffer
 from .ir.printer import format_node
 from .ir.stmt import Program

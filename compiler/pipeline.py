@@ -6,7 +6,7 @@
 | import a graph | `graph/onnx_import.py` | the same, or `graph/floating/onnx_import.py` for floats |
 | fuse nodes | `graph/fuse.py` | the same, or `graph/floating/pipeline.py` |
 | legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
-| plan memory | `codegen/vdla/link.py`, at the end | `graph/storage_plan.py` |
+| plan memory | `codegen/vdla/link.py`, at the end | `graph/memory_plan.py` |
 | lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower.py`, `templates/gpu/lower.py` |
 | choose knobs | `vdla_stages.py`, `node_points.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
 | schedule loops | `templates/vdla/lower.py`: `lower_node` | `templates/cpu/table.py`, `templates/gpu/table.py` |
@@ -161,7 +161,7 @@ def compile_kernels(
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
     and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
     """
-    from .graph.storage_plan import check_plan, format_plan, plan_storage
+    from .graph.memory_plan import check_plan, format_plan, plan_storage
     from .kernel_launches import LoweredNetwork, lower_nodes, make_launches
 
     started = time.perf_counter()

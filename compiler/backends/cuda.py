@@ -19,6 +19,7 @@ from ..graph.onnx_read import Source, is_quantized
 from ..ir.stmt import Program
 from ..records.book import RecordBook
 from ..runtime import cuda_core
+from ..runtime.archive import Saved, saved_code, saved_of
 from ..runtime.cpu_network import CpuNetwork
 from ..runtime.cuda_archive import CUBINS, check_cuda_network, load_cuda_network, save_cuda_network
 from ..runtime.cuda_code import CudaNetworkCode
@@ -33,7 +34,7 @@ from ..schedule import Schedule
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from .backend import CompileOptions
-from .kernels import KernelDevice, KernelNetwork, Peaks, Progress, Saved, saved_code, saved_of
+from .kernels import KernelDevice, KernelNetwork, Peaks, Progress
 
 EMULATED = "emulated"
 """The device name for emulation on this processor: results are the GPU's, times are not."""

@@ -17,8 +17,8 @@ from ..runtime.executable import Arrays, Executable
 
 if TYPE_CHECKING:
     from ..graph.onnx_read import Source
-    from ..graph.storage_plan import StoragePlan
     from ..records.book import RecordBook
+    from ..runtime.archive import Saved
     from ..templates.chosen_knobs import ChosenKnobs
 
 Progress = Callable[[int, int], object]
@@ -31,50 +31,6 @@ class Peaks:
 
     operations: float
     bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """Counts of a compiled network in a file: kernels, launches, and bytes of its activations (no constants, no
-    scratch), as planned and without reuse of memory."""
-
-    kernels: int
-    launches: int
-    arena_bytes: int
-    arena_bytes_without_reuse: int
-
-
-class _Code(Protocol):
-    """A compiled network that is not loaded, for all targets."""
-
-    @property
-    def modules(self) -> Sequence[object]: ...
-
-    @property
-    def launches(self) -> Sequence[object]: ...
-
-    @property
-    def plan(self) -> StoragePlan: ...
-
-
-def saved_code(code: _Code) -> Saved:
-    """The counts of a compiled network that was just saved."""
-    return Saved(
-        kernels=len(code.modules),
-        launches=len(code.launches),
-        arena_bytes=code.plan.bytes,
-        arena_bytes_without_reuse=code.plan.bytes_without_reuse,
-    )
-
-
-def saved_of(description: Mapping[str, Any], kernels: str) -> Saved:
-    """The counts in the description of an archive, whose list of kernels is under the key `kernels`."""
-    return Saved(
-        kernels=len(description[kernels]),
-        launches=len(description["launches"]),
-        arena_bytes=description["arena_bytes"],
-        arena_bytes_without_reuse=description["arena_bytes_without_reuse"],
-    )
 
 
 class KernelTime(Protocol):

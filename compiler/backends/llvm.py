@@ -17,7 +17,7 @@ from ..runtime.lengths import Rung
 from ..runtime.shared_arrays import SharedArrays, ends_of, share_launches
 from .backend import CompileOptions
 from .c_code import CODE, code_files
-from .kernels import KernelDevice, KernelNetwork, Progress, Saved, saved_code, saved_of
+from .kernels import KernelDevice, KernelNetwork, Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..graph.onnx_read import Source
     from ..ir.stmt import Program
     from ..records.book import RecordBook
+    from ..runtime.archive import Saved
     from ..runtime.archive_fields import Field
     from ..runtime.cpu_network import CpuNetwork
     from ..schedule import Schedule
@@ -89,6 +90,7 @@ class LlvmCompiler:
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead
         from ..pipeline import compile_kernels
+        from ..runtime.archive import saved_code
         from ..runtime.network_archive import NAME, save_network
         from .c_code import write_code
 
@@ -113,7 +115,7 @@ class LlvmCompiler:
 
     def describe_saved(self, path: Path) -> Saved:
         """Counts of an archive."""
-        from ..runtime.archive import describe_saved
+        from ..runtime.archive import describe_saved, saved_of
 
         return saved_of(describe_saved(path), "kernels")
 

@@ -14,8 +14,9 @@ import os
 import re
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from vdla.util.files import open_file
 from vdla.util.machine_memory import memory_problem
@@ -26,6 +27,9 @@ from ..codegen.cpu.errors import TargetError, UnknownNameError
 from ..codegen.cpu.machine import CpuTarget, host_target, runs_here
 from ..codegen.cpu.options import check_known
 from .archive_fields import ArchiveError, Field, read_fields
+
+if TYPE_CHECKING:
+    from ..graph.memory_plan import StoragePlan
 
 __all__ = ["ArchiveError", "read_archive", "write_archive"]
 
@@ -167,6 +171,50 @@ def describe_saved(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
     return cast(dict[str, Any], read_description(path, text, NETWORK_FORMAT).value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Counts of a compiled network in a file: kernels, launches, and bytes of its activations (no constants, no
+    scratch), as planned and without reuse of memory."""
+
+    kernels: int
+    launches: int
+    arena_bytes: int
+    arena_bytes_without_reuse: int
+
+
+class _Code(Protocol):
+    """A compiled network that is not loaded, for all targets."""
+
+    @property
+    def modules(self) -> Sequence[object]: ...
+
+    @property
+    def launches(self) -> Sequence[object]: ...
+
+    @property
+    def plan(self) -> StoragePlan: ...
+
+
+def saved_code(code: _Code) -> Saved:
+    """The counts of a compiled network that was just saved."""
+    return Saved(
+        kernels=len(code.modules),
+        launches=len(code.launches),
+        arena_bytes=code.plan.bytes,
+        arena_bytes_without_reuse=code.plan.bytes_without_reuse,
+    )
+
+
+def saved_of(description: Mapping[str, Any], kernels: str) -> Saved:
+    """The counts in the description of an archive, whose list of kernels is under the key `kernels`."""
+    return Saved(
+        kernels=len(description[kernels]),
+        launches=len(description["launches"]),
+        arena_bytes=description["arena_bytes"],
+        arena_bytes_without_reuse=description["arena_bytes_without_reuse"],
+    )
 
 
 def read_description(path: Path, text: bytes, expected: int) -> Field:

@@ -13,7 +13,7 @@ import numpy as np
 from ..codegen.cpu.memory import Constants
 from ..codegen.cpu.storage import ALIGNMENT
 from ..graph.graph import Graph, GraphOutput, Tensor, plain_input, plain_output
-from ..graph.storage_plan import StoragePlan
+from ..graph.memory_plan import StoragePlan
 from ..ir.expr import Buffer
 from ..ir.types import DType
 from .archive import CONSTANTS, check_memory

@@ -1,11 +1,28 @@
-"""annotate: how the iterations of a loop may run (unrolled, as lanes, on threads, as an axis of a grid)."""
+"""annotate: how the iterations of a loop may run (unrolled, as lanes, on threads, as an axis of a grid). set_scope: the
+memory of a buffer."""
 
 from __future__ import annotations
 
-from ..ir.stmt import AXES, LOOP_KINDS, For, LoopKind, Program
+from ..ir.expr import Buffer, Const
+from ..ir.stmt import (
+    AXES,
+    LOOP_KINDS,
+    Alloc,
+    For,
+    Intrinsic,
+    LoopKind,
+    Program,
+    Stmt,
+)
+from ..ir.visit import walk
 from .errors import LegalityError
-from .legality import CONCURRENT, check_grid, parallel_obstacle, single
-from .tree import locate_loop, rebuild
+from .legality import (
+    CONCURRENT,
+    check_grid,
+    parallel_obstacle,
+    single,
+)
+from .tree import locate_alloc, locate_loop, rebase, rebuild
 
 
 def annotate(program: Program, name: str, kind: LoopKind) -> Program:
@@ -41,3 +58,34 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
         except LegalityError as error:
             raise LegalityError(f"cannot make {name} {kind}: {error.reason}", program, error.at) from None
     return new
+
+
+def set_scope(program: Program, buffer: str, scope: str) -> Program:
+    """Puts an allocation into another memory.
+
+    rewrite:
+        alloc T: int8[64] @ dram   ->   alloc T: int8[64] @ inp
+    A scope is the memory of a buffer and does not change its contents. Illegal only for parameters, which the caller
+    placed; for operands of hardware operations that require another scope; and if each block or thread of a grid would
+    get its own copy of a buffer that it must share with others.
+    """
+    path = locate_alloc(program, buffer)
+    if path is None:
+        raise LegalityError(f"cannot place {buffer}: it is not allocated in this program", program, buffer)
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    old = alloc.buffer
+    check_operands(program, alloc.body, buffer, scope, f"cannot place {buffer} in {scope}")
+    new = Buffer(name=old.name, shape=old.shape, dtype=old.dtype, scope=scope)
+    moved = rebase(alloc.body, buffer, new, (Const(0),) * len(old.shape))
+    return check_grid(rebuild(path, Alloc(buffer=new, body=moved)))
+
+
+def check_operands(program: Program, body: Stmt, buffer: str, scope: str, problem: str) -> None:
+    """Raises LegalityError if a hardware operation under `body` requires the buffer in another scope than `scope`."""
+    for node in walk(body):
+        if isinstance(node, Intrinsic):
+            for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
+                if region.buffer.name == buffer and formal.scope != scope:
+                    reason = f"{problem}: {node.declaration.name} takes it in {formal.scope}"
+                    raise LegalityError(reason, program, node.name)

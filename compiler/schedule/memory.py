@@ -1,4 +1,4 @@
-"""Primitives on buffers: their memory scope and size, and copies nearer to their use."""
+"""Primitives on buffers: their size, and copies nearer to their use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from ..ir.bounds import Ranges, interval, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, cast, select
 from ..ir.regions import read_regions, write_regions
 from ..ir.simplify import simplify
-from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Program, Reduce, Region, Stmt, nest, seq
+from ..ir.stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Stmt, nest, seq
 from ..ir.verify import wide
-from ..ir.visit import free_vars, replace_buffers, walk
+from ..ir.visit import free_vars, replace_buffers
+from .annotate import check_operands
 from .coverage import fills_box
 from .errors import LegalityError
 from .legality import asynchronous, check_bounds, check_grid, starting_loops, touches, written
@@ -28,27 +29,6 @@ from .tree import (
 )
 
 _ZERO, _ONE = Const(0), Const(1)
-
-
-def set_scope(program: Program, buffer: str, scope: str) -> Program:
-    """Puts an allocation into another memory.
-
-    rewrite:
-        alloc T: int8[64] @ dram   ->   alloc T: int8[64] @ inp
-    A scope is the memory of a buffer and does not change its contents. Illegal only for parameters, which the caller
-    placed; for operands of hardware operations that require another scope; and if each block or thread of a grid would
-    get its own copy of a buffer that it must share with others.
-    """
-    path = locate_alloc(program, buffer)
-    if path is None:
-        raise LegalityError(f"cannot place {buffer}: it is not allocated in this program", program, buffer)
-    alloc = path[-1]
-    assert isinstance(alloc, Alloc)
-    old = alloc.buffer
-    _check_operands(program, alloc.body, buffer, scope, f"cannot place {buffer} in {scope}")
-    new = Buffer(name=old.name, shape=old.shape, dtype=old.dtype, scope=scope)
-    moved = rebase(alloc.body, buffer, new, (_ZERO,) * len(old.shape))
-    return check_grid(rebuild(path, Alloc(buffer=new, body=moved)))
 
 
 def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
@@ -96,7 +76,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     if needed is None:
         raise LegalityError(f"cannot cache {buffer}: nothing under {where} reads it", program, loop or "")
     check_inside(program, needed, ranges, loop)
-    _check_operands(program, body, buffer, scope, f"cannot cache {buffer} in {scope}")
+    check_operands(program, body, buffer, scope, f"cannot cache {buffer} in {scope}")
     local = _local(program, needed, ranges, scope)
     copy = Copy(
         name=local.name,
@@ -229,16 +209,6 @@ def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
         shape.append(max(1, size if high is None else min(high, size)))
     name = cache_name(program, box.buffer.name, scope)
     return Buffer(name=name, shape=tuple(shape), dtype=box.buffer.dtype, scope=scope)
-
-
-def _check_operands(program: Program, body: Stmt, buffer: str, scope: str, problem: str) -> None:
-    """Raises LegalityError if a hardware operation under `body` requires the buffer in another scope than `scope`."""
-    for node in walk(body):
-        if isinstance(node, Intrinsic):
-            for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
-                if region.buffer.name == buffer and formal.scope != scope:
-                    reason = f"{problem}: {node.declaration.name} takes it in {formal.scope}"
-                    raise LegalityError(reason, program, node.name)
 
 
 def check_inside(

@@ -185,8 +185,8 @@ class Schedule:
         self._apply(early.compute_early, "compute_early", name)
 
     def set_scope(self, buffer: str, scope: str) -> None:
-        """See `memory.set_scope`."""
-        self._apply(memory.set_scope, "set_scope", buffer, scope)
+        """See `annotate.set_scope`."""
+        self._apply(annotations.set_scope, "set_scope", buffer, scope)
 
     def widen(self, buffer: str, dimension: int, size: int) -> None:
         """See `memory.widen`."""

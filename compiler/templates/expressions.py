@@ -40,8 +40,8 @@ from ..graph.operators import (
 from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..te.blocks import Window
+from ..te.merge import Shape
 from ..te.ops.convolution import Convolution as Sizes
-from .fused import shapes_beside, storage_beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -352,3 +352,29 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         Remap: _remap,
     }
 )
+
+
+def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
+    """The shape with which a tensor broadcasts against a storage of `rank` dimensions, blocked by channels or plain."""
+    if block == 1 or tensor.block > 1:
+        return tensor.storage
+    # Equal for all channels: one lane serves all.
+    return (*(1,) * (rank - 1 - len(tensor.shape)), *tensor.shape, 1)
+
+
+def shapes_beside(graph: Graph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes of the tensors from which the data and the result of a reduction over `axes` are computed, with the
+    rank of its input.
+    """
+    shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
+    rank = len(graph.data_shape(node))
+    kept = [axis for axis in range(rank) if axis not in axes]
+    out = graph.tensors[node.output].shape
+    for i in node.operands(node.result):
+        shape = graph.tensors[node.inputs[i]].shape
+        aligned = (1,) * (len(out) - len(shape)) + shape
+        if len(out) < rank:
+            sizes = dict(zip(kept, aligned, strict=True))
+            aligned = tuple([sizes.get(axis, 1) for axis in range(rank)])
+        shapes.append(aligned)
+    return shapes

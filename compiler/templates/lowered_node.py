@@ -1,19 +1,71 @@
-"""The lowered form of a graph node, before compilation."""
+"""The lowered form of a graph node, before compilation: its operator's program with the operators that the graph fused
+with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from ..graph.graph import Graph, Node
+from ..graph.graph import Graph, Node, Tensor
+from ..ir.expr import Expr
 from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
-from .expressions import Expression
-from .fused import Fused, fused
+from ..te.fusion import operand_buffer, with_data, with_result
+from ..te.merge import Shape, spread
+from .expressions import Expression, storage_beside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fused:
+    """A program with fused operators; `tensors` and `constants` bind the parameters that fusion added, by name."""
+
+    program: Program
+    tensors: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def fused(
+    graph: Graph,
+    node: Node,
+    program: Program,
+    *,
+    statements: Sequence[str] = (),
+    inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
+) -> Fused:
+    """The operator's program with the fused `node.data` and `node.result`; arguments as in `te.fusion.with_result`.
+
+    With `data`, the program's first parameter is replaced. Without fused operators, `program` itself.
+    """
+    tensors: dict[str, str] = {}
+    constants: dict[str, np.ndarray] = {}
+
+    def bind(body: Expr, full: Shape, block: int, into: Shape) -> dict[int, Shape]:
+        shapes: dict[int, Shape] = {}
+        for i in node.operands(body):
+            tensor = graph.tensors[node.inputs[i]]
+            shapes[i] = spread(storage_beside(tensor, len(full), block), full, into)
+            parameter = operand_buffer(i, shapes[i]).name
+            if tensor.name in graph.constants:
+                constants[parameter] = graph.constants[tensor.name].reshape(shapes[i])
+            else:
+                tensors[parameter] = tensor.name
+        return shapes
+
+    if node.data is not None:
+        block = graph.tensors[node.output].block
+        data = Tensor(name="data", shape=graph.data_shape(node), block=block)
+        shapes = bind(node.data, data.storage, block, program.parameters[0].shape)
+        program = with_data(program, node.data, shapes)
+    if node.result is not None:
+        out = graph.tensors[node.output]
+        shapes = bind(node.result, out.storage, out.block, program.parameters[-1].shape)
+        program = with_result(program, node.result, shapes, statements=statements, inside=inside)
+    return Fused(program=program, tensors=tensors, constants=constants)
+
 
 Target = TypeVar("Target")
 """The type of a target, for which kernels are scheduled."""

@@ -31,10 +31,10 @@ from ..operators import (
     Permute,
     Reduction,
     Remap,
+    Reshape,
     Resize,
     Softmax,
 )
-from .move_views import move_views
 
 LARGEST_BODY = 64
 """Largest expression of a fused operator, in nodes: a value that is read twice is repeated, so sizes can explode."""
@@ -43,10 +43,14 @@ LARGEST_BODY = 64
 def fuse(graph: Graph) -> Graph:
     """Fuses until no rule applies: into the producer first, then into the only reader, then a copy in every reader."""
     pairs = _Pairs()
+    views = any(isinstance(node.operator, Remap | Reshape) for node in graph.nodes)
     while True:
         before = graph
-        while (moved := move_views(graph)) is not graph:
-            graph = moved
+        if views:
+            from .move_views import move_views
+
+            while (moved := move_views(graph)) is not graph:
+                graph = moved
         for rule in (_behind_producer, _into_reader, _into_all_readers):
             while (fused := rule(graph, pairs)) is not graph:
                 graph = fused

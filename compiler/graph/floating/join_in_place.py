@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..graph import Graph, Node, with_tensors
+from ..memory_plan import ALIGNMENT
 from ..names import unused
 from ..operators import Concatenate, Join, Reshape
-from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:

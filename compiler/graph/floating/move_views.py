@@ -8,10 +8,10 @@ from math import prod
 
 from ...te.merge import spread
 from ..graph import Graph, Node, Shape, Tensor, with_tensors
+from ..memory_plan import ALIGNMENT
 from ..names import unused
 from ..operators import Elementwise, Remap, Reshape
 from ..rewrites import remove_dead
-from ..storage_plan import ALIGNMENT
 
 
 def move_views(graph: Graph) -> Graph:

@@ -15,15 +15,16 @@ import numpy as np
 from ...ir.expr import Expr
 from ...ir.visit import substitute_expr
 from ...te.blocks import Window, ceil_div
+from ...te.ops.convolution import WINOGRAD_TAPS, suits_winograd, tile_counts
 from ...te.ops.convolution import Convolution as Sizes
-from ...te.ops.winograd import TAPS, fits, tile_counts, transformed_weights
+from ...te.ops.winograd import transformed_weights
 from ...te.scalars import argument, argument_types
 from ..graph import Graph, Node, Tensor
 from ..names import unused
 from ..operators import Convolution, WinogradOutputs, WinogradTiles
 
 Tiling = Callable[[Sizes, int], int | None]
-"""Maps a convolution that `fits` and its block size to the outputs along a side of a tile, one of
+"""Maps a convolution that `suits_winograd` accepts and its block size to the outputs along a side of a tile, one of
 `te.ops.winograd.OUTPUTS`; None if the method does not pay."""
 
 
@@ -60,7 +61,7 @@ def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Size
         window=operator.window,
         groups=operator.groups,
     )
-    m = tiling(sizes, data.block) if fits(sizes) else None
+    m = tiling(sizes, data.block) if suits_winograd(sizes) else None
     return None if m is None else (operator, sizes, m)
 
 
@@ -76,7 +77,7 @@ class _State:
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
         """Adds the three nodes of a convolution; the last one has its name, members and output."""
         block = self.tensors[node.output].block
-        matrices = (m + TAPS - 1) ** 2
+        matrices = (m + WINOGRAD_TAPS - 1) ** 2
         count = sizes.batch * prod(tile_counts(m, sizes))
         channels, filters = (ceil_div(size, block) * block for size in (sizes.channels, sizes.filters))
         tiles = self._tiles(node, sizes, m, matrices * channels, count)

@@ -11,9 +11,9 @@ from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
-from .convolution import Convolution
+from .convolution import WINOGRAD_TAPS, Convolution, suits_winograd, tile_counts
 from .sums import program_of
-from .winograd import TAPS, applied, fits, tile_counts, transforms
+from .winograd import applied, transforms
 
 
 def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
@@ -25,12 +25,12 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
     the pads; then those of its columns, "columns", into Y, in loops i, t and l. Of each, one statement a row of B^T.
     Raises ValueError for a convolution that the method is not for, or a window that does not fit.
     """
-    if not fits(shape):
+    if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
-    n, matrix = m + TAPS - 1, transforms(m).inputs
+    n, matrix = m + WINOGRAD_TAPS - 1, transforms(m).inputs
     high, wide = tile_counts(m, shape)
     top, left, _, _ = shape.window.pads
-    blocks, columns = ceil_div(shape.channels, block), wide * m + TAPS - 1
+    blocks, columns = ceil_div(shape.channels, block), wide * m + WINOGRAD_TAPS - 1
     x_in = _buffer("X", shape.batch, blocks, shape.height, shape.width, block)
     y_out = _buffer("Y", n * n, blocks, shape.batch * high * wide, block)
     half = _buffer("half", n, columns, block)
@@ -78,7 +78,7 @@ def blocked_outputs(
     in loops dy, dx, l. Raises ValueError for m that the method is not for.
     """
     epilogue = epilogue or Epilogue()
-    n, matrix = m + TAPS - 1, transforms(m).outputs
+    n, matrix = m + WINOGRAD_TAPS - 1, transforms(m).outputs
     oh, ow = outputs
     high, wide = ceil_div(oh, m), ceil_div(ow, m)
     blocks = ceil_div(filters, block)

@@ -14,6 +14,9 @@ from ...ir.expr import Expr
 from ...ir.limits import MOST_PHASES
 from ..blocks import Pads, Pair, Window, ceil_div
 
+WINOGRAD_TAPS = 3
+"""Rows and columns of the kernels that Winograd's method (`winograd`) computes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
@@ -170,3 +173,20 @@ def _margins(phases: tuple[Phase, ...], size: int) -> Pair:
     before = max((-(p.base + (p.taps - 1) * p.reach) for p in used), default=0)
     behind = max((p.outputs + p.base - size for p in used), default=0)
     return max(before, 0), max(behind, 0)
+
+
+def suits_winograd(shape: Convolution) -> bool:
+    """Whether Winograd's method applies to a convolution: 3 x 3 taps without dilation, stride 1, one group."""
+    window, ones = shape.window, (1, 1)
+    plain = shape.groups == 1 and not shape.transposed
+    return plain and (window.kernel, window.strides, window.dilations) == (
+        (WINOGRAD_TAPS, WINOGRAD_TAPS),
+        ones,
+        ones,
+    )
+
+
+def tile_counts(m: int, shape: Convolution) -> Pair:
+    """Number of tiles of m x m outputs from top to bottom and from left to right."""
+    rows, columns = shape.outputs
+    return ceil_div(rows, m), ceil_div(columns, m)

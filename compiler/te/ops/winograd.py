@@ -17,17 +17,15 @@ import numpy as np
 from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
 from ...ir.stmt import Assign, Copy, Program, Stmt, allocated, nest, region, seq
 from ...ir.types import DType
-from ..blocks import Pair, ceil_div
+from ..blocks import ceil_div
 from ..epilogue import Epilogue
-from .convolution import Convolution
+from .convolution import WINOGRAD_TAPS, Convolution, suits_winograd, tile_counts
 from .gathered_product import GatheredProduct
 from .sums import program_of
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 """A matrix of exact numbers, row by row."""
 
-TAPS = 3
-"""Rows and columns of the kernels that this method supports."""
 OUTPUTS = (2, 4)
 """Rows and columns of a tile's outputs (m) for which `POINTS` are given."""
 _HALF = Fraction(1, 2)
@@ -87,7 +85,7 @@ def transforms(m: int) -> Transforms:
     """The matrices of F(m, 3). Raises ValueError unless m is one of `OUTPUTS`."""
     if m not in POINTS:
         raise ValueError(f"there are tiles of {' and '.join(map(str, OUTPUTS))} outputs, not of {m}")
-    return toom_cook(m, TAPS, POINTS[m])
+    return toom_cook(m, WINOGRAD_TAPS, POINTS[m])
 
 
 def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
@@ -99,22 +97,9 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
     step = max(1, PART // filters)
     for first in range(0, channels, step):
         part = weights[:, first : first + step].transpose(2, 3, 1, 0).astype(np.float64, order="C")
-        rows = (g @ part.reshape(TAPS, -1)).reshape(n, TAPS, -1)
+        rows = (g @ part.reshape(WINOGRAD_TAPS, -1)).reshape(n, WINOGRAD_TAPS, -1)
         result[:, first : first + step] = (g @ rows).reshape(n * n, -1, filters)
     return result
-
-
-def fits(shape: Convolution) -> bool:
-    """Whether this method applies to a convolution: 3 x 3 taps without dilation, stride 1, one group."""
-    window, ones = shape.window, (1, 1)
-    plain = shape.groups == 1 and not shape.transposed
-    return plain and (window.kernel, window.strides, window.dilations) == ((TAPS, TAPS), ones, ones)
-
-
-def tile_counts(m: int, shape: Convolution) -> Pair:
-    """Number of m x m tiles from top to bottom and from left to right."""
-    rows, columns = shape.outputs
-    return ceil_div(rows, m), ceil_div(columns, m)
 
 
 def winograd_conv2d(
@@ -129,11 +114,11 @@ def winograd_conv2d(
     loops output.f, output.p a tile's outputs ("output.load", "output.rows", "output.columns"), in y and x "store".
     Raises ValueError for m or a window that the method is not for, or a window that does not fit.
     """
-    if not fits(shape):
+    if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
     epilogue = epilogue or Epilogue()
     batch, channels, filters = shape.batch, shape.channels, shape.filters
-    n = m + TAPS - 1
+    n = m + WINOGRAD_TAPS - 1
     matrices = transforms(m)
     oh, ow = shape.outputs
     high, wide = tile_counts(m, shape)

@@ -13,8 +13,7 @@ from ...schedule import Schedule
 from ...te.epilogue import Epilogue
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
 from ..expressions import Expression, convolution_of
-from ..fused import fused
-from ..lowered_node import lowered_node
+from ..lowered_node import fused, lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
 from . import conv_transpose as conv_transpose_cpu
 from .lowered import LoweredCpuNode, sketched

@@ -16,7 +16,8 @@ from ...schedule import Schedule
 from ..registry import Registry
 from ..space import Values
 from ..template import Template
-from .workload import CpuWorkload, workload_from_dict
+from .read_workload import workload_from_dict
+from .workload import CpuWorkload
 
 W = TypeVar("W")
 

@@ -11,8 +11,8 @@ from math import prod
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.types import DType
 from ...te.blocks import ceil_div
-from ...te.ops.convolution import Convolution
-from ...te.ops.winograd import OUTPUTS, TAPS, tile_counts
+from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
+from ...te.ops.winograd import OUTPUTS
 from .conv2d_default import choose_positions
 from .register_tile import tile_cycles
 
@@ -43,7 +43,7 @@ def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
     """Cycles of a convolution of 3 x 3 taps by the direct method."""
     rows, columns = shape.outputs
     blocks = ceil_div(shape.filters, block)
-    depth = _whole(shape.channels, block) * TAPS**2
+    depth = _whole(shape.channels, block) * WINOGRAD_TAPS**2
     arithmetic = shape.batch * _sums(target, (rows, columns, blocks), depth)
     return arithmetic + 4 * depth * blocks * block / WEIGHT_BYTES_CYCLE
 
@@ -51,7 +51,7 @@ def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
 def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -> float:
     """Cycles of a convolution of 3 x 3 taps by Winograd's method with tiles of m x m outputs."""
     tiles = shape.batch * prod(tile_counts(m, shape))
-    matrices = (m + TAPS - 1) ** 2
+    matrices = (m + WINOGRAD_TAPS - 1) ** 2
     channels, filters = _whole(shape.channels, block), _whole(shape.filters, block)
     arithmetic = matrices * _sums(target, (1, tiles, filters // block), channels)
     between = 4 * matrices * tiles * (channels + filters)

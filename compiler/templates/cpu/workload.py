@@ -8,10 +8,9 @@ the space (`SketchCpu`), the workload is the whole program, with all fused opera
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from math import prod
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...ir.expr import Expr
 from ...ir.regions import write_buffers
@@ -26,8 +25,6 @@ from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.float_pool import float_pool
 from ...te.ops.product import Matrices, product
-from ..workload_limits import MOST_ELEMENTS as MOST_TENSOR
-from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
 
 if TYPE_CHECKING:
     from ...te.scalar_steps import Steps
@@ -235,37 +232,8 @@ class SketchCpu(_Described):
 
 
 CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | ElementwiseCpu | SketchCpu
-_CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
-_WORDS = {"activation": get_args(Activation), "kind": ("max", "average"), "operator": get_args(Operator)}
-_NESTED: dict[str, type] = {"window": Window, "parts": Parts}
-_LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
-_MAY_BE_ZERO = ("pads", "counted")
-MOST_SIZE = 1 << 24
-"""Largest size in a workload; no tensor has larger ones."""
 MOST_RUNS = 1 << 36
 """Most statement executions of a program: about a minute at a nanosecond each."""
-MOST_ELEMENTS = 1 << 40
-"""Largest size of merged dimensions."""
-_MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
-"""Largest height and pads, by field name: choices of blocks try every row."""
-
-
-def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
-    """The workload of a JSON object. WorkloadError, naming the field, if no such workload can be built."""
-    template = values.get("template")
-    kind = next((c for c in _CLASSES if c.__dataclass_fields__["template"].default == template), None)
-    if kind is None:
-        raise WorkloadError(f"there is no template {template!r} on processors")
-    workload: CpuWorkload = read_fields(kind, f"{template}", values)
-    if isinstance(workload, SketchCpu) and (reason := workload.refusal()) is not None:
-        raise WorkloadError(f"{template}: {reason}")
-    try:
-        parameters = workload.program().parameters
-    except ValueError as error:
-        raise WorkloadError(f"{template}: {error}") from None
-    if large := next((p for p in parameters if prod(p.shape) > MOST_TENSOR), None):
-        raise WorkloadError(f"{template}: {large.name} has more than {MOST_TENSOR} elements")
-    return workload
 
 
 def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:
@@ -286,83 +254,3 @@ def expression_refusal(program: Program, constants: Sequence[str]) -> str | None
     return (
         f"its statements run {runs} times, at most {MOST_RUNS} can be measured" if runs > MOST_RUNS else None
     )
-
-
-def read_fields(kind: type, where: str, values: Any) -> Any:
-    """A dataclass of workloads from all of its fields as JSON values. Raises WorkloadError, which begins
-    with `where`.
-    """
-    names = {field.name: field.default for field in fields(kind)}
-    if not isinstance(values, Mapping):
-        raise WorkloadError(f"{where} is {values!r}, must be an object")
-    if wrong := sorted(values.keys() ^ names.keys()):
-        what = "is missing" if wrong[0] in names else "is none of its fields"
-        raise WorkloadError(f"{where}: {wrong[0]} {what}")
-    return kind(
-        **{
-            # Null stands for an optional field that is left out.
-            name: None if value is None and names[name] is None else _value(f"{where}: {name}", name, value)
-            for name, value in values.items()
-        }
-    )
-
-
-def _value(where: str, name: str, value: Any) -> Any:
-    if name == "template":
-        return value
-    if name == "expression":
-        from ...ir.node_reader import ProgramFormatError
-        from ...ir.program_json import program_from_dict
-
-        try:
-            return program_from_dict(value)
-        except ProgramFormatError as error:
-            raise WorkloadError(f"{where} {error}") from None
-    if name == "constants":
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        raise WorkloadError(f"{where} is {value!r}, must be a list of names")
-    if (kind := _NESTED.get(name)) is not None:
-        return read_fields(kind, where, value)
-    if name in ("bias", "operand"):
-        if isinstance(value, bool):
-            return value
-        raise WorkloadError(f"{where} is {value!r}, must be true or false")
-    if (words := _WORDS.get(name)) is not None:
-        if value in words:
-            return value
-        raise WorkloadError(f"{where} is {value!r}, must be one of {', '.join(words)}")
-    if name == "shapes":
-        return tuple(
-            [
-                tuple([_size(where, 1, size, MOST_ELEMENTS) for size in shape])
-                for shape in _lists(where, value)
-            ]
-        )
-    if name == "steps":
-        return tuple([tuple([_word(where, item) for item in step]) for step in _lists(where, value)])
-    least = 0 if name in _MAY_BE_ZERO else 1
-    if (length := _LENGTHS.get(name)) is None:
-        return _size(where, least, value, _MOST.get(name, MOST_SIZE))
-    if isinstance(value, list | tuple) and len(value) == length:
-        return tuple([_size(where, least, item, _MOST.get(name, MOST_SIZE)) for item in value])
-    raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
-
-
-def _lists(where: str, value: Any) -> list[list[Any]]:
-    """A list of lists, none of them empty."""
-    if isinstance(value, list) and value and all(isinstance(item, list) and item for item in value):
-        return value
-    raise WorkloadError(f"{where} is {value!r}, must be a list of lists")
-
-
-def _word(where: str, value: Any) -> str | int:
-    if isinstance(value, str) or type(value) is int:
-        return value
-    raise WorkloadError(f"{where} has {value!r}, must be a word or the number of a step")
-
-
-def _size(where: str, least: int, value: Any, most: int = MOST_SIZE) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-        return value
-    raise WorkloadError(f"{where} has {value!r}, must be {least} to {most}")

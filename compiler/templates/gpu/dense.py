@@ -8,8 +8,7 @@ from ...graph.operators import Dense
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops.product import Matrices, product
-from ..fused import fused
-from ..lowered_node import lowered_node
+from ..lowered_node import fused, lowered_node
 from . import gemm
 from .lowered import LoweredCudaNode
 from .tensor_float import for_target

@@ -15,12 +15,12 @@ from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
 from ...te.blocks import Window
 from ...te.ops.blocked_convolution import FloatSums, blocked_depthwise
+from ...te.ops.convolution import suits_winograd
 from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.gemm_convolution import gemm_convolution, phase_products
-from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
+from ...te.ops.winograd import transformed_weights, winograd_conv2d
 from ..expressions import Expression, convolution_of
-from ..fused import fused
-from ..lowered_node import lowered_node
+from ..lowered_node import fused, lowered_node
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import Kernel, LoweredCudaNode
 from .tensor_float import for_target, is_rounded
@@ -45,7 +45,7 @@ def lower_convolution(
     if isinstance(knobs, conv2d_direct.Knobs):
         return lower_direct_conv2d(graph, node, operator, knobs)
     direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
-    if knobs is None and fits(convolution_of(graph, node, operator)):
+    if knobs is None and suits_winograd(convolution_of(graph, node, operator)):
         # None if another method is expected to be faster.
         others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
         knobs = winograd.wins(target, convolution_of(graph, node, operator), others)
@@ -68,7 +68,7 @@ def lower_convolution_methods(
         direct = lower_direct_conv2d(graph, node, operator)
         if conv2d_direct.seconds_of(target, direct.program) < inf:
             others.append(direct)
-    if fits(convolution_of(graph, node, operator)):
+    if suits_winograd(convolution_of(graph, node, operator)):
         for m in exact_outputs(convolution_of(graph, node, operator)):
             others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
     return (default, *[other for other in others if other.workload != default.workload])
@@ -111,7 +111,7 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
     other than 3 x 3.
     """
     shape = convolution_of(graph, node, operator)
-    if not fits(shape):
+    if not suits_winograd(shape):
         raise TypeError(
             f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
         )

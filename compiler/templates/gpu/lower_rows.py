@@ -13,8 +13,7 @@ from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...te.ops.reduction import Kind
-from ..expressions import Expression, expression_of, normalization_sizes
-from ..fused import shapes_beside
+from ..expressions import Expression, expression_of, normalization_sizes, shapes_beside
 from . import bind_by_name, lstm, rows
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .row_operator import RowOperator

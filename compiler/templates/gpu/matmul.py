@@ -7,8 +7,7 @@ from math import prod
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...te.ops.product import Matrices, product
-from ..fused import fused
-from ..lowered_node import lowered_node
+from ..lowered_node import fused, lowered_node
 from . import gemm
 from .lowered import LoweredCudaNode
 from .tensor_float import for_target

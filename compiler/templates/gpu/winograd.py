@@ -11,8 +11,7 @@ from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import find_loop
 from ...schedule import Schedule
-from ...te.ops.convolution import Convolution
-from ...te.ops.winograd import TAPS, fits
+from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, suits_winograd
 from ..space import Space, Values
 from . import gemm, gemm_space
 from .flat import bind_nest
@@ -32,7 +31,7 @@ class Knobs:
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
     """Knobs if this method is expected to be faster than the others (`winograd_cost.choose`); else None."""
-    chosen = choose(target, convolution, others) if fits(convolution) else None
+    chosen = choose(target, convolution, others) if suits_winograd(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
 
@@ -68,7 +67,7 @@ def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point of `space`."""
     problem = problem_of(program)
     # One product for each element of a tile of inputs.
-    return Knobs(m=isqrt(problem.batch) + 1 - TAPS, tile=gemm_space.tile_at(problem, values))
+    return Knobs(m=isqrt(problem.batch) + 1 - WINOGRAD_TAPS, tile=gemm_space.tile_at(problem, values))
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:

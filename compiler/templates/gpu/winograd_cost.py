@@ -12,8 +12,8 @@ from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...ir.kernels import WARP
 from ...te.blocks import ceil_div
-from ...te.ops.convolution import Convolution
-from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms
+from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
+from ...te.ops.winograd import ALIGNED, OUTPUTS, transforms
 from .conv2d import gathered_problem
 from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
 from .tile import Tile
@@ -46,7 +46,7 @@ def products_of(shape: Convolution, m: int) -> Problem:
         rows=shape.filters,
         columns=ceil_div(tiles, ALIGNED) * ALIGNED,
         depth=shape.channels,
-        batch=(m + TAPS - 1) ** 2,
+        batch=(m + WINOGRAD_TAPS - 1) ** 2,
     )
 
 
@@ -74,7 +74,7 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
     """Estimated seconds of both transforms, each a kernel; one of them is an additional launch."""
-    n, problem = m + TAPS - 1, products_of(convolution, m)
+    n, problem = m + WINOGRAD_TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
     # Rows of a transform matrix have at least two zeros; each is applied to all columns, then to all rows.
@@ -143,4 +143,4 @@ def rounding(channels: int, m: int) -> float:
     """`tolerances.winograd_tolerance` of F(m x m, 3 x 3)."""
     found = transforms(m)
     factor = winograd_amplification(found.outputs, found.weights, found.inputs)
-    return winograd_tolerance(channels, m + TAPS - 1, factor)
+    return winograd_tolerance(channels, m + WINOGRAD_TAPS - 1, factor)

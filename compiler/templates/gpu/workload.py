@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
 from ...te.blocks import Window
-from ..cpu.workload import expression_refusal, read_fields
+from ..cpu.read_workload import read_fields
+from ..cpu.workload import expression_refusal
 from ..workload_limits import MOST_ELEMENTS, WorkloadError
 from .flat import nests
 from .row_operator import RowOperator, row_operator_from_dict

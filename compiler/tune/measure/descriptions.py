@@ -156,7 +156,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
 
 def _load_processor(target: dict[str, Any], workload: dict[str, Any]) -> Measure:
     from ...codegen.cpu.machine import host_target, runs_here
-    from ...templates.cpu.workload import workload_from_dict
+    from ...templates.cpu.read_workload import workload_from_dict
     from .trial_cpu import evaluate, target_from_dict
 
     try:

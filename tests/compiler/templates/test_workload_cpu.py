@@ -21,6 +21,7 @@ from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.cpu.read_workload import workload_from_dict
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
@@ -30,7 +31,6 @@ from vdla.compiler.templates.cpu.workload import (
     Parts,
     PoolCpu,
     SketchCpu,
-    workload_from_dict,
 )
 from vdla.compiler.templates.workload_limits import WorkloadError
 
