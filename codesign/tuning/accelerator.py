@@ -18,7 +18,7 @@ from vdla.compiler.records.record import Record
 from vdla.compiler.templates.registry import Templates
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.read_workload import VDLA
-from vdla.compiler.templates.vdla.table import template_of
+from vdla.compiler.templates.vdla.template import template_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
