@@ -84,7 +84,6 @@ class NetworkBuilder:
         count = height * width
         operator = Int8AveragePool(
             window=Window(kernel=(height, width)),
-            count_include_pad=False,
             pad_value=0,
             bias=0,
             divisors=np.full((1, 1), count, np.int64),

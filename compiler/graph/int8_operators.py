@@ -93,7 +93,6 @@ class Int8AveragePool:
     """
 
     window: Window
-    count_include_pad: bool
     pad_value: int
     bias: int
     divisors: np.ndarray

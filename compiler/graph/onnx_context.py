@@ -162,6 +162,10 @@ class GraphContext(BindingContext, Protocol):
         """An input as a tensor, constants included; fails where it is missing."""
         ...
 
+    def operand(self, node: OnnxNode, index: int) -> Tensor:
+        """`tensor` of an operator that computes: in a float graph it fails on all but float32."""
+        ...
+
     def is_constant(self, node: OnnxNode, index: int) -> bool:
         """Whether an input is present and constant."""
         ...
@@ -245,6 +249,8 @@ class ImportContext(NodeErrors):
             )
         if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
             raise AssertionError(f"{node.name} computes {value.natural} and is seen as {value.shape}")
+        if isinstance(value, Integer) and value.view is not None and value.tensor == name:
+            self.views[name] = value.view
         self.values[name] = value
 
     def first(self, node: OnnxNode) -> Value:
@@ -291,6 +297,10 @@ class ImportContext(NodeErrors):
                 held = DType.FLOAT32
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
 
+    def operand(self, node: OnnxNode, index: int) -> Tensor:
+        """`tensor`: functions of `onnx_emit.REALIZED` tell which types they take."""
+        return self.tensor(node, index)
+
     def is_constant(self, node: OnnxNode, index: int) -> bool:
         """Whether an input is present and constant."""
         return isinstance(self.value(node, index), Constant | QuantizedConstant)
@@ -323,13 +333,14 @@ class ImportContext(NodeErrors):
         from .onnx_emit import REALIZED
 
         del dtype
-        made = REALIZED[type(operator).__name__](self, node, operator, inputs, output or node.outputs[0])
+        named = output or node.outputs[0]
+        made = REALIZED[type(operator).__name__](self, node, operator, inputs, named, shape)
         assert made.shape == shape, (node.name, made.shape, shape)
         if output is None:
             self.bind(node, made)
         else:
             self.values[output] = made
-        return output or node.outputs[0]
+        return named
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
         """Binds the node's first output, or `output`, to the elements of a value in another shape."""

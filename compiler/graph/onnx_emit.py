@@ -45,11 +45,15 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
         "Remap": Located("onnx_moves:remapped"),
         "Gather": Located("onnx_moves:gathered"),
         "Concatenate": Located("onnx_joins:concatenated"),
+        "Convolution": Located("onnx_products:convolved"),
+        "MaxPool": Located("onnx_windows:maximum"),
+        "AveragePool": Located("onnx_windows:averaged"),
+        "Resize": Located("onnx_resampling:resized"),
     }
 )
 """For the name of each type of operator that functions for both graphs add (`onnx_context.GraphContext.add`), the
-function that gives its value in an integer graph: (context, ONNX node, operator, names of inputs, output's name) ->
-value."""
+function that gives its value in an integer graph: (context, ONNX node, operator, names of inputs, name and shape of the
+output) -> value."""
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:

@@ -197,6 +197,8 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
             from .onnx_conv1d import import_on_line
 
             return import_on_line(context, node, row)
+        if isinstance(data, FloatInput) and len(data.shape) == 3:
+            context.refuse_float(node, 0, data)
     return row(context, node)
 
 

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from .graph import Shape
 from .int8_operators import Channels, Positions, Quantization
 from .onnx_append import Rounding, rescale_all
 from .onnx_context import ImportContext, OnnxNode, pending_result
@@ -17,22 +18,25 @@ from .operators import Concatenate
 
 
 def concatenated(
-    context: ImportContext, node: OnnxNode, operator: Concatenate, inputs: tuple[str, ...], _: str
+    context: ImportContext,
+    node: OnnxNode,
+    operator: Concatenate,
+    inputs: tuple[str, ...],
+    _: str,
+    shape: Shape,
 ) -> Real | Pending:
     """Tensors joined along any axis. Parts of one tensor are a view of the tensor."""
     parts = tuple([_part(context, node, node.inputs.index(name)) for name in inputs])
     axis, first = operator.axis, parts[0]
-    shape = list(first.shape)
-    shape[axis] = sum(part.shape[axis] for part in parts)
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
     if whole and len(shape) in (2, 4) and axis == 1:
         sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
         operation = Joined(parts=parts, sources=tuple(sources))
-        return pending_result(node, operation, tuple(shape))
+        return pending_result(node, operation, shape)
     if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
         elements = np.concatenate([elements_of(context, part) for part in parts], axis)
         return seen_as(context, first, elements)
-    return _joined(context, node, parts, axis, tuple(shape))
+    return _joined(context, node, parts, axis, shape)
 
 
 def _joined(

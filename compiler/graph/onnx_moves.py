@@ -14,6 +14,7 @@ from onnx import TensorProto
 
 from ..te.blocks import Pair
 from ..te.ops.movement import Runs
+from .graph import Shape
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
 from .onnx_strided_views import check_size, elements_of, is_line, rows_of, seen_as, settled
@@ -26,7 +27,7 @@ Movable = Real | Integer | Pending
 
 
 def permuted(
-    context: ImportContext, node: OnnxNode, operator: Permute, inputs: tuple[str, ...], output: str
+    context: ImportContext, node: OnnxNode, operator: Permute, inputs: tuple[str, ...], output: str, _: Shape
 ) -> Value:
     """A value with its axes in another order. Elements move only when an operator needs them in this order."""
     value, axes = context.values[inputs[0]], operator.axes
@@ -53,14 +54,18 @@ def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tu
 
 
 def remapped(
-    context: ImportContext, node: OnnxNode, operator: Remap, inputs: tuple[str, ...], output: str
+    context: ImportContext,
+    node: OnnxNode,
+    operator: Remap,
+    inputs: tuple[str, ...],
+    output: str,
+    shape: Shape,
 ) -> Value:
     """Slices, parts, repeated elements and pads of a value."""
     if node.op_type == "Pad":
-        return _padded(context, node, operator)
+        return _padded(context, node, operator, shape)
     data = _movable(context, node, inputs[0])
     positions = [_positions(runs) for runs in operator.runs]
-    shape = tuple(map(len, positions))
     if not prod(shape):
         context.fail(node, f"takes nothing of {data.shape}", "remove it")
     whole = _whole(positions, data.shape)
@@ -92,12 +97,11 @@ def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
 
-def _padded(context: ImportContext, node: OnnxNode, operator: Remap) -> Real:
+def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real:
     """A tensor with pads: zeros, or elements of the tensor (reflect, edge ...)."""
     data = real_operand(context, node, 0, viewed=True)
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
-    shape = tuple(map(len, positions))
     if zeros and operator.fill:
         context.fail(node, "pads with other values than 0", "pad with zeros, or with what is there")
     if not prod(shape):
@@ -122,12 +126,11 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap) -> Real:
 
 
 def gathered(
-    context: ImportContext, node: OnnxNode, operator: Gather, inputs: tuple[str, ...], _: str
+    context: ImportContext, node: OnnxNode, operator: Gather, inputs: tuple[str, ...], _: str, shape: Shape
 ) -> Value:
     """Elements at constant indices along an axis."""
     data, axis = _movable(context, node, inputs[0]), operator.axis
     indices = np.array(operator.indices, np.int64)
-    shape = (*data.shape[:axis], *context.tensor(node, 1).shape, *data.shape[axis + 1 :])
     elements = np.take(elements_of(context, data), indices, axis)
     return seen_as(context, data, elements.reshape(shape))
 

@@ -11,28 +11,37 @@ from vdla.isa.arithmetic import requantize_scale
 from ..te.blocks import Pair, Window
 from .accumulators import fitted_bias
 from .geometry import window_extent
+from .graph import Shape
 from .int8_operators import Int8Convolution, Interleave
 from .onnx_append import Rounding, bias_of, bias_step
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, pending_result
 from .onnx_emit import plane_operand, real_operand
 from .onnx_strided_views import Rows, rows_of
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Transposed
-from .onnx_window_attributes import convolution_window, transposed_window
+from .onnx_window_attributes import transposed_window
+from .operators import Convolution
 
 PHASE_CHANNELS = 16
 """The number of filters of a transposed convolution's phase is a multiple of this: whole blocks on any processor."""
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
 
-def import_conv(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a Conv between DequantizeLinear and QuantizeLinear."""
+def convolved(
+    context: ImportContext, node: OnnxNode, operator: Convolution, _: tuple[str, ...], __: str, shape: Shape
+) -> Pending:
+    """The product of a convolution between DequantizeLinear and QuantizeLinear."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
-    context.bind(
-        node,
-        convolution(
-            context, node, real_operand(context, node, 0), weight, scale, bias_operand(context, node, 2)
-        ),
+    data = real_operand(context, node, 0)
+    plane_operand(context, node, data)
+    product = Product(
+        data=data,
+        weight=weight,
+        weight_scale=scale,
+        bias=bias_operand(context, node, 2),
+        window=operator.window,
+        groups=operator.groups,
     )
+    return pending_result(node, product, shape)
 
 
 def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
@@ -116,24 +125,6 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
             bias_operand(context, node, 2),
         ),
     )
-
-
-def convolution(
-    context: ImportContext, node: OnnxNode, data: Real, weight: np.ndarray, scale: np.ndarray, bias: Bias
-) -> Pending:
-    """The pending product of a convolution; checks every attribute against the operands."""
-    plane_operand(context, node, data)
-    window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
-    _check_bias(context, node, bias, weight.shape[0])
-    product = Product(
-        data=data,
-        weight=weight,
-        weight_scale=scale,
-        bias=bias,
-        window=window,
-        groups=groups,
-    )
-    return pending_result(node, product, shape)
 
 
 def dense(

@@ -49,8 +49,6 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
             tensor = emit(context, node, same, output, quantization).tensor
         case Pending(shape=shape, view=view):
             tensor = emit(context, node, value, output, quantization).tensor
-    if view is not None and tensor == output:
-        context.views[tensor] = view
     context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view))
 
 

@@ -11,13 +11,12 @@ from vdla.isa.arithmetic import average_pool_scale
 
 from ..te.ops.resize import axis_table
 from ..te.post import Post
-from .floating.onnx_resize import IN_ORDER, read_resize
 from .graph import Shape
 from .int8_operators import Resample
 from .onnx_append import Rounding, rescale
 from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import emit, plane_operand, real_operand
-from .onnx_strided_views import check_size, elements_of, seen_as, settled
+from .onnx_strided_views import check_size, settled
 from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
 from .operators import Resize
 
@@ -25,34 +24,32 @@ MOST_WEIGHT = 127
 """Largest sum of two neighbours' int8 weights."""
 
 
-def import_resize(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a Resize, nearest or linear, of images (N, C, H, W); also a nearest one of integers, which quantizers
-    write."""
-    value = context.value(node, 0)
-    if isinstance(value, Integer) and node.text("mode", "nearest") == "nearest":
-        grid = context.tensors[value.tensor].grid
-        real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
-        pending = _resized(context, node, real)
-        tensor = emit(context, node, pending, node.outputs[0], grid).tensor
-        if pending.view is not None and tensor == node.outputs[0]:
-            context.views[tensor] = pending.view
-        context.bind(node, Integer(tensor=tensor, shape=pending.shape, dtype=value.dtype, view=pending.view))
-        return
-    context.bind(node, _resized(context, node, real_operand(context, node, 0, viewed=True)))
+def resized(
+    context: ImportContext,
+    node: OnnxNode,
+    operator: Resize,
+    inputs: tuple[str, ...],
+    output: str,
+    shape: Shape,
+) -> Pending | Integer:
+    """A resized tensor: nearest elements of a dequantized or, as quantizers write it, of an integer tensor, or linear
+    interpolation of a dequantized one."""
+    value = context.values[inputs[0]]
+    if not isinstance(value, Integer) or operator.mode != "nearest":
+        if not isinstance(value, Real):
+            value = real_operand(context, node, 0, viewed=True)
+        return _resized(context, node, value, operator, shape)
+    grid = context.tensors[value.tensor].grid
+    real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
+    pending = _resized(context, node, real, operator, shape)
+    tensor = emit(context, node, pending, node.outputs[0], grid).tensor
+    return Integer(tensor=tensor, shape=pending.shape, dtype=value.dtype)
 
 
-def _resized(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    resize, shape, order = read_resize(context, node, data.shape)
-    if order == IN_ORDER:
-        return _resized_image(context, node, settled(context, node, data), resize, shape)
-    moved = seen_as(context, data, elements_of(context, data).transpose(order))
-    pending = _resized_image(context, node, settled(context, node, moved), resize, shape)
-    return seen_as(context, pending, elements_of(context, pending).transpose(np.argsort(order)))
-
-
-def _resized_image(
+def _resized(
     context: ImportContext, node: OnnxNode, data: Real, resize: Resize, shape: tuple[int, ...]
 ) -> Pending:
+    data = settled(context, node, data)
     plane = plane_operand(context, node, data)
     check_size(context, node, (shape[0], *shape[2:]))
     rows, columns = (

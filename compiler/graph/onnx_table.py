@@ -102,7 +102,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
     {
         # Products.
         "Conv": (
-            *_both("products:import_conv", "products:import_convolution", _CONVOLUTION, images=True),
+            _shared("convolutions:import_convolution", _CONVOLUTION, images=True),
             _plain("windows:import_plain_convolution", _CONVOLUTION),
         ),
         "ConvInteger": (_steps("integers:integer_convolution_steps", _CONVOLUTION),),
@@ -126,35 +126,28 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Windows.
         "AveragePool": (
-            *_both(
-                "windows:import_average_pool",
-                "windows:import_average_pool",
-                f"{_POOL} count_include_pad",
-                images=True,
-            ),
+            _shared("pools:import_average_pool", f"{_POOL} count_include_pad", images=True),
             _plain("windows:import_plain_pool", f"{_POOL} count_include_pad"),
         ),
         "Col2Im": (_steps("window_steps:column_to_image_steps", "dilations pads strides"),),
         "GlobalAveragePool": (
-            *_both("windows:import_global_average_pool", "windows:import_global_pool", images=True),
+            _shared("pools:import_global_pool", images=True),
             _steps("window_steps:global_pool_steps"),
         ),
         "GlobalMaxPool": (
-            _float("windows:import_global_pool", images=True),
+            _shared("pools:import_global_pool", images=True),
             _steps("window_steps:global_pool_steps"),
         ),
-        "GridSample": (_float("resize:import_grid_sample", "align_corners mode padding_mode"),),
+        "GridSample": (_float("grid_sample:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
-            *_both(
-                "windows:import_max_pool", "windows:import_max_pool", _POOL, idle="storage_order", images=True
-            ),
+            _shared("pools:import_max_pool", _POOL, idle="storage_order", images=True),
             _plain("windows:import_plain_pool", _POOL, idle="storage_order"),
             _steps("window_steps:max_pool_steps", f"{_POOL} storage_order"),
         ),
         "MaxUnpool": (_steps("window_steps:max_unpool_steps", "kernel_shape pads strides"),),
         "Resize": (
-            *_both("resampling:import_resize", "resize:import_resize", _RESIZE, idle=_CROPS, images=True),
+            _shared("resize:import_resize", _RESIZE, idle=_CROPS, images=True),
             _steps("resize_steps:resize_steps", f"{_RESIZE} {_CROPS}"),
         ),
         # Element by element.

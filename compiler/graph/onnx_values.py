@@ -11,8 +11,9 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from ..te.blocks import Pads, Pair, Window
+from ..te.blocks import Pair, Window
 from .int8_operators import ActivationType, Group, Quantization
+from .operators import AveragePool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,12 +127,10 @@ class Maximum(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Average(Operation):
-    """An average over windows; `pads` are the declared ones, those of `window` include `ceil_mode`."""
+    """An average over windows."""
 
     data: Real
-    window: Window
-    pads: Pads = (0, 0, 0, 0)
-    count_include_pad: bool = False
+    pool: AveragePool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

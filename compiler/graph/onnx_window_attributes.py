@@ -21,6 +21,8 @@ def convolution_window(
 ) -> tuple[Window, int, Sizes]:
     """Window, groups and the output's shape of a Conv of data (N, C, H, W) by weights (O, C / groups, kh, kw)."""
     groups = convolution_groups(context, node, data, weight)
+    if len(data) != 4:
+        context.fail(node, f"its input has shape {data}", "only 2-D windows over (N, C, H, W) are supported")
     batch, _, *plane = data
     window = _on_plane(read_windows(context, node, plane, tuple(weight[2:])))
     try:

@@ -9,9 +9,10 @@ import numpy as np
 
 from vdla.isa.arithmetic import average_pool_scale
 
-from ..te.blocks import Pads, Pair, Window
+from ..te.blocks import Pair, Window
 from .accumulators import average_bias
 from .geometry import average_divisors
+from .graph import Shape
 from .int8_operators import Int8AveragePool, Int8MaxPool
 from .onnx_append import Rounding, rescale, same_integers
 from .onnx_axes import reduced_axes
@@ -19,34 +20,50 @@ from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
 from .onnx_values import Average, Integer, Maximum, Pending, Real
-from .onnx_window_attributes import pool_window
+from .operators import AveragePool, MaxPool
 
 
-def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a MaxPool of a dequantized or an integer tensor."""
+def maximum(
+    context: ImportContext,
+    node: OnnxNode,
+    operator: MaxPool,
+    inputs: tuple[str, ...],
+    output: str,
+    shape: Shape,
+) -> Pending | Integer:
+    """The maximum of a dequantized or an integer tensor."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for the indices of the maxima", "leave out its second output")
-    value = context.value(node, 0)
-    if isinstance(value, Integer):
-        tensor = context.tensors[value.tensor]
-        data = Real(tensor=value.tensor, shape=value.shape, quantization=tensor.grid, view=value.view)
-        data = settled(context, node, data)
-        real = emit(context, node, _max_pool(context, node, data), node.outputs[0], tensor.grid)
-        if value.tensor in context.unscaled:
-            context.unscaled.add(real.tensor)
-        context.bind(node, Integer(tensor=real.tensor, shape=real.shape, dtype=value.dtype))
-    else:
-        context.bind(node, _max_pool(context, node, real_operand(context, node, 0)))
+    value = context.values[inputs[0]]
+    if not isinstance(value, Integer):
+        data = real_operand(context, node, 0)
+        _check_pool(context, node, data, operator.window)
+        return pending_result(node, Maximum(data=data, window=operator.window), shape)
+    grid = context.tensors[value.tensor].grid
+    data = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
+    data = settled(context, node, data)
+    _check_pool(context, node, data, operator.window)
+    pool = pending_result(node, Maximum(data=data, window=operator.window), shape)
+    real = emit(context, node, pool, output, grid)
+    if value.tensor in context.unscaled:
+        context.unscaled.add(real.tensor)
+    return Integer(tensor=real.tensor, shape=real.shape, dtype=value.dtype)
 
 
-def import_average_pool(context: ImportContext, node: OnnxNode) -> None:
-    """Imports an AveragePool between DequantizeLinear and QuantizeLinear."""
-    context.bind(node, _average_pool(context, node, real_operand(context, node, 0)))
+def averaged(
+    context: ImportContext, node: OnnxNode, operator: AveragePool, _: tuple[str, ...], __: str, shape: Shape
+) -> Pending:
+    """The average of a dequantized tensor."""
+    data = real_operand(context, node, 0)
+    _check_pool(context, node, data, operator.window)
+    return pending_result(node, Average(data=data, pool=operator), shape)
 
 
-def import_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
-    context.bind(node, _global_average_pool(context, node, real_operand(context, node, 0)))
+def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
+    """Fails on a pool of what is no image, and on dilation."""
+    plane_operand(context, node, data)
+    if window.dilations != (1, 1):
+        context.fail(node, f"has dilations {window.dilations}", "only pools without dilation are supported")
 
 
 def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
@@ -118,58 +135,27 @@ def _units(shape: tuple[int, ...]) -> set[int]:
     return {axis for axis, size in enumerate(shape) if size == 1}
 
 
-def _max_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    window, _, shape = _window(context, node, data)
-    operation = Maximum(data=data, window=window)
-    return pending_result(node, operation, shape)
-
-
-def _average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    window, pads, shape = _window(context, node, data)
-    counted = bool(node.integer("count_include_pad", 0))
-    operation = Average(data=data, window=window, pads=pads, count_include_pad=counted)
-    return pending_result(node, operation, shape)
-
-
-def _global_average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    plane = plane_operand(context, node, data)
-    shape = (data.shape[0], data.shape[1], 1, 1)
-    return _plane_average(node, data, plane, shape, shape)
-
-
 def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
     """Averages over whole rows, columns or planes: a tensor `natural`, (N, C, OH, OW), reshaped to `shape`."""
-    operation = Average(data=data, window=Window(kernel=kernel))
+    operation = Average(data=data, pool=AveragePool(window=Window(kernel=kernel), counted=(0, 0, 0, 0)))
     return pending_result(node, operation, natural, shape=shape)
-
-
-def _window(
-    context: ImportContext, node: OnnxNode, data: Real
-) -> tuple[Window, Pads, tuple[int, int, int, int]]:
-    """`pool_window` of a pool without dilation."""
-    plane_operand(context, node, data)
-    window, pads, shape = pool_window(context, node, data.shape)
-    if window.dilations != (1, 1):
-        context.fail(node, f"has dilations {window.dilations}", "only pools without dilation are supported")
-    return window, pads, shape
 
 
 def round_average(context: ImportContext, average: Average, to: Rounding) -> str:
     """Adds an integer average pool."""
     source = average.data.quantization
-    window = average.window
+    window, counted = average.pool.window, average.pool.counted
     bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
     plane = context.tensors[average.data.tensor].nchw[2:]
-    divisors = average_divisors(plane, window, average.pads, average.count_include_pad)
+    divisors = average_divisors(plane, window, counted, any(counted))
     scales = tuple(
         (int(count), average_pool_scale(source.scale, to.grid.scale, int(count)))
         for count in np.unique(divisors)
     )
     operator = Int8AveragePool(
         window=window,
-        count_include_pad=average.count_include_pad,
         pad_value=source.stored_zero_point,
         bias=bias,
         divisors=divisors,

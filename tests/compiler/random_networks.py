@@ -132,7 +132,6 @@ class NetworkBuilder:
         zero = self._zero_point()
         operator = Int8AveragePool(
             window=window,
-            count_include_pad=count_include_pad,
             pad_value=zero_in,
             bias=-kernel[0] * kernel[1] * zero_in,
             divisors=divisors,

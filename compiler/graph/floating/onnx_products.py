@@ -1,4 +1,4 @@
-"""Conv, ConvTranspose, MatMul and BatchNormalization of a float model."""
+"""ConvTranspose, MatMul and BatchNormalization of a float model."""
 
 from __future__ import annotations
 
@@ -11,24 +11,10 @@ from ...te.ops.plain_windows import plain_product
 from ..graph import Shape, Tensor
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import OnnxNode
-from ..onnx_window_attributes import convolution_window, transposed_window
+from ..onnx_convolutions import bias_name
+from ..onnx_window_attributes import transposed_window
 from ..operators import BatchNormalization, Computed, Convolution, Dense, MatrixProduct
 from .onnx_context import FloatContext
-
-
-def import_convolution(context: FloatContext, node: OnnxNode) -> None:
-    """Imports Conv of two spatial dimensions with constant weights."""
-    data = context.operand(node, 0)
-    weight = context.array(node, 1, "weight")
-    if weight is None or weight.dtype != np.float32:
-        context.fail(node, "has no float32 weight", "convert the model to float32")
-    window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
-    inputs = [data.name, context.operand(node, 1).name]
-    bias = _bias(context, node, shape[1])
-    if bias is not None:
-        inputs.append(bias)
-    operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bias is not None))
-    context.add(node, operator, tuple(inputs), shape)
 
 
 def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None:
@@ -43,7 +29,7 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
     # The order of a convolution's weight: (filters, channels of a group, rows, columns).
     ordered = weight.reshape(groups, depth // groups, share, kh, kw).swapaxes(1, 2)
     inputs = [data.name, context.store(node.inputs[1], ordered.reshape(filters, -1, kh, kw))]
-    bias = _bias(context, node, filters)
+    bias = bias_name(context, node, filters)
     if bias is not None:
         inputs.append(bias)
     operator = Convolution(
@@ -133,13 +119,3 @@ def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:
         context.store(f"{node.outputs[0]}.shift", shift),
     )
     context.add(node, BatchNormalization(), inputs, data.shape)
-
-
-def _bias(context: FloatContext, node: OnnxNode, filters: int) -> str | None:
-    bias = context.array(node, 2, "bias")
-    if bias is None:
-        return None
-    if bias.shape != (filters,):
-        context.fail(node, f"has a bias of shape {bias.shape}", f"give ({filters},)")
-    operand: Tensor = context.operand(node, 2)
-    return operand.name

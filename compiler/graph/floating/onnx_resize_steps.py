@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ...te.ops.resize import positions
 from ..onnx_context import OnnxNode
+from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis, modes_of, resized_axes
 from ..onnx_steps import Steps
 from .onnx_context import FloatContext
-from .onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis, modes_of, resized_axes
 
 MOST_GATHERED = 8
 """Largest number of weights per element that is computed by a Gather for each; more weights become a MatMul."""

@@ -1,5 +1,5 @@
-"""Pools of a float model, and convolutions and pools that no template has: any number of dimensions, and weights that
-are no constants."""
+"""Convolutions and pools of a float model that no template has: any number of dimensions, and weights that are no
+constants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from ...te import scalars
-from ...te.blocks import Window
 from ...te.ops.movement import pad_runs
 from ...te.ops.plain_windows import Spacing, plain_convolution, plain_pool, plain_transposed
 from ...te.scalars import argument
@@ -17,12 +16,11 @@ from ..graph import Shape
 from ..onnx_context import OnnxNode
 from ..onnx_window_attributes import (
     convolution_groups,
-    pool_window,
     pool_windows,
     read_windows,
     transposed_pads,
 )
-from ..operators import AveragePool, Computed, Elementwise, MaxPool, Remap
+from ..operators import Computed, Elementwise, Remap
 from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise
 
@@ -144,31 +142,3 @@ def _finish(
         node, bias, (shape[1], *(1,) * (len(shape) - 2)), output=context.temporary(node, "bias")
     )
     add_elementwise(context, node, argument(0) + argument(1), [total, column])
-
-
-def import_max_pool(context: FloatContext, node: OnnxNode) -> None:
-    """Imports MaxPool without indices."""
-    data = context.operand(node, 0)
-    window, _, shape = pool_window(context, node, data.shape)
-    context.add(node, MaxPool(window=window), (data.name,), shape)
-
-
-def import_average_pool(context: FloatContext, node: OnnxNode) -> None:
-    """Imports AveragePool; the divisor counts pads with `count_include_pad`."""
-    data = context.operand(node, 0)
-    window, pads, shape = pool_window(context, node, data.shape)
-    counted = pads if node.integer("count_include_pad", 0) else (0, 0, 0, 0)
-    context.add(node, AveragePool(window=window, counted=counted), (data.name,), shape)
-
-
-def import_global_pool(context: FloatContext, node: OnnxNode) -> None:
-    """Imports GlobalAveragePool and GlobalMaxPool: one window over the whole image."""
-    data = context.operand(node, 0)
-    _, _, height, width = data.shape
-    window = Window(kernel=(height, width))
-    operator = (
-        MaxPool(window=window)
-        if node.op_type == "GlobalMaxPool"
-        else AveragePool(window=window, counted=(0, 0, 0, 0))
-    )
-    context.add(node, operator, (data.name,), (*data.shape[:2], 1, 1))

@@ -1,4 +1,4 @@
-"""Resize (two axes, nearest or bilinear) and GridSample of a float model."""
+"""Resize of two axes, nearest or bilinear, for integer and float graphs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import get_args
 
 import numpy as np
 
-from ...ir.limits import MOST_POSITIONS
-from ...te.ops.grid_sample import Outside, Sampling, grid_sample
-from ...te.ops.resize import Coordinates, Rounding
-from ..onnx_context import NodeContext, OnnxNode
-from ..operators import Computed, Resize
-from .onnx_context import FloatContext
+from ..ir.limits import MOST_POSITIONS
+from ..te.ops.resize import Coordinates, Rounding
+from .onnx_context import GraphContext, NodeContext, OnnxNode
+from .operators import Permute, Resize
 
 CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"
 COORDINATES: tuple[Coordinates, ...] = get_args(Coordinates)
@@ -65,11 +63,20 @@ def modes_of(context: NodeContext, node: OnnxNode) -> tuple[str, str, str]:
     return mode, coordinates, rounding
 
 
-def import_resize(context: FloatContext, node: OnnxNode) -> None:
-    """Imports Resize of rows and columns by constant scales or to constant sizes, modes "nearest" and "linear"."""
+def import_resize(context: GraphContext, node: OnnxNode) -> None:
+    """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". Other axes than
+    rows and columns are moved to their places before."""
     data = context.operand(node, 0)
-    operator, shape, _ = read_resize(context, node, data.shape)
-    context.add(node, operator, (data.name,), shape)
+    operator, shape, order = read_resize(context, node, data.shape)
+    if order == IN_ORDER:
+        context.add(node, operator, (data.name,), shape)
+        return
+    before = tuple([data.shape[axis] for axis in order])
+    moved = context.temporary(node, "moved")
+    context.add(node, Permute(axes=order), (data.name,), before, output=moved, dtype=data.dtype)
+    resized = context.add(node, operator, (moved,), shape, output=context.temporary(node, "resized"))
+    back = tuple(np.argsort(order).tolist())
+    context.add(node, Permute(axes=back), (resized,), tuple([shape[axis] for axis in back]))
 
 
 def read_resize(
@@ -149,33 +156,3 @@ def resized_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -
                     f"give it the size {axis.outputs}",
                 )
     return found
-
-
-def import_grid_sample(context: FloatContext, node: OnnxNode) -> None:
-    """Imports GridSample of two or three spatial dimensions; mode cubic of two only."""
-    data, grid = context.operand(node, 0), context.operand(node, 1)
-    modes: dict[str, Sampling] = {
-        "nearest": "nearest",
-        "linear": "linear",
-        "cubic": "cubic",
-        "bilinear": "linear",
-        "bicubic": "cubic",
-    }
-    outsides: dict[str, Outside] = {"zeros": "zeros", "border": "border", "reflection": "reflection"}
-    mode = modes.get(node.text("mode", "linear"))
-    outside = outsides.get(node.text("padding_mode", "zeros"))
-    rank = len(data.shape) - 2
-    fits = len(grid.shape) == rank + 2 and grid.shape[0] == data.shape[0] and grid.shape[-1] == rank
-    if mode is None or outside is None or rank not in (2, 3) or not fits or (mode == "cubic" and rank == 3):
-        context.fail(
-            node,
-            f"samples {data.shape} at {grid.shape} by mode {node.text('mode', 'linear')} and padding_mode "
-            f"{node.text('padding_mode', 'zeros')}",
-            "give it (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, cubic; and a "
-            f"padding_mode of {', '.join(outsides)}",
-        )
-    outputs = grid.shape[1:-1]
-    program = grid_sample(
-        data.shape, outputs, mode, outside, align_corners=bool(node.integer("align_corners", 0))
-    )
-    context.add(node, Computed(program=program), (data.name, grid.name), (*data.shape[:2], *outputs))
