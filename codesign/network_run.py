@@ -18,7 +18,7 @@ from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.foreign_domains import is_qonnx
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import InputError
-from vdla.compiler.graph.onnx_context import QUANTIZE
+from vdla.compiler.graph.onnx_integer_context import QUANTIZE
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import RecordBook

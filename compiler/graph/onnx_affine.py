@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ..te.blocks import Window
 from .onnx_batch_norm import batch_norm_factors
-from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import real_operand
+from .onnx_integer_context import ImportContext, pending_result
+from .onnx_node import OnnxNode
 from .onnx_values import Constant, Pending, Product, Real
 
 MOST_WEIGHT = 127

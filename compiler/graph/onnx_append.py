@@ -11,7 +11,7 @@ from ..te.post import Combination, Post
 from .accumulators import whole_steps
 from .graph import Node
 from .int8_operators import Int8Elementwise, Int8Operator, Quantization
-from .onnx_context import ImportContext
+from .onnx_integer_context import ImportContext
 from .onnx_values import Bias, Constant, Pending, Real
 from .rescaling import fitted_ratio
 

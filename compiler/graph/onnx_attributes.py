@@ -15,7 +15,7 @@ import onnx
 from onnx import defs
 
 from .errors import invalid_node_error
-from .onnx_context import read_node
+from .onnx_node import read_node
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""

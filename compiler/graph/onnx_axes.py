@@ -10,10 +10,11 @@ import numpy as np
 from ..te.merge import broadcast
 from ..te.ops.movement import PAD_MODES, PadMode
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS
-from .onnx_context import NodeContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 
 
-def reduced_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The reduced axes in ascending order, from an attribute or an input. All axes if none are listed; None if the node
     then reduces nothing (`noop_with_empty_axes`).
 
@@ -29,7 +30,9 @@ def reduced_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -
     return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
 
 
-def permutation(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+def permutation(
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], bool]:
     """The permutation of a Transpose, and whether it moves only axes of size 1."""
     rank = len(shape)
     order = node.integers("perm", tuple(reversed(range(rank))))
@@ -39,7 +42,7 @@ def permutation(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) ->
     return order, moved == sorted(moved)
 
 
-def one_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
+def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
     """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
     axis."""
     axis = node.integer("axis", default)
@@ -49,7 +52,7 @@ def one_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...], defau
 
 
 def joined_shape(
-    context: NodeContext, node: OnnxNode, shapes: Sequence[tuple[int, ...]]
+    context: GraphContext, node: OnnxNode, shapes: Sequence[tuple[int, ...]]
 ) -> tuple[int, tuple[int, ...]]:
     """The axis, 0 or more, and the shape of a Concat of tensors of `shapes`."""
     first = shapes[0]
@@ -59,7 +62,7 @@ def joined_shape(
     return axis, (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
 
-def softmax_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
+def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
     """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator is along that axis alone; before opset 13
     it is along all axes from that one on."""
     alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
@@ -68,7 +71,7 @@ def softmax_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -
 
 
 def split_sizes(
-    context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, least: int = 1
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, least: int = 1
 ) -> tuple[int, tuple[int, ...]]:
     """The axis, 0 or more, along which a Split cuts, and the size of each part, which must be `least` or more."""
     axis = one_axis(context, node, shape)
@@ -91,7 +94,7 @@ def split_sizes(
 
 
 def sliced_positions(
-    context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, empty: bool = False
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, empty: bool = False
 ) -> tuple[range, ...]:
     """The positions along each axis that a Slice with constant bounds takes; fails where it takes none (unless
     `empty`).
@@ -128,7 +131,7 @@ def sliced_positions(
     return positions
 
 
-def taken_indices(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
+def taken_indices(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
     """The axis and the constant indices, both 0 or more, of a Gather from a tensor of `shape`."""
     axis, indices = one_axis(context, node, shape), context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
@@ -138,7 +141,7 @@ def taken_indices(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) 
     return axis, indices.astype(np.int64) % shape[axis]
 
 
-def expanded_shape(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+def expanded_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of an Expand of a tensor of `shape` to a constant shape."""
     wanted = context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
@@ -149,7 +152,7 @@ def expanded_shape(context: NodeContext, node: OnnxNode, shape: tuple[int, ...])
         context.refuse(node, str(error), "export the model again")
 
 
-def padded_ends(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[np.ndarray, PadMode]:
+def padded_ends(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[np.ndarray, PadMode]:
     """The constant pads before and behind each axis of a Pad, int64 (rank, 2), and numpy's name of its mode."""
     given, axes = context.array(node, 1, "pads"), context.array(node, 3, "axes")
     of = np.arange(len(shape)) if axes is None else axes.reshape(-1) % len(shape)
@@ -162,7 +165,7 @@ def padded_ends(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) ->
 
 
 def blocks_of_space(
-    context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """DepthToSpace or SpaceToDepth of (N, C, H, W) in either mode as (shape of six factors of the dimensions, their
     permutation, shape of the result)."""

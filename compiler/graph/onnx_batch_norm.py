@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NoReturn, Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .onnx_context import NodeContext, OnnxNode
+from .onnx_node import OnnxNode
+
+
+class Parameters(Protocol):
+    """The part of an import, or of a model to quantize, that knows constant inputs."""
+
+    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises an InvalidNodeError: the node contradicts itself or the model."""
+        ...
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """A constant input (None where left out); fails where it is not constant."""
+        ...
 
 
 def batch_norm_factors(
-    context: NodeContext, node: OnnxNode, channels: int
+    context: Parameters, node: OnnxNode, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(factor, addend) of each channel, float64 (channels,) each; fails in training mode and on parameters of other
     shapes."""

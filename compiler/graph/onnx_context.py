@@ -1,309 +1,118 @@
-"""The state of one import: bound names, emitted nodes, and errors about nodes."""
+"""The state of one import: constants, tensors and nodes so far, and the errors of nodes.
+
+Functions that read the nodes of an operator get tensors of a node's inputs from it and add real-valued operators. A
+float graph has a node of each. In an integer graph (`onnx_integer_context.ImportContext`) an operator becomes a view, a
+node, or an operation that waits for its QuantizeLinear.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
-import onnx
 
 from ..ir.types import DType
-from .abilities import PLAIN, Abilities
-from .errors import ModelError, NodeErrors
-from .graph import GraphInput, Node, Shape, Tensor, quantized_tensor
-from .int8_operators import Quantization
+from .budgets import SMALLER, too_large
+from .errors import NodeErrors, ParameterError
+from .graph import Node, Shape, Tensor
 from .names import unused
-from .onnx_values import (
-    Constant,
-    FloatInput,
-    Integer,
-    Operation,
-    Pending,
-    QuantizedConstant,
-    Real,
-    Statistic,
-    Value,
-    reshaped,
+from .onnx_node import OnnxNode
+from .operators import Operator, Reshape
+
+TYPES = (
+    *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "bfloat16", "float64"),
+    *[dtype.value for dtype in DType if dtype.is_code],
 )
-
-if TYPE_CHECKING:
-    from .operators import Operator
-
-QUANTIZE = (
-    "quantize the model with `vdla quantize --whole` (or onnxruntime.quantization.quantize_static), "
-    "or run it as it is with `vdla run --device cpu`"
-)
-TYPES = frozenset(dtype.value for dtype in DType)
-"""Names of element types that tensors may have."""
-MERGE_PATTERN = (
-    "put a QuantizeLinear/DequantizeLinear pair there, as onnxruntime.quantization.quantize_static does"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OnnxNode:
-    """One node of the file, with attributes as Python values and a name that is never empty."""
-
-    name: str
-    op_type: str
-    domain: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: dict[str, Any]
-    proto: onnx.NodeProto
-
-    def integer(self, attribute: str, default: int) -> int:
-        """An integer attribute, or the default of the operator's specification."""
-        return int(self.attributes.get(attribute, default))
-
-    def integers(self, attribute: str, default: Sequence[int]) -> tuple[int, ...]:
-        """A list attribute, or the default of the operator's specification."""
-        return tuple(int(value) for value in self.attributes.get(attribute, default))
-
-    def text(self, attribute: str, default: str) -> str:
-        """A string attribute, or the default of the operator's specification."""
-        value = self.attributes.get(attribute, default)
-        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
-    """Unpacks a NodeProto; a node without a name is named after its type and index."""
-    return OnnxNode(
-        name=proto.name or f"{proto.op_type}_{index}",
-        op_type=proto.op_type,
-        domain=proto.domain,
-        inputs=tuple(proto.input),
-        outputs=tuple(proto.output),
-        attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in proto.attribute},
-        proto=proto,
-    )
-
-
-def pending_result(
-    node: OnnxNode,
-    operation: Operation,
-    natural: tuple[int, ...],
-    *,
-    shape: tuple[int, ...] | None = None,
-    view: np.ndarray | None = None,
-    before: tuple[str, ...] = (),
-) -> Pending:
-    """The result of a node, which waits for its QuantizeLinear (see `Pending`).
-
-    `before`: names of other nodes that the result includes. `shape`: by default that of the view, or `natural` without
-    one.
-    """
-    seen = natural if view is None else view.shape
-    return Pending(
-        name=node.outputs[0],
-        members=(*before, node.name),
-        operation=operation,
-        natural=natural,
-        shape=seen if shape is None else shape,
-        view=view,
-    )
-
-
-class NodeContext(Protocol):
-    """The part of an import that readers of attributes and constant inputs need, for integer and float graphs."""
-
-    static_shapes: dict[str, tuple[int, ...]]
-
-    @property
-    def opset(self) -> int:
-        """The model's opset: the version of ONNX's own operators."""
-        ...
-
-    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises a NodeError: this import does not support the node."""
-        ...
-
-    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises an InvalidNodeError: the node contradicts itself or the model, so no target can compile it."""
-        ...
-
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """A constant input (None where left out); fails where it depends on the model's input."""
-        ...
-
-
-class BindingContext(NodeContext, Protocol):
-    """The part of an import that binds the results of nodes which compute nothing, for integer and float graphs."""
-
-    def input_shape(self, node: OnnxNode) -> tuple[int, ...]:
-        """The shape of the first input; fails where it is missing."""
-        ...
-
-    def bind_same(self, node: OnnxNode) -> None:
-        """Binds the node's first output to the value of its first input."""
-        ...
-
-    def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
-        """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
-        ...
-
-    def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
-        """Binds the node's first output to a known array."""
-        ...
-
-
-class GraphContext(BindingContext, Protocol):
-    """The part of an import that the functions of operators need which integer and float graphs share: tensors by
-    inputs of a node, and new nodes.
-
-    A float graph gets a node of each operator that is added. In an integer graph the operator becomes a view of a
-    tensor, a node, or an operation that waits for its QuantizeLinear (`onnx_emit.REALIZED`).
-    """
-
-    def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a tensor, constants included; fails where it is missing."""
-        ...
-
-    def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """`tensor` of an operator that computes: in a float graph it fails on all but float32."""
-        ...
-
-    def is_constant(self, node: OnnxNode, index: int) -> bool:
-        """Whether an input is present and constant."""
-        ...
-
-    def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
-        """Value of a constant input of one element, or the default where it is left out; fails for other sizes."""
-        ...
-
-    def temporary(self, node: OnnxNode, what: str) -> str:
-        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
-        ...
-
-    def add(
-        self,
-        node: OnnxNode,
-        operator: Operator,
-        inputs: tuple[str, ...],
-        shape: Shape,
-        *,
-        output: str | None = None,
-        dtype: DType = DType.FLOAT32,
-    ) -> str:
-        """Adds a node that computes the ONNX node's first output, or `output`; returns the name of what it computes."""
-        ...
-
-    def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the node's first output, or `output`, to the elements of a tensor in another shape; returns its
-        name."""
-        ...
+"""Element types of tensors in the graph."""
+MOST_PARAMETERS = 64
+"""Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
+HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
+"""16-bit floats: arithmetic is computed in float32 and rounded once; moves and comparisons work on the type itself."""
 
 
 @dataclass(slots=True, kw_only=True)
-class ImportContext(NodeErrors):
-    """The graph under construction by one call of `import_model`.
+class GraphContext(NodeErrors):
+    """Collects a float graph; used by one call of `import_float_model` and then dropped.
 
-    `abilities`: those of the target, which decide the nodes that the graph may have.
+    `given`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations. `renamed`: maps
+    the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each float32 tensor that
+    holds integers; `integers`: the tensor of that dtype with the same values, where a node reads one. `recurrent`:
+    operators all of whose steps the target computes in one kernel.
     """
 
-    integer_biases: ClassVar[bool] = True
-    """See `qlinear.StepsContext`."""
     opset: int
-    abilities: Abilities = PLAIN
-    static_shapes: dict[str, tuple[int, ...]]
-    values: dict[str, Value] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    node_names: set[str] = field(default_factory=set)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    static_shapes: dict[str, Shape]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
-    inputs: list[GraphInput] = field(default_factory=list)
-    unscaled: set[str] = field(default_factory=set)
-    views: dict[str, np.ndarray] = field(default_factory=dict)
-    masks: dict[FloatInput, Integer] = field(default_factory=dict)
-    """Tensors of the model's inputs that are float masks."""
-    model_nodes: Sequence[OnnxNode] = ()
-    """The nodes of the model."""
-    initializers: frozenset[str] = frozenset()
-    """Names of the model's initializers."""
-    moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-    """Names of rearranged tensors, by source tensor, shape, and the elements' places in the source (bytes)."""
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    quantized: dict[str, str] = field(default_factory=dict)
+    integers: dict[str, str] = field(default_factory=dict)
+    node_names: set[str] = field(default_factory=set)
+    recurrent: AbstractSet[str] = frozenset({"LSTM"})
+    given: set[str] = field(default_factory=set)
+    body_nodes: int = 0
 
-    def value(self, node: OnnxNode, index: int) -> Value | None:
-        """The value bound to input `index`; None where an optional input is left out."""
+    def resolve(self, name: str) -> str:
+        """The tensor or constant that a name of the file stands for."""
+        return self.renamed.get(name, name)
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """Value of a constant input, None where it is left out; fails if the input is not constant. `what` names it."""
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
-        name = node.inputs[index]
-        if name not in self.values:
-            self.refuse(
-                node, f"its input '{name}' is produced by no node before it", "export the model again"
-            )
-        return self.values[name]
+        name = self.resolve(node.inputs[index])
+        if name in self.constants:
+            return self.constants[name]
+        problem, way_out = f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+        parameters = self._parameters(name)
+        if not parameters:
+            self.fail(node, problem, way_out)
+        values = " ".join(f"--constant {shlex.quote(given)}=VALUE,..." for given in parameters)
+        its = "its values" if parameters == (name,) else "the values that it depends on"
+        way_out += f", or give {its}: {values}"
+        raise ParameterError(self.source, node.name, node.op_type, problem, way_out, parameters)
 
-    def bind(self, node: OnnxNode, value: Value) -> None:
-        """Binds the node's first output to `value`; refuses the node if ONNX inferred another shape."""
-        name = node.outputs[0]
-        expected = self.static_shapes.get(name)
-        if expected is not None and expected != value.shape:
-            self.refuse(
-                node,
-                f"its output '{name}' is declared {expected} but computes {value.shape}",
-                "export it again",
-            )
-        if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
-            raise AssertionError(f"{node.name} computes {value.natural} and is seen as {value.shape}")
-        if isinstance(value, Integer) and value.view is not None and value.tensor == name:
-            self.views[name] = value.view
-        self.values[name] = value
+    def _parameters(self, name: str) -> tuple[str, ...]:
+        """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
 
-    def first(self, node: OnnxNode) -> Value:
-        """The first input; fails where it is missing."""
-        value = self.value(node, 0)
-        if value is None:
-            self.refuse(node, "has no input", "export the model again")
-        return value
+        An input may if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the input is the
+        tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
+        makers = {output: node for node in self.nodes for output in (node.output, *node.more_outputs)}
+        found: dict[str, None] = {}
+        waiting, seen = [name], {name}
+        while waiting:
+            tensor = waiting.pop()
+            if tensor in self.given:
+                found[tensor] = None
+            elif tensor in makers:
+                waiting.extend(given for given in makers[tensor].inputs if given not in seen)
+                seen.update(makers[tensor].inputs)
+        for given in found:
+            tensor = self.tensors[given]
+            counted = tensor.dtype.is_integer or tensor.dtype is DType.BOOL or given == name
+            if tensor.size > (MOST_PARAMETERS if counted else 1):
+                return ()
+        return tuple(sorted(found))
 
-    def input_shape(self, node: OnnxNode) -> tuple[int, ...]:
+    def input_shape(self, node: OnnxNode) -> Shape:
         """The shape of the first input; fails where it is missing."""
-        return self.first(node).shape
-
-    def rank(self, node: OnnxNode, index: int) -> int:
-        """Number of dimensions of an input; fails where it is missing."""
-        value = self.value(node, index)
-        if value is None:
-            self.refuse(node, f"its input {index} is missing", "export the model again")
-        return len(value.shape)
+        return self.tensor(node, 0).shape
 
     def bind_same(self, node: OnnxNode) -> None:
-        """Binds the node's first output to the value of its first input."""
-        self.bind(node, self.first(node))
+        """Binds the node's first output to its first input, whose value it has."""
+        self.renamed[node.outputs[0]] = self.tensor(node, 0).name
+
+    def bind_view(self, node: OnnxNode, shape: Shape) -> None:
+        """Binds the node's first output to a view of its first input: the same elements in another shape."""
+        self.view(node, self.tensor(node, 0), shape)
 
     def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
-        """Binds the node's first output to a known array."""
-        self.bind(node, Constant(array=array))
-
-    def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a tensor of the model's, not of the graph's; fails where it is missing."""
-        value = self.value(node, index)
-        if value is None:
-            self.refuse(node, f"its input {index} is missing", "export the model again")
-        match value:
-            case Integer(dtype=dtype):
-                held = DType(dtype)
-            case Constant(array=array) if array.dtype.name in TYPES:
-                held = DType(array.dtype.name)
-            case Constant(array=array):
-                self.fail(
-                    node, f"its input '{node.inputs[index]}' is a constant of {array.dtype}", "convert it"
-                )
-            case _:
-                held = DType.FLOAT32
-        return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
-
-    def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """`tensor`: functions of `onnx_emit.REALIZED` tell which types they take."""
-        return self.tensor(node, index)
-
-    def is_constant(self, node: OnnxNode, index: int) -> bool:
-        """Whether an input is present and constant."""
-        return isinstance(self.value(node, index), Constant | QuantizedConstant)
+        """Binds the node's first output to a constant."""
+        self.constants[node.outputs[0]] = array
 
     def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
         """Value of a constant input of one element, or the default where it is left out; fails for other sizes."""
@@ -314,9 +123,65 @@ class ImportContext(NodeErrors):
             self.fail(node, f"its {what} has {array.size} elements", "give one number")
         return float(array.reshape(-1)[0])
 
-    def temporary(self, node: OnnxNode, what: str) -> str:
-        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
-        return unused(f"{node.outputs[0]}.{what}", self.values, self.static_shapes)
+    def is_constant(self, node: OnnxNode, index: int) -> bool:
+        """Whether an input is present and constant."""
+        return index < len(node.inputs) and self.resolve(node.inputs[index]) in self.constants
+
+    def operand(self, node: OnnxNode, index: int) -> Tensor:
+        """An input as a tensor of the graph, constants included; fails where it is missing or not float32."""
+        tensor = self.tensor(node, index)
+        if tensor.dtype is not DType.FLOAT32:
+            self.fail(
+                node,
+                f"its input '{node.inputs[index]}' is {tensor.dtype}",
+                f"{node.op_type} is computed in float32 only: put a Cast to float32 before it",
+            )
+        return tensor
+
+    def tensor(self, node: OnnxNode, index: int) -> Tensor:
+        """An input of any dtype as a tensor of the graph, constants included; fails where it is missing."""
+        if index >= len(node.inputs) or not node.inputs[index]:
+            self.refuse(node, f"its input {index} is missing", "export the model again")
+        name = self.resolve(node.inputs[index])
+        if name in self.tensors:
+            return self.tensors[name]
+        if name not in self.constants:
+            self.refuse(
+                node, f"its input '{name}' is produced by no node before it", "export the model again"
+            )
+        array = self.constants[name]
+        if array.dtype.name not in TYPES:
+            self.fail(
+                node,
+                f"its input '{name}' is a constant of {array.dtype}",
+                f"convert it to one of {', '.join(TYPES)}",
+            )
+        self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
+        return self.tensors[name]
+
+    def types(self, node: OnnxNode) -> list[DType]:
+        """Dtypes of the inputs that are tensors or constants of the graph, in the order of the inputs."""
+        found: list[DType] = []
+        for name in map(self.resolve, filter(None, node.inputs)):
+            if name in self.tensors:
+                found.append(self.tensors[name].dtype)
+            elif name in self.constants and self.constants[name].dtype.name in TYPES:
+                found.append(DType(self.constants[name].dtype.name))
+        return found
+
+    def half_type(self, node: OnnxNode) -> DType | None:
+        """The first 16-bit float among the dtypes of a node's inputs; None if there is none."""
+        return next((dtype for dtype in self.types(node) if dtype in HALVES), None)
+
+    def store(self, name: str, array: np.ndarray) -> str:
+        """Adds a constant made at import; returns its name, with a number behind it where it is taken."""
+        unique = self._unused(name)
+        # The import computes some constants in float64; the graph stores them as float32.
+        dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+        # numpy's ascontiguousarray would add a dimension to a number.
+        self.constants[unique] = np.asarray(array, dtype=dtype, order="C")
+        self.tensors[unique] = Tensor(name=unique, shape=array.shape, dtype=DType(dtype.name))
+        return unique
 
     def add(
         self,
@@ -328,128 +193,87 @@ class ImportContext(NodeErrors):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Binds the node's first output, or `output`, to what the operator becomes in an integer graph: a value of
-        `shape`. `inputs`: names of values. `dtype` is the one of the values, as operators of integer graphs keep it."""
-        from .onnx_emit import REALIZED
+        """Adds a node that computes the ONNX node's first output, or `output` on the way to it, in this type.
 
-        del dtype
-        named = output or node.outputs[0]
-        made = REALIZED[type(operator).__name__](self, node, operator, inputs, named, shape)
-        assert made.shape == shape, (node.name, made.shape, shape)
+        Fails where ONNX inferred another shape.
+        """
         if output is None:
-            self.bind(node, made)
-        else:
-            self.values[output] = made
-        return named
+            output = node.outputs[0]
+            self._check_shape(node, output, shape)
+        self._check_size(node, output, shape, dtype)
+        if 0 in shape:
+            # An empty tensor is a constant.
+            self.constants[output] = np.zeros(shape, dtype.numpy)
+            self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
+            return output
+        if any(self.tensors[given].size == 0 for given in inputs):
+            self.fail(node, "works on a tensor that holds nothing", "leave that out of the model")
+        name = unused(node.name, self.node_names)
+        self.node_names.add(name)
+        self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
+        self.nodes.append(
+            Node(name=name, members=(node.name,), operator=operator, inputs=inputs, output=output)
+        )
+        return output
+
+    def add_outputs(
+        self,
+        node: OnnxNode,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        shapes: tuple[Shape, ...],
+        *,
+        dtypes: tuple[DType, ...] = (),
+    ) -> None:
+        """Adds a node that computes all outputs of the ONNX node; an omitted output gets a new name.
+
+        Outputs are float32 unless `dtypes` is given.
+        """
+        dtypes = dtypes or (DType.FLOAT32,) * len(shapes)
+        given = (*node.outputs, *[""] * (len(shapes) - len(node.outputs)))
+        names: list[str] = []
+        for number, (name, shape) in enumerate(zip(given, shapes, strict=True)):
+            names.append(name or self.temporary(node, f"output{number}"))
+            self._check_shape(node, names[-1], shape)
+            self._check_size(node, names[-1], shape, dtypes[number])
+            self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape, dtype=dtypes[number])
+        self.add(node, operator, inputs, shapes[0], output=names[0], dtype=dtypes[0])
+        self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
+
+    def _check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
+        """Fails where ONNX inferred another shape."""
+        expected = self.static_shapes.get(output)
+        if expected is not None and expected != shape:
+            self.refuse(
+                node, f"its output '{output}' is declared {expected} but computes {shape}", "export it again"
+            )
+
+    def _check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:
+        """Fails for a tensor that is too large; ONNX's inference may not have known its shape."""
+        if problem := too_large(shape, dtype.numpy.itemsize):
+            self.fail(node, f"its output '{output}' {problem}", SMALLER)
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the node's first output, or `output`, to the elements of a value in another shape."""
-        value = self.values[tensor.name]
-        if not isinstance(value, FloatInput | Integer | Real | Pending):
-            self.refuse_float(node, node.inputs.index(tensor.name), value)
-        made = reshaped(value, shape)
-        if output is None:
-            self.bind(node, made)
-        else:
-            self.values[output] = made
-        return output or node.outputs[0]
+        """Binds the output (see `add`) to a view of a tensor; returns the tensor itself if the shape is the same.
 
-    def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
-        """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
-        value = self.first(node)
-        match value:
-            case Constant(array=array):
-                self.bind(node, Constant(array=array.reshape(shape)))
-            case QuantizedConstant(integers=integers, axis=None):
-                self.bind(node, replace(value, integers=integers.reshape(shape)))
-            case QuantizedConstant(axis=axis):
-                self.fail(
-                    node, f"reshapes a constant quantized along axis {axis}", "reshape it before quantizing"
-                )
-            case Pending(members=members):
-                self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))
-            case FloatInput() | Integer() | Real():
-                self.bind(node, reshaped(value, shape))
-            case Statistic():
-                self.refuse_float(node, 0, value)
+        A constant in another shape is a new constant, not a view."""
+        if output is None and tensor.shape == shape:
+            self.renamed[node.outputs[0]] = tensor.name
+            return tensor.name
+        if tensor.name in self.constants:
+            array = self.constants[tensor.name].reshape(shape)
+            if output is not None:
+                return self.store(output, array)
+            self._check_shape(node, node.outputs[0], shape)
+            self.bind_array(node, array)
+            return node.outputs[0]
+        return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)
 
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """A constant input as an array (None where left out); fails where it depends on the model's input."""
-        value = self.value(node, index)
-        match value:
-            case None:
-                return None
-            case Constant(array=array):
-                return array
-            case QuantizedConstant():
-                return value.real()
-            case _:
-                return self.fail(
-                    node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
-                )
+    def temporary(self, node: OnnxNode, what: str) -> str:
+        """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
+        stem = next(name for name in node.outputs if name)
+        return self._unused(f"{stem}.{what}")
 
-    def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
-        """Adds a tensor; returns its name, with a suffix where the name is taken."""
-        unique = unused(name, self.tensors)
-        self.tensors[unique] = quantized_tensor(unique, shape, quantization)
-        return unique
-
-    def node_name(self, name: str) -> str:
-        """The name for a new node, with a suffix where it is taken; it is taken from now on."""
-        unique = unused(name, self.node_names)
-        self.node_names.add(unique)
-        return unique
-
-    def seen_as(self, value: Integer, quantization: Quantization) -> Real:
-        """An integer tensor with a scale, as a real tensor. The first scale given to an integer model input becomes the
-        input's."""
-        tensor = self.tensors[value.tensor]
-        if value.tensor in self.unscaled:
-            self.unscaled.remove(value.tensor)
-            self.tensors[value.tensor] = replace(tensor, quantization=quantization)
-        return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
-
-    def lies_in_order(self, data: Real) -> bool:
-        """Whether the value's elements are in their order in a tensor of its shape; a value (N, C, L) may be a tensor
-        (N, C, L, 1)."""
-        natural = self.tensors[data.tensor].nchw
-        return data.view is None and (
-            len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural
-        )
-
-    def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
-        """Adds a constant tensor of stored int8 values; returns its name."""
-        unique = self.declare(name, stored.shape, quantization)
-        self.constants[unique] = np.ascontiguousarray(stored, dtype=np.int8)
-        return unique
-
-    def refuse_float(self, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
-        """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
-        name = node.inputs[index] if index < len(node.inputs) else str(index)
-        match value:
-            case FloatInput():
-                self.fail(node, f"its input '{name}' is a float tensor that is never quantized", QUANTIZE)
-            case Pending():
-                self.fail(
-                    node,
-                    f"its input '{name}' (from '{value.name}') is float: no QuantizeLinear follows",
-                    QUANTIZE,
-                )
-            case Constant() | QuantizedConstant():
-                self.fail(
-                    node, f"its input '{name}' is a constant", "fold the operation when exporting the model"
-                )
-            case Integer():
-                self.fail(node, f"its input '{name}' is integer", "dequantize it first (DequantizeLinear)")
-            case Statistic():
-                self.fail(
-                    node,
-                    f"its input '{name}' is a number for each row, which only normalizations use",
-                    "leave it to the processor",
-                )
-            case None:
-                self.refuse(node, f"its input {index} is missing", "export the model again")
-            case Real():
-                raise ModelError(
-                    f"{self.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused"
-                )
+    def _unused(self, name: str) -> str:
+        """`name`, with a number behind it where the model or the graph has a tensor of that name."""
+        return unused(name, self.constants, self.tensors, self.static_shapes)

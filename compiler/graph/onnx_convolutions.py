@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..te.epilogue import Epilogue
-from .onnx_context import GraphContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 from .onnx_window_attributes import convolution_window
 from .operators import Convolution
 

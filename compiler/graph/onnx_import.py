@@ -23,10 +23,11 @@ from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .int8_operators import Quantization
 from .onnx_attributes import CONTRIBUTED, STANDARD
 from .onnx_constants import evaluate_node
-from .onnx_context import MERGE_PATTERN, QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank
+from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
+from .onnx_node import OnnxNode, read_node
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
 from .onnx_table import GRAPHS, Rows, operators, rows_of

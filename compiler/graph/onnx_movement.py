@@ -21,7 +21,8 @@ from .onnx_axes import (
     split_sizes,
     taken_indices,
 )
-from .onnx_context import GraphContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 from .operators import Concatenate, Gather, Permute, Remap
 
 

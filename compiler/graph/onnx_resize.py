@@ -10,7 +10,8 @@ import numpy as np
 
 from ..ir.limits import MOST_POSITIONS
 from ..te.ops.resize import Coordinates, Rounding
-from .onnx_context import GraphContext, NodeContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 from .operators import Permute, Resize
 
 CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"
@@ -44,7 +45,7 @@ class ResizedAxis:
         return self.outputs != self.size or self.scale not in (None, 1.0)
 
 
-def modes_of(context: NodeContext, node: OnnxNode) -> tuple[str, str, str]:
+def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
     """Mode, coordinates and rounding of a Resize; refuses names that ONNX does not define."""
     mode, coordinates, rounding, policy = found = (
         node.text("mode", "nearest"),
@@ -80,7 +81,7 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def read_resize(
-    context: NodeContext, node: OnnxNode, given: tuple[int, ...]
+    context: GraphContext, node: OnnxNode, given: tuple[int, ...]
 ) -> tuple[Resize, tuple[int, ...], Order]:
     """Reads a Resize of a tensor of shape `given`: the operator that resizes rows and columns, the shape of its result,
     and the order of the tensor's axes as an image (N, C, H, W) of which only H and W change."""
@@ -117,7 +118,7 @@ def read_resize(
     return operator, tuple(shape[axis] for axis in order), order
 
 
-def resized_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> list[ResizedAxis]:
+def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> list[ResizedAxis]:
     """The axes that a Resize of a tensor of `shape` has constant scales or sizes for, in the node's order."""
     rank = len(shape)
     axes = node.integers("axes", range(rank))

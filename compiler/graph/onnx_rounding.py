@@ -6,13 +6,14 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .int8_operators import ActivationType
-from .onnx_context import NodeContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 
 UNUSED_AXES = (-1, 0, 1)
 """Axes that exporters write (or leave as the default) for a node of one scale, where the axis has no meaning."""
 
 
-def rounded_type(context: NodeContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
+def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
     """The element type of QuantizeLinear's result: its zero point's or, without one (None), its attribute
     `output_dtype`, by default uint8. Refuses a node whose two types differ."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
@@ -28,7 +29,7 @@ def rounded_type(context: NodeContext, node: OnnxNode, zero_point: np.dtype | No
     return named
 
 
-def check_real_type(context: NodeContext, node: OnnxNode) -> None:
+def check_real_type(context: GraphContext, node: OnnxNode) -> None:
     """Fails on a DequantizeLinear whose attribute `output_dtype` is another type than float32."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
@@ -36,7 +37,7 @@ def check_real_type(context: NodeContext, node: OnnxNode) -> None:
         context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast behind it")
 
 
-def check_scale_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
+def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
     """Refuses a QuantizeLinear or DequantizeLinear whose axis `shape` does not have; common unused axes pass."""
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
@@ -44,7 +45,7 @@ def check_scale_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...
 
 
 def read_grid(
-    context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
+    context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> tuple[ActivationType, np.ndarray, np.ndarray]:
     """Type of the integers, scale (float32) and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of an
     activation of `shape`; fails for scales of blocks, and for several zero points of one scale."""
@@ -63,13 +64,13 @@ def read_grid(
     return activation_type(context, node, dtype), checked_scale(context, node, scale), zero_point
 
 
-def refuse_blocks(context: NodeContext, node: OnnxNode) -> None:
+def refuse_blocks(context: GraphContext, node: OnnxNode) -> None:
     """Fails on a node with a scale for each block."""
     if node.integer("block_size", 0):
         context.fail(node, "works in blocks", "quantize per tensor or per channel")
 
 
-def checked_scale(context: NodeContext, node: OnnxNode, scale: np.ndarray) -> np.ndarray:
+def checked_scale(context: GraphContext, node: OnnxNode, scale: np.ndarray) -> np.ndarray:
     """The scale as float32; fails unless finite and positive."""
     if scale.dtype not in (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.float64)):
         context.fail(node, f"its scale has type {scale.dtype}", "give float32 scales")
@@ -79,7 +80,7 @@ def checked_scale(context: NodeContext, node: OnnxNode, scale: np.ndarray) -> np
     return narrow
 
 
-def activation_type(context: NodeContext, node: OnnxNode, dtype: np.dtype) -> ActivationType:
+def activation_type(context: GraphContext, node: OnnxNode, dtype: np.dtype) -> ActivationType:
     """The name of the type of an activation's integers; fails on all but int8 and uint8."""
     if dtype == np.int8:
         return "int8"

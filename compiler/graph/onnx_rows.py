@@ -13,7 +13,8 @@ from .abilities import needs
 from .int8_operators import Rows as IntegerRows
 from .onnx_append import Rounding
 from .onnx_axes import one_axis, softmax_axis
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_integer_context import ImportContext
+from .onnx_node import OnnxNode
 from .onnx_strided_views import rows_of, settled
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
 

@@ -14,7 +14,7 @@ from onnx import helper
 
 from .errors import NamedNode
 from .graph import Shape, Tensor
-from .onnx_context import OnnxNode
+from .onnx_node import OnnxNode
 
 Context = TypeVar("Context")
 

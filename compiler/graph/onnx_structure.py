@@ -7,10 +7,11 @@ from math import prod
 
 import numpy as np
 
-from .onnx_context import BindingContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 
 
-def import_identity(context: BindingContext, node: OnnxNode) -> None:
+def import_identity(context: GraphContext, node: OnnxNode) -> None:
     """Imports Identity, and Dropout in inference form."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for its mask", "export the model for inference")
@@ -20,7 +21,7 @@ def import_identity(context: BindingContext, node: OnnxNode) -> None:
     context.bind_same(node)
 
 
-def import_shape(context: BindingContext, node: OnnxNode) -> None:
+def import_shape(context: GraphContext, node: OnnxNode) -> None:
     """Imports Shape and Size. All shapes are static, so the results are constants."""
     shape = context.input_shape(node)
     if node.op_type == "Size":
@@ -30,7 +31,7 @@ def import_shape(context: BindingContext, node: OnnxNode) -> None:
     context.bind_array(node, np.array(shape[start:end], np.int64))
 
 
-def import_view(context: BindingContext, node: OnnxNode) -> None:
+def import_view(context: GraphContext, node: OnnxNode) -> None:
     """Imports Flatten, Reshape, Squeeze or Unsqueeze as a view."""
     shape = context.input_shape(node)
     match node.op_type:
@@ -47,7 +48,7 @@ def import_view(context: BindingContext, node: OnnxNode) -> None:
     context.bind_view(node, seen)
 
 
-def _target_shape(context: BindingContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The target shape of a Reshape, with 0 (copy) and -1 (the rest) resolved."""
     target = context.array(node, 1, "shape")
     if target is None:
@@ -65,7 +66,7 @@ def _target_shape(context: BindingContext, node: OnnxNode, shape: tuple[int, ...
     return tuple(wanted)
 
 
-def _with_unit_axes(context: BindingContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _with_unit_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape after Squeeze or Unsqueeze."""
     given = context.array(node, 1, "axes")
     if given is None and "axes" in node.attributes:

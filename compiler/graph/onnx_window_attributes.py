@@ -9,7 +9,8 @@ from dataclasses import replace
 from ..te.blocks import Pads, Pair, Window
 from ..te.ops.convolution import transposed_outputs
 from .geometry import Windows, automatic_pads, ceiling_pads, output_plane
-from .onnx_context import NodeContext, OnnxNode
+from .onnx_context import GraphContext
+from .onnx_node import OnnxNode
 
 Sizes = tuple[int, int, int, int]
 PerDimension = tuple[int, ...]
@@ -17,7 +18,7 @@ AUTOMATIC = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def convolution_window(
-    context: NodeContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
+    context: GraphContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
 ) -> tuple[Window, int, Sizes]:
     """Window, groups and the output's shape of a Conv of data (N, C, H, W) by weights (O, C / groups, kh, kw)."""
     groups = convolution_groups(context, node, data, weight)
@@ -33,7 +34,7 @@ def convolution_window(
 
 
 def transposed_window(
-    context: NodeContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
+    context: GraphContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
 ) -> tuple[Window, int, Pair, Sizes]:
     """Window, groups, output padding and output shape of a ConvTranspose with weights (C, O / groups, kh, kw)."""
     groups = convolution_groups(context, node, data, weight, transposed=True)
@@ -52,7 +53,7 @@ def transposed_window(
 
 
 def convolution_groups(
-    context: NodeContext,
+    context: GraphContext,
     node: OnnxNode,
     data: Sequence[int],
     weight: Sequence[int],
@@ -74,7 +75,7 @@ def convolution_groups(
 
 
 def transposed_pads(
-    context: NodeContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
+    context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
 ) -> tuple[PerDimension, PerDimension, PerDimension]:
     """(pads before, pads after, output padding) of a ConvTranspose, each by spatial dimension: declared, or derived
     from `auto_pad` or `output_shape`."""
@@ -110,7 +111,7 @@ def transposed_pads(
     return tuple(before), tuple(after), tuple(padding)
 
 
-def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tuple[Window, Pads, Sizes]:
+def pool_window(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> tuple[Window, Pads, Sizes]:
     """Window (with the pads of `ceil_mode`), declared pads and output shape of a pool of (N, C, H, W)."""
     if len(data) != 4:
         context.fail(node, f"pools a tensor of shape {tuple(data)}", "only (N, C, H, W) is supported")
@@ -135,7 +136,7 @@ def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tu
     return window, (top, left, bottom, right), (batch, channels, *outputs)
 
 
-def pool_windows(context: NodeContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
+def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
     """Windows (with the pads of `ceil_mode`) and declared pads of a pool over dimensions `sizes`."""
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     if not node.integer("ceil_mode", 0):
@@ -146,7 +147,9 @@ def pool_windows(context: NodeContext, node: OnnxNode, sizes: Sequence[int]) -> 
     )
 
 
-def read_windows(context: NodeContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension) -> Windows:
+def read_windows(
+    context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
+) -> Windows:
     """The windows of `kernel` over dimensions `sizes` that a node's attributes describe."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
@@ -178,7 +181,7 @@ def _on_plane(windows: Windows) -> Window:
     )
 
 
-def _check_kernel(context: NodeContext, node: OnnxNode, kernel: PerDimension) -> None:
+def _check_kernel(context: GraphContext, node: OnnxNode, kernel: PerDimension) -> None:
     declared = node.integers("kernel_shape", kernel)
     if declared != kernel:
         context.refuse(

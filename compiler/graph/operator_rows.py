@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from .onnx_attributes import NO_DEFAULT, default_value, schema_attributes
-from .onnx_context import OnnxNode
+from .onnx_node import OnnxNode
 
 
 class RowContext(Protocol):

@@ -13,7 +13,7 @@ from onnx import helper
 
 from vdla.compiler.graph.onnx_attributes import subgraphs
 from vdla.compiler.graph.onnx_constants import reference_is_mistaken
-from vdla.compiler.graph.onnx_context import read_node
+from vdla.compiler.graph.onnx_node import read_node
 
 IR_VERSION = 10
 """IR version of all models here: the first that has integers of 4 bits."""

@@ -8,15 +8,15 @@ from ...ir.expr import Expr, cast, equal, not_equal, select, wrap
 from ...ir.types import DType
 from ...te import scalars
 from ...te.scalars import absolute, argument
-from ..onnx_context import OnnxNode
-from .onnx_context import FloatContext
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from .onnx_logic import element_type
 from .onnx_pointwise import add_elementwise
 
 _MASKS = {"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor"}
 
 
-def import_bits(context: FloatContext, node: OnnxNode) -> None:
+def import_bits(context: GraphContext, node: OnnxNode) -> None:
     """Imports BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitShift, BitCast or Mod."""
     count = 1 if node.op_type in ("BitwiseNot", "BitCast") else 2
     tensors = [context.tensor(node, i) for i in range(count)]
@@ -36,7 +36,7 @@ def import_bits(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _body(
-    context: FloatContext, node: OnnxNode, arguments: list[Expr] | list[scalars.Var], dtype: DType
+    context: GraphContext, node: OnnxNode, arguments: list[Expr] | list[scalars.Var], dtype: DType
 ) -> Expr:
     x, *rest = arguments
     match node.op_type:
@@ -58,7 +58,7 @@ def _body(
     return scalars.of_bits(_MASKS[node.op_type], x, rest[0])
 
 
-def _float_remainder(context: FloatContext, node: OnnxNode, x: Expr, y: Expr, dtype: DType) -> Expr:
+def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dtype: DType) -> Expr:
     """x - y * trunc(x / y) in float64, exact for quotients below 2**29; NaN for larger ones."""
     if dtype is not DType.FLOAT32:
         context.fail(node, f"is a remainder of {dtype}", "put a Cast to float32 before it")

@@ -11,16 +11,16 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..onnx_context import OnnxNode, read_node
-from .onnx_context import FloatContext
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode, read_node
 from .onnx_functions import rename
 
 MOST_NODES = 4096
 """Largest number of nodes that all iterations of all bodies add together."""
-ImportNode = Callable[[FloatContext, OnnxNode], None]
+ImportNode = Callable[[GraphContext, OnnxNode], None]
 
 
-def import_control(context: FloatContext, node: OnnxNode) -> None:
+def import_control(context: GraphContext, node: OnnxNode) -> None:
     """Imports If, Loop or Scan."""
     # Imported here: onnx_import itself imports this file, by the rows of the operator table.
     from .onnx_import import import_node
@@ -40,7 +40,7 @@ def import_control(context: FloatContext, node: OnnxNode) -> None:
             _scan(context, node, import_node)
 
 
-def _loop(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
+def _loop(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> None:
     body = _body(context, node, "body")
     trips = context.array(node, 0, "trip count")
     if trips is None or trips.size != 1:
@@ -74,7 +74,7 @@ def _loop(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> Non
         _stack(context, node, name, [turn[k] for turn in listed], 0, import_node)
 
 
-def _scan(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
+def _scan(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> None:
     body = _body(context, node, "body")
     scanned = node.integer("num_scan_inputs", 0)
     count = len(node.inputs) - scanned
@@ -117,14 +117,14 @@ def _numbers(node: OnnxNode, attribute: str, count: int) -> list[int]:
     return list(node.integers(attribute, [0] * count))
 
 
-def _body(context: FloatContext, node: OnnxNode, attribute: str) -> onnx.GraphProto:
+def _body(context: GraphContext, node: OnnxNode, attribute: str) -> onnx.GraphProto:
     body = node.attributes.get(attribute)
     if not isinstance(body, onnx.GraphProto):
         context.refuse(node, f"has no {attribute}", "export the model again")
     return body
 
 
-def _check_turns(context: FloatContext, node: OnnxNode, body: onnx.GraphProto, turns: int) -> None:
+def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, turns: int) -> None:
     if turns * max(len(body.node), 1) > MOST_NODES:
         context.fail(
             node,
@@ -133,14 +133,14 @@ def _check_turns(context: FloatContext, node: OnnxNode, body: onnx.GraphProto, t
         )
 
 
-def _given(context: FloatContext, node: OnnxNode, index: int) -> str:
+def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
     """Name of the tensor or constant behind an input; fails if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 
 
 def _turn(
-    context: FloatContext,
+    context: GraphContext,
     node: OnnxNode,
     body: onnx.GraphProto,
     given: Sequence[str],
@@ -171,7 +171,7 @@ def _turn(
     return [names.get(info.name, info.name) for info in body.output]
 
 
-def _bind(context: FloatContext, node: OnnxNode, name: str, result: str) -> None:
+def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None:
     if not name:
         return
     resolved = context.resolve(result)
@@ -184,7 +184,7 @@ def _bind(context: FloatContext, node: OnnxNode, name: str, result: str) -> None
 
 
 def _stack(
-    context: FloatContext, node: OnnxNode, name: str, turns: list[str], axis: int, import_node: ImportNode
+    context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int, import_node: ImportNode
 ) -> None:
     """Stacks the results of all iterations along a new axis `axis`, as the tensor `name`."""
     if not name:

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..onnx_context import NodeContext, OnnxNode
-from .onnx_context import FloatContext
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
 """Attributes with a number for each dimension of a window, and their number for an added dimension of size 1."""
 
 
 def on_planes(
-    context: FloatContext, node: OnnxNode, import_node: Callable[[FloatContext, OnnxNode], None]
+    context: GraphContext, node: OnnxNode, import_node: Callable[[GraphContext, OnnxNode], None]
 ) -> None:
     """Imports a node on data (N, C, W) by `import_node`, which takes (N, C, H, W), as (N, C, 1, W)."""
     data = context.operand(node, 0)
@@ -40,7 +40,7 @@ def on_planes(
     context.view(node, context.tensors[result], (*rows[:2], *rows[3:]))
 
 
-def plane_sizes(context: NodeContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
+def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
     """Scales or sizes of a Resize of a line with a 1 for the dimension that `plane_attributes` adds; None where they
     are left out or are for `axes`."""
     given = context.array(node, index, "scales and sizes")
@@ -53,7 +53,7 @@ def plane_sizes(context: NodeContext, node: OnnxNode, index: int, at: int) -> np
     return np.insert(given, 2 + at, 1)
 
 
-def plane_attributes(context: NodeContext, node: OnnxNode, at: int) -> dict[str, Any]:
+def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
     """The attributes of a window over a line as those of a window over a plane, of which dimension `at` (0: rows, 1:
     columns) has size 1."""
 

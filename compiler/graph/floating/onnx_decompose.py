@@ -10,10 +10,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from ...ir.types import DType
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_rounding import rounded_type
 from ..onnx_steps import Steps
-from .onnx_context import FloatContext
 
 RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ MOST_NEIGHBOURS = 256
 """Largest `size` of LRN: each of the channels that it sums is a Slice node."""
 
 
-def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def softmax_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of Softmax and LogSoftmax along one axis, for 16-bit floats: each step is rounded."""
     s = Steps(context=context, node=node)
     axes = s.axes(node.integer("axis", -1))
@@ -42,7 +42,7 @@ def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]
     return s.done(s.add("Div", power, total))
 
 
-def lp_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def lp_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of LpNormalization: x / norm along one axis, 0 where the norm is 0."""
     s = Steps(context=context, node=node)
     p = node.integer("p", 2)
@@ -54,13 +54,13 @@ def lp_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.N
     return s.done(s.add("Where", zero, s.like(0), s.add("Div", s.input(0), safe)))
 
 
-def mean_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def mean_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of Mean: the sum of all inputs over their number."""
     s = Steps(context=context, node=node)
     return s.done(s.add("Div", s.add("Sum", *node.inputs), s.like(len(node.inputs))))
 
 
-def batch_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def batch_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of BatchNormalization in inference form, for parameters that are no constants."""
     s = Steps(context=context, node=node)
     if any(node.outputs[1:]) or node.integer("training_mode", 0):
@@ -73,7 +73,7 @@ def batch_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
     return s.done(s.add("Add", s.add("Mul", normal, scale), shift))
 
 
-def instance_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def instance_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of InstanceNormalization, for scale and bias that are no constants."""
     s = Steps(context=context, node=node)
     rank = len(s.shape(0))
@@ -85,7 +85,7 @@ def instance_normalization_steps(context: FloatContext, node: OnnxNode) -> list[
     return s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
 
 
-def local_response_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def local_response_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     s = Steps(context=context, node=node)
     size, rank = node.integer("size", 1), len(s.shape(0))
@@ -108,7 +108,7 @@ def local_response_steps(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
     return s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
 
 
-def reverse_sequence_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def reverse_sequence_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of ReverseSequence: the first `length` elements of each batch entry in reverse order."""
     s = Steps(context=context, node=node)
     shape, time, batch = s.shape(0), node.integer("time_axis", 0), node.integer("batch_axis", 1)
@@ -126,7 +126,7 @@ def reverse_sequence_steps(context: FloatContext, node: OnnxNode) -> list[onnx.N
     return s.done(s.add("GatherElements", s.input(0), wide, axis=time))
 
 
-def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def quantize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of QuantizeLinear to integer or small-float tensors: round(x / scale) + zero point, saturated."""
     s = Steps(context=context, node=node)
     given = context.tensor(node, 2).dtype.numpy if s.input(2) else None
@@ -151,7 +151,7 @@ def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
     return s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
 
 
-def dequantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dequantize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of DequantizeLinear of integer or small-float tensors: (x - zero point) * scale."""
     s = Steps(context=context, node=node)
     scale = context.tensor(node, 1).dtype

@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 
 from ..budgets import too_large
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
-from .onnx_context import FloatContext
 
 
-def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def einsum_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes that compute an Einsum."""
     s = Steps(context=context, node=node)
     terms, result = _read(context, node, [s.shape(i) for i in range(len(node.inputs))])
@@ -34,7 +34,7 @@ def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(_products(s, names, terms, result, sizes))
 
 
-def _read(context: FloatContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
+def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
     """The letters of each input and of the result; an ellipsis becomes letters that the equation does not use."""
     text = node.text("equation", "").replace(" ", "")
     given, arrow, result = text.partition("->")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
-from .onnx_context import FloatContext
 
 MOST_ELEMENTS = 2**24
 """Largest size, in elements, of the matrix of cosines of a transform."""
 
 
-def dft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dft_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts): forward, and
     the one-sided inverse to real numbers."""
     s = Steps(context=context, node=node)
@@ -54,7 +54,7 @@ def dft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(_joined(s, turned))
 
 
-def stft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def stft_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of an STFT: DFTs of windowed frames of a signal [batch, samples, 1] or [batch, samples, 2]."""
     s = Steps(context=context, node=node)
     shape, half = s.shape(0), bool(node.integer("onesided", 1))
@@ -84,7 +84,7 @@ def stft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(_joined(s, _transformed(s, parts, angles)))
 
 
-def _check_size(context: FloatContext, node: OnnxNode, rows: int, columns: int) -> None:
+def _check_size(context: GraphContext, node: OnnxNode, rows: int, columns: int) -> None:
     if rows * columns > MOST_ELEMENTS:
         context.fail(
             node, f"transforms {rows:,} elements into {columns:,} by a matrix", "transform shorter frames"

@@ -11,8 +11,8 @@ from typing import Any
 import onnx
 from onnx import defs, helper
 
-from ..onnx_context import OnnxNode
-from .onnx_context import FloatContext
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 
 REDEFINED = frozenset(
     (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)
@@ -20,7 +20,7 @@ REDEFINED = frozenset(
 """Operators that compute something else in a later opset for the same inputs and attributes."""
 
 
-def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
+def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
     """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function."""
     try:
         schema = defs.get_schema(node.op_type, context.opset, node.domain)
@@ -57,7 +57,7 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
                 info.name = outside.get(info.name, info.name)
 
 
-def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
+def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
     """The function of the newest opset up to the model's; None if an operator of its body changed between the two."""
     plain = [v for v in schema.function_opset_versions if v <= context.opset]
     dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
@@ -117,7 +117,7 @@ def _schema(node: onnx.NodeProto, opset: int) -> Any:
         return None
 
 
-def _types(context: FloatContext, node: OnnxNode) -> list[bytes]:
+def _types(context: GraphContext, node: OnnxNode) -> list[bytes]:
     """Serialized onnx.TypeProto, with shape, of each input of a node."""
     types: list[bytes] = []
     for index, name in enumerate(node.inputs):

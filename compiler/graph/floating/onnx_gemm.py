@@ -9,12 +9,12 @@ from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
 from ...te.scalars import argument
 from ..graph import Tensor
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Dense, Elementwise, MatrixProduct, Permute
-from .onnx_context import FloatContext
 
 
-def import_gemm(context: FloatContext, node: OnnxNode) -> None:
+def import_gemm(context: GraphContext, node: OnnxNode) -> None:
     """Imports Gemm. Constants B and C are scaled by alpha and beta; other matrices are transposed by a node before."""
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
@@ -46,7 +46,7 @@ def import_gemm(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _add_constant(
-    context: FloatContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
+    context: GraphContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
 ) -> None:
     """Adds a dense layer with a constant C: a bias if all its rows are equal, else an operand of the output's shape."""
     addend = context.constants[context.operand(node, 2).name]
@@ -61,7 +61,7 @@ def _add_constant(
 
 
 def _add(
-    context: FloatContext,
+    context: GraphContext,
     node: OnnxNode,
     operator: Dense | MatrixProduct,
     factors: tuple[str, str],
@@ -82,7 +82,7 @@ def _add(
     context.add(node, Elementwise(body=body), (product, *names), shape)
 
 
-def _transposed(context: FloatContext, node: OnnxNode, matrix: Tensor, which: str) -> Tensor:
+def _transposed(context: GraphContext, node: OnnxNode, matrix: Tensor, which: str) -> Tensor:
     name = context.temporary(node, f"{which}.transposed")
     if context.resolve(matrix.name) in context.constants:
         return context.tensors[context.store(name, context.constants[matrix.name].T)]
@@ -93,7 +93,7 @@ def _transposed(context: FloatContext, node: OnnxNode, matrix: Tensor, which: st
     return context.tensors[name]
 
 
-def _check_addend(context: FloatContext, node: OnnxNode, addend: Tensor, shape: tuple[int, int]) -> None:
+def _check_addend(context: GraphContext, node: OnnxNode, addend: Tensor, shape: tuple[int, int]) -> None:
     fits = len(addend.shape) <= 2
     try:
         fits = fits and broadcast([addend.shape, shape]) == shape

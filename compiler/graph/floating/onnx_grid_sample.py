@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...te.ops.grid_sample import Outside, Sampling, grid_sample
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Computed
-from .onnx_context import FloatContext
 
 
-def import_grid_sample(context: FloatContext, node: OnnxNode) -> None:
+def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
     """Imports GridSample of two or three spatial dimensions; mode cubic of two only."""
     data, grid = context.operand(node, 0), context.operand(node, 1)
     modes: dict[str, Sampling] = {

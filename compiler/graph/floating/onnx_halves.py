@@ -10,14 +10,14 @@ import numpy as np
 from ...ir.expr import cast
 from ...ir.types import DType
 from ...te.scalars import argument
-from ..onnx_context import OnnxNode
+from ..onnx_context import HALVES, GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Elementwise
-from .onnx_context import HALVES, FloatContext
 from .onnx_pointwise import as_type
 
 
 def in_float32(
-    context: FloatContext, node: OnnxNode, half: DType, importer: Callable[[FloatContext, OnnxNode], None]
+    context: GraphContext, node: OnnxNode, half: DType, importer: Callable[[GraphContext, OnnxNode], None]
 ) -> None:
     """Imports a node with its 16-bit inputs cast to float32 and its float32 results cast to `half`; if the first input
     is float32, the results stay float32."""

@@ -15,14 +15,14 @@ from ..foreign_domains import foreign, unsupported
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..model_rewrites import means_standard
 from ..onnx_constants import evaluate_node, reference_is_mistaken
-from ..onnx_context import OnnxNode, read_node
+from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
+from ..onnx_node import OnnxNode, read_node
 from ..onnx_read import ReadModel, Source
 from ..onnx_rounding import rounded_type
 from ..onnx_table import GRAPHS, STRUCTURE, operators, rows_of
 from ..operator_rows import Row, refuse_unread
 from ..refused_nodes import RefusedNodes
-from .onnx_context import TYPES, FloatContext
 
 OLDEST_OPSET = 11
 _NAMES = {
@@ -54,7 +54,7 @@ def import_float_model(
         from ..qlinear import write_steps
 
         write_steps(label, model)
-    context = FloatContext(
+    context = GraphContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), recurrent=recurrent
     )
     context.constants.update(loaded.arrays())
@@ -88,7 +88,7 @@ def import_float_model(
     )
 
 
-def _stand_in(context: FloatContext, types: Mapping[str, str], name: str) -> bool:
+def _stand_in(context: GraphContext, types: Mapping[str, str], name: str) -> bool:
     """Adds a tensor for the output of a refused node, so that the walk goes on; False if type or shape are unknown."""
     shape, dtype = context.static_shapes.get(name), types.get(name)
     if shape is None or dtype not in TYPES:
@@ -97,7 +97,7 @@ def _stand_in(context: FloatContext, types: Mapping[str, str], name: str) -> boo
     return True
 
 
-def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
+def _input(context: GraphContext, info: onnx.ValueInfoProto) -> GraphInput:
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
     held = _NAMES.get(dtype, dtype)
@@ -115,7 +115,7 @@ def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
     return plain_input(tensor)
 
 
-def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
+def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
     name = context.resolve(info.name)
     if name in context.constants and name not in context.tensors:
         array = context.constants[name]
@@ -150,7 +150,7 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
     return plain_output(info.name, context.tensors[name])
 
 
-def import_node(context: FloatContext, node: OnnxNode) -> None:
+def import_node(context: GraphContext, node: OnnxNode) -> None:
     """Imports one ONNX node: evaluates it if all inputs are constants, else adds nodes. Binds its outputs."""
     if not means_standard(node.domain, node.op_type):
         contributed = rows_of(node.domain, node.op_type, "contributed")
@@ -184,12 +184,12 @@ def import_node(context: FloatContext, node: OnnxNode) -> None:
         context.quantized.update((context.resolve(name), integers) for name in node.outputs if name)
 
 
-def _import_body(context: FloatContext, body: list[onnx.NodeProto]) -> None:
+def _import_body(context: GraphContext, body: list[onnx.NodeProto]) -> None:
     for index, proto in enumerate(body):
         import_node(context, read_node(proto, index))
 
 
-def _import_operator(context: FloatContext, node: OnnxNode) -> None:
+def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     rows = rows_of("", node.op_type, "float", *GRAPHS)
     if not rows or _is_more(context, node):
         steps = rows_of("", node.op_type, "steps")
@@ -216,7 +216,7 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer(context, node)
 
 
-def _on_images(context: FloatContext, node: OnnxNode, importer: Row[FloatContext, None]) -> None:
+def _on_images(context: GraphContext, node: OnnxNode, importer: Row[GraphContext, None]) -> None:
     """Imports a node of an operator on images (N, C, H, W); data (N, C, L) become images of one row."""
     if len(context.operand(node, 0).shape) != 3:
         importer(context, node)
@@ -227,20 +227,20 @@ def _on_images(context: FloatContext, node: OnnxNode, importer: Row[FloatContext
     on_planes(context, node, importer.function)
 
 
-def _function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
+def _function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
     from .onnx_functions import function_body
 
     return function_body(context, node)
 
 
-def _is_plain(context: FloatContext, node: OnnxNode) -> bool:
+def _is_plain(context: GraphContext, node: OnnxNode) -> bool:
     """Whether no template has the node: it has a weight that is no constant, or more than two spatial dimensions."""
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True
     return len(context.tensor(node, 0).shape) > 4
 
 
-def _is_more(context: FloatContext, node: OnnxNode) -> bool:
+def _is_more(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a node needs more than its importer offers, so that its steps or ONNX's function replace it."""
     match node.op_type:
         case "LayerNormalization":

@@ -14,10 +14,10 @@ from onnx import TensorProto
 
 from ...ir.types import DType
 from ..graph import Shape
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from ..onnx_window_attributes import read_windows
-from .onnx_context import FloatContext
 
 EXACT = 2**24
 """Largest magnitude up to which float32 represents every integer."""
@@ -25,13 +25,13 @@ WINOGRAD = (3, 3)
 """Kernel size that targets may compute by Winograd's method, which is not exact: it transforms to fractions."""
 
 
-def integer_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def integer_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MatMulInteger: the int32 product of integers less their zero points."""
     s = Steps(context=context, node=node)
     return s.done(_integer_product(s, (0, 1), (2, 3)))
 
 
-def scaled_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def scaled_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MatMulIntegerToFloat: the int32 product times both scales, plus a bias, in float32."""
     s = Steps(context=context, node=node)
     total = s.add("Cast", _integer_product(s, (0, 1), (4, 5)), to=TensorProto.FLOAT)
@@ -39,7 +39,7 @@ def scaled_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
     return s.done(s.add("Add", scaled, s.input(6)) if s.input(6) else scaled)
 
 
-def dynamic_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dynamic_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then MatMulIntegerToFloat."""
     s = Steps(context=context, node=node)
     quantized, scale, zero_point = s.add_all("DynamicQuantizeLinear", s.input(0), count=3)
@@ -49,7 +49,7 @@ def dynamic_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.No
     return s.done(s.add("Add", scaled, s.input(4)) if s.input(4) else scaled)
 
 
-def integer_convolution_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def integer_convolution_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of ConvInteger: the int32 convolution of integers less their zero points; padding adds zero."""
     s = Steps(context=context, node=node)
     data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
@@ -72,7 +72,7 @@ def integer_convolution_steps(context: FloatContext, node: OnnxNode) -> list[onn
     return s.done(_total(s, sums))
 
 
-def narrow_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def narrow_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MatMulNBits: weights of 2, 4 or 8 bits, packed along the depth, with a scale for each block."""
     s = Steps(context=context, node=node)
     bits, block = node.integer("bits", 4), node.integer("block_size", 0)
@@ -105,7 +105,7 @@ def narrow_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
     return s.done(s.add("Add", product, s.input(5)) if s.input(5) else product)
 
 
-def _zero_points(context: FloatContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
+def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
     """Zero points [columns, blocks], float32: the input, packed (uint8) or plain; without it 2**(bits - 1)."""
     given = context.array(node, 3, "zero point")
     if given is None or not given.size:
@@ -174,7 +174,7 @@ def _size(s: Steps, index: int, point: int) -> int:
 def _sizes(s: Steps, index: int, point: int) -> np.ndarray:
     """Upper bounds of the magnitudes of an input's elements less their zero points; exact for constants."""
     context, node = s.context, s.node
-    assert isinstance(context, FloatContext)
+    assert isinstance(context, GraphContext)
     known = [context.is_constant(node, i) for i in (index, point) if s.input(i)]
     if not all(known):
         return np.full(s.shape(index), _size(s, index, point), np.float64)
@@ -201,7 +201,7 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
     return parts or [(0, depth)]
 
 
-def _without_winograd(context: FloatContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
+def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
     """The attributes of a 3 x 3 convolution of images of `sizes` for weights with a fourth column of zeros, which no
     target computes by Winograd's method."""
     windows = read_windows(context, node, sizes, WINOGRAD)

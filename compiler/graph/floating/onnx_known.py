@@ -7,13 +7,13 @@ import numpy as np
 import onnx
 
 from ..budgets import SMALLER, too_large
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
-from .onnx_context import FloatContext
 from .onnx_logic import element_type
 
 
-def import_known(context: FloatContext, node: OnnxNode) -> None:
+def import_known(context: GraphContext, node: OnnxNode) -> None:
     """Fails for the first input that is no constant; a node of constants is evaluated before it gets here."""
     schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
     for index in range(len(node.inputs)):
@@ -21,7 +21,7 @@ def import_known(context: FloatContext, node: OnnxNode) -> None:
     context.refuse(node, "has no inputs", "export the model again")
 
 
-def import_eye(context: FloatContext, node: OnnxNode) -> None:
+def import_eye(context: GraphContext, node: OnnxNode) -> None:
     """Imports EyeLike: a constant of the input's shape, and its dtype unless the attribute `dtype` is given."""
     shape = context.input_shape(node)
     if len(shape) != 2:
@@ -31,7 +31,7 @@ def import_eye(context: FloatContext, node: OnnxNode) -> None:
     context.bind_array(node, np.eye(*shape, k=node.integer("k", 0)).astype(dtype.numpy))
 
 
-def tile_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def tile_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of a Tile with constant repeats: each axis is split into (1, size) and the 1 expanded."""
     s = Steps(context=context, node=node)
     shape, repeats = s.shape(0), context.array(node, 1, "repeats")

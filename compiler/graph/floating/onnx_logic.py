@@ -12,15 +12,15 @@ from ...ir.types import DType
 from ...te import small_types
 from ...te.scalars import argument
 from ..graph import Tensor
-from ..onnx_context import OnnxNode
+from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import type_name
-from .onnx_context import TYPES, FloatContext
+from ..onnx_node import OnnxNode
 from .onnx_pointwise import add_elementwise
 
 COMPARISONS = frozenset(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"])
 
 
-def import_logic(context: FloatContext, node: OnnxNode) -> None:
+def import_logic(context: GraphContext, node: OnnxNode) -> None:
     """Imports a comparison, And, Or, Xor, Not, IsNaN, IsInf, Where, Cast or CastLike."""
     match node.op_type:
         case "Cast" | "CastLike":
@@ -40,7 +40,7 @@ def import_logic(context: FloatContext, node: OnnxNode) -> None:
             add_elementwise(context, node, _joined(node), operands)
 
 
-def element_type(context: FloatContext, node: OnnxNode, number: int) -> DType:
+def element_type(context: GraphContext, node: OnnxNode, number: int) -> DType:
     """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
     name = type_name(number) if number in TensorProto.DataType.values() else str(number)
     if number in (0, TensorProto.STRING) or number not in TensorProto.DataType.values():
@@ -79,7 +79,7 @@ def _joined(node: OnnxNode) -> Expr:
     return not_equal(a, b)
 
 
-def _compare(context: FloatContext, node: OnnxNode) -> None:
+def _compare(context: GraphContext, node: OnnxNode) -> None:
     tensors = [context.tensor(node, i) for i in range(2)]
     a, b = (argument(i, _alike(context, node, tensors)) for i in range(2))
     match node.op_type:
@@ -96,14 +96,14 @@ def _compare(context: FloatContext, node: OnnxNode) -> None:
     add_elementwise(context, node, condition, [tensor.name for tensor in tensors])
 
 
-def _where(context: FloatContext, node: OnnxNode) -> None:
+def _where(context: GraphContext, node: OnnxNode) -> None:
     tensors = [context.tensor(node, i) for i in (1, 2)]
     dtype = _alike(context, node, tensors)
     body = select(argument(0, DType.BOOL), argument(1, dtype), argument(2, dtype))
     add_elementwise(context, node, body, [_truth(context, node, 0), *[tensor.name for tensor in tensors]])
 
 
-def _alike(context: FloatContext, node: OnnxNode, tensors: list[Tensor]) -> DType:
+def _alike(context: GraphContext, node: OnnxNode, tensors: list[Tensor]) -> DType:
     """The dtype that all tensors share; fails if they differ."""
     types = [tensor.dtype for tensor in tensors]
     if len(set(types)) > 1:
@@ -111,7 +111,7 @@ def _alike(context: FloatContext, node: OnnxNode, tensors: list[Tensor]) -> DTyp
     return types[0]
 
 
-def _cast(context: FloatContext, node: OnnxNode) -> None:
+def _cast(context: GraphContext, node: OnnxNode) -> None:
     """Imports Cast and CastLike: integers wrap, floats are truncated toward zero; bool is true for nonzero numbers."""
     data = context.tensor(node, 0)
     if node.op_type == "Cast":
@@ -128,7 +128,7 @@ def _cast(context: FloatContext, node: OnnxNode) -> None:
     add_elementwise(context, node, _converted(context, node, data.dtype, to), [data.name])
 
 
-def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -> Expr:
+def _converted(context: GraphContext, node: OnnxNode, dtype: DType, to: DType) -> Expr:
     """The expression that casts argument 0 from `dtype` to `to`."""
     x: Expr = argument(0, dtype)
     if dtype.is_code:
@@ -151,7 +151,7 @@ def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -
     return small_types.encoded(cast(x, DType.FLOAT32), to, saturate=saturate, rounding=rounding)
 
 
-def _truth(context: FloatContext, node: OnnxNode, index: int) -> str:
+def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
     """Name of a bool input, constants included; fails for other dtypes."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:

@@ -10,14 +10,14 @@ from ...ir.expr import Const, select, wrap
 from ...ir.types import DType
 from ...te.scalars import argument
 from ..onnx_axes import one_axis
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Gather, GatherElements
-from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise, as_type
 from .onnx_topk_scatter import gather_nd_of_run_time
 
 
-def import_gather_elements(context: FloatContext, node: OnnxNode) -> None:
+def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherElements: one element for each index."""
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     axis = one_axis(context, node, data.shape)
@@ -36,7 +36,7 @@ def import_gather_elements(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
 
 
-def import_trilu(context: FloatContext, node: OnnxNode) -> None:
+def import_trilu(context: GraphContext, node: OnnxNode) -> None:
     """Imports Trilu: a select by a constant mask; a k that is no constant is compared with each element's diagonal."""
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
@@ -62,7 +62,7 @@ def import_trilu(context: FloatContext, node: OnnxNode) -> None:
     add_elementwise(context, node, select(argument(1, DType.BOOL), x, zero), [data.name, mask])
 
 
-def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
+def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherND; with constant indices, a Gather along the indexed axes flattened to one."""
     if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
         gather_nd_of_run_time(context, node)

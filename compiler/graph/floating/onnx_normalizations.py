@@ -15,19 +15,19 @@ from onnx import TensorProto
 
 from ..graph import Shape
 from ..onnx_axes import one_axis
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from ..operators import Normalization
-from .onnx_context import FloatContext
 
 
-def check_stash_type(context: FloatContext, node: OnnxNode) -> None:
+def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
     """Fails for a normalization that is computed in another type than float32."""
     if node.integer("stash_type", 1) != 1:
         context.fail(node, "computes in another type than float32", "give it the stash_type 1")
 
 
-def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:
+def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports LayerNormalization over all dimensions from `axis` on, with constant scale and bias of that shape."""
     data = context.operand(node, 0)
     axis = one_axis(context, node, data.shape, -1)
@@ -35,7 +35,7 @@ def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:
     _normalize(context, node, axis, data.shape[axis:], by_channel=False)
 
 
-def import_instance_normalization(context: FloatContext, node: OnnxNode) -> None:
+def import_instance_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports InstanceNormalization over all dimensions behind (N, C), with constant scale and bias per channel."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
@@ -43,7 +43,7 @@ def import_instance_normalization(context: FloatContext, node: OnnxNode) -> None
     _normalize(context, node, 2, data.shape[1:2], by_channel=True)
 
 
-def _normalize(context: FloatContext, node: OnnxNode, axis: int, shape: Shape, *, by_channel: bool) -> None:
+def _normalize(context: GraphContext, node: OnnxNode, axis: int, shape: Shape, *, by_channel: bool) -> None:
     data = context.operand(node, 0)
     factors: list[str] = []
     for index, what in ((1, "scale"), (2, "bias")):
@@ -70,7 +70,7 @@ MEAN_VARIANCE_EPSILON = 1e-9
 """Added to the standard deviation by MeanVarianceNormalization."""
 
 
-def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def layer_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of a LayerNormalization whose scale or bias is no constant, or whose mean or deviation is used."""
     s = Steps(context=context, node=node)
     shape = s.shape(0)
@@ -93,7 +93,7 @@ def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
     return s.done(s.add("Add", made, s.input(2)) if s.input(2) else made)
 
 
-def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def group_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of GroupNormalization: InstanceNormalization with groups as channels, then scale and bias."""
     s = Steps(context=context, node=node)
     shape, groups = s.shape(0), node.integer("num_groups", 0)
@@ -113,7 +113,7 @@ def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
     return s.done(s.add("Add", s.add("Mul", made, scale), shift))
 
 
-def mean_variance_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def mean_variance_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given axes."""
     s = Steps(context=context, node=node)
     _, distance, variance = _moments(s, s.input(0), s.axes(*node.integers("axes", (0, 2, 3))))

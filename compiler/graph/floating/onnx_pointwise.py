@@ -16,9 +16,9 @@ from ...te import scalars
 from ...te.merge import broadcast
 from ...te.scalars import argument
 from ..graph import Tensor
-from ..onnx_context import GraphContext, OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Elementwise
-from .onnx_context import FloatContext
 
 _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
 """Unary operators that integers and float64 have too."""
 
 
-def import_unary(context: FloatContext, node: OnnxNode) -> None:
+def import_unary(context: GraphContext, node: OnnxNode) -> None:
     """Imports an element-wise operator of one tensor."""
     x = argument(0)
 
@@ -104,7 +104,7 @@ def _signed(name: str, x: Expr, dtype: DType) -> Expr:
     return select(zero < x, wrap(1, dtype), select(x < zero, wrap(-1, dtype), x))
 
 
-def import_clip(context: FloatContext, node: OnnxNode) -> None:
+def import_clip(context: GraphContext, node: OnnxNode) -> None:
     """Imports Clip with constant bounds."""
     dtype = context.tensor(node, 0).dtype
     if dtype is not DType.FLOAT32 and dtype is not DType.BOOL:
@@ -120,7 +120,7 @@ def import_clip(context: FloatContext, node: OnnxNode) -> None:
     _add(context, node, scalars.clip(argument(0), low, high), 1)
 
 
-def import_power(context: FloatContext, node: OnnxNode) -> None:
+def import_power(context: GraphContext, node: OnnxNode) -> None:
     """Imports Pow of float32: by a few multiplications for a constant scalar exponent if possible, else in float64."""
     base = context.operand(node, 0)
     known = context.array(node, 1, "exponent") if context.is_constant(node, 1) else None
@@ -138,7 +138,7 @@ def import_power(context: FloatContext, node: OnnxNode) -> None:
     add_elementwise(context, node, body, [base.name, exponents])
 
 
-def import_nary(context: FloatContext, node: OnnxNode) -> None:
+def import_nary(context: GraphContext, node: OnnxNode) -> None:
     """Imports an arithmetic operator on tensors that broadcast: float32, and (but for PRelu) integers, which wrap."""
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
@@ -178,11 +178,11 @@ def as_type(context: GraphContext, node: OnnxNode, tensor: Tensor, dtype: DType)
     return context.add(node, Elementwise(body=body), (tensor.name,), tensor.shape, output=output, dtype=dtype)
 
 
-def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:
+def _add(context: GraphContext, node: OnnxNode, body: Expr, count: int) -> None:
     add_elementwise(context, node, body, [context.operand(node, i).name for i in range(count)])
 
 
-def add_elementwise(context: FloatContext, node: OnnxNode, body: Expr, operands: Sequence[str]) -> str:
+def add_elementwise(context: GraphContext, node: OnnxNode, body: Expr, operands: Sequence[str]) -> str:
     """Adds a node that computes `body` of broadcast operands; returns its output. Refuses shapes that do not match."""
     try:
         shape = broadcast([context.tensors[name].shape for name in operands])

@@ -10,14 +10,14 @@ from ...te.merge import broadcast
 from ...te.ops.plain_windows import plain_product
 from ..graph import Shape, Tensor
 from ..onnx_batch_norm import batch_norm_factors
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
 from ..onnx_convolutions import bias_name
+from ..onnx_node import OnnxNode
 from ..onnx_window_attributes import transposed_window
 from ..operators import BatchNormalization, Computed, Convolution, Dense, MatrixProduct
-from .onnx_context import FloatContext
 
 
-def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None:
+def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:
     """Imports ConvTranspose of two spatial dimensions with constant weights."""
     data = context.operand(node, 0)
     weight = context.array(node, 1, "weight")
@@ -42,7 +42,7 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
     context.add(node, operator, tuple(inputs), shape)
 
 
-def import_matmul(context: FloatContext, node: OnnxNode) -> None:
+def import_matmul(context: GraphContext, node: OnnxNode) -> None:
     """Imports MatMul. By a constant matrix it is a Dense node, with all dimensions of the data but the last as rows."""
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         _import_plain_product(context, node)
@@ -65,7 +65,7 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
     context.view(node, context.tensors[product], (*outer, columns))
 
 
-def _import_plain_product(context: FloatContext, node: OnnxNode) -> None:
+def _import_plain_product(context: GraphContext, node: OnnxNode) -> None:
     """Imports MatMul of integers or float64, which no template has."""
     a, b = context.tensor(node, 0), context.tensor(node, 1)
     if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
@@ -75,7 +75,7 @@ def _import_plain_product(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Computed(program=program), (a.name, b.name), shape, dtype=a.dtype)
 
 
-def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
+def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
     left, right, whole, shape = _factors(context, node, a.shape, b.shape)
     factors = (_viewed(context, node, a, left, "row"), _viewed(context, node, b, right, "column"))
     if whole == shape:
@@ -85,7 +85,7 @@ def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: 
     context.view(node, context.tensors[product], shape)
 
 
-def _factors(context: FloatContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
+def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
     """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product,
     and of the result, which lacks the dimensions of vectors."""
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
@@ -99,7 +99,7 @@ def _factors(context: FloatContext, node: OnnxNode, a: Shape, b: Shape) -> tuple
     return left, right, (*batch, left[-2], right[-1]), (*batch, *kept)
 
 
-def _viewed(context: FloatContext, node: OnnxNode, tensor: Tensor, shape: Shape, what: str) -> str:
+def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape, what: str) -> str:
     if tensor.shape == shape:
         return tensor.name
     if context.resolve(tensor.name) in context.constants:
@@ -107,7 +107,7 @@ def _viewed(context: FloatContext, node: OnnxNode, tensor: Tensor, shape: Shape,
     return context.view(node, tensor, shape, output=context.temporary(node, what))
 
 
-def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:
+def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports BatchNormalization in inference form: a scale and a shift per channel, from stored mean and variance."""
     data = context.operand(node, 0)
     if len(data.shape) < 2:

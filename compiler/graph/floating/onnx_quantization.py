@@ -14,10 +14,10 @@ from ...ir.types import DType
 from ...te import scalars
 from ...te.scalars import Scalar, argument
 from ..graph import Tensor
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_rounding import check_real_type, read_grid
 from ..operators import Elementwise
-from .onnx_context import FloatContext
 from .onnx_pointwise import as_type
 
 QUANTIZED = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
@@ -56,7 +56,7 @@ MOVES = frozenset(
 """Operators whose result on float32 tensors of integer values equals their result on integers."""
 
 
-def import_quantize(context: FloatContext, node: OnnxNode) -> None:
+def import_quantize(context: GraphContext, node: OnnxNode) -> None:
     """Imports QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
     data = context.operand(node, 0)
     dtype, scale, zero_point = _grid(context, node, data, rounds=True)
@@ -68,7 +68,7 @@ def import_quantize(context: FloatContext, node: OnnxNode) -> None:
     context.quantized[name] = dtype
 
 
-def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
+def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
     """Imports DequantizeLinear of a tensor that the model itself quantized: y = (x - zero_point) * scale."""
     data = context.operand(node, 0)
     made = context.quantized.get(data.name)
@@ -82,7 +82,7 @@ def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
 
-def with_integers(context: FloatContext, node: OnnxNode) -> tuple[OnnxNode, str]:
+def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
     """The node, and the integer dtype of its outputs if it works on float32 tensors of integer values; else "".
 
     The outputs of an operator of `MOVES` on one such dtype have that dtype too. For any other operator, the node reads
@@ -97,7 +97,7 @@ def with_integers(context: FloatContext, node: OnnxNode) -> tuple[OnnxNode, str]
     return replace(node, inputs=tuple(as_integers(context, node, name) for name in node.inputs)), ""
 
 
-def as_integers(context: FloatContext, node: OnnxNode, name: str) -> str:
+def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
     """Name of the integer tensor with the values of the float32 tensor `name`; `name` itself if it is not quantized."""
     resolved = context.resolve(name)
     if resolved not in context.quantized:
@@ -113,7 +113,7 @@ def as_integers(context: FloatContext, node: OnnxNode, name: str) -> str:
 
 
 def _grid(
-    context: FloatContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
+    context: GraphContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """The integer dtype, scale and zero point, which are scalars or broadcast along an axis; fails for other shapes.
     `rounds`: the node is a QuantizeLinear, which may name the dtype in an attribute."""
@@ -132,7 +132,7 @@ def _grid(
 
 
 def _operands(
-    context: FloatContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
+    context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
     """The inputs of the element-wise node, and scale and zero point as numbers or arguments of its body."""
     if not scale.ndim:

@@ -9,9 +9,9 @@ import numpy as np
 from ...te.epilogue import Epilogue
 from ...te.ops import lstm, recurrent
 from ...te.ops.lstm import Direction
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Dense, LstmSteps, RecurrentSteps
-from .onnx_context import FloatContext
 from .onnx_recurrent_steps import DEFAULTS, GATES, activations_of, check_hidden_size, directions_of
 from .onnx_recurrent_variants import in_steps_since
 
@@ -40,7 +40,7 @@ class _Layer:
         return (self.steps, *self.state)
 
 
-def import_lstm(context: FloatContext, node: OnnxNode) -> None:
+def import_lstm(context: GraphContext, node: OnnxNode) -> None:
     """Imports an LSTM that has a kernel (`onnx_recurrent_variants`)."""
     layer = _layer(context, node)
     states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
@@ -54,7 +54,7 @@ def import_lstm(context: FloatContext, node: OnnxNode) -> None:
     )
 
 
-def import_recurrent(context: FloatContext, node: OnnxNode) -> None:
+def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
     """Imports a GRU or RNN that has a kernel (`onnx_recurrent_variants`)."""
     layer = _layer(context, node)
     after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
@@ -83,7 +83,7 @@ def import_recurrent(context: FloatContext, node: OnnxNode) -> None:
     )
 
 
-def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
+def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
     """The layer of a node; fails if its constants have wrong shapes or dtypes, or it has no kernel."""
     if (since := in_steps_since(context, node)) is not None:
         context.fail(node, f"has no kernel as {since[0]}", since[1] or "export the model otherwise")
@@ -113,7 +113,7 @@ def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
 
 
 def _from_inputs(
-    context: FloatContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
+    context: GraphContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
 ) -> str:
     """Name of the inputs' contribution to all gates, [steps * batch, directions * gates * hidden]: one product."""
     data = context.operand(node, 0)
@@ -128,7 +128,7 @@ def _from_inputs(
     return gates
 
 
-def _initial_state(context: FloatContext, node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
+def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
     """Name of an initial state; zeros where the input is left out."""
     if index >= len(node.inputs) or not node.inputs[index]:
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))

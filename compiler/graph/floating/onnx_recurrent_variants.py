@@ -6,13 +6,13 @@ import onnx
 from onnx import helper
 
 from ...ir.types import DType
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
-from .onnx_context import FloatContext
 from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, activations_of, recurrent_steps
 
 
-def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def recurrent_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes for a layer without kernel: for layout 1 a layer between Transposes, else nodes for each step."""
     if node.integer("layout", 0):
         return _transposed(context, node)
@@ -23,7 +23,7 @@ def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
     )
 
 
-def in_steps_since(context: FloatContext, node: OnnxNode) -> tuple[str, str] | None:
+def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | None:
     """The reason why a layer needs nodes for each step, and a way out; None if one kernel computes all steps."""
     kind = node.op_type
     if kind not in context.recurrent:
@@ -56,7 +56,7 @@ def _activations_have_kernels(node: OnnxNode) -> bool:
     return not len(names) % len(default) and all(name in FUNCTIONS for name in names)
 
 
-def _transposed(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def _transposed(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of a layer of layout 1 (X, states and outputs batch first): a layer of layout 0 and Transposes."""
     s = Steps(context=context, node=node)
     inputs = list(node.inputs)

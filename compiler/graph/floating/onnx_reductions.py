@@ -13,9 +13,9 @@ from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument, exp, log
 from ..graph import Shape
 from ..onnx_axes import reduced_axes, softmax_axis
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
-from .onnx_context import FloatContext
 from .onnx_topk_scatter import axis_input, import_fold, import_running
 
 REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
@@ -31,12 +31,12 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-def import_product(context: FloatContext, node: OnnxNode) -> None:
+def import_product(context: GraphContext, node: OnnxNode) -> None:
     """Imports ReduceProd."""
     import_fold(context, node, "product")
 
 
-def import_reduction(context: FloatContext, node: OnnxNode) -> None:
+def import_reduction(context: GraphContext, node: OnnxNode) -> None:
     """Imports the operators of `REDUCTIONS`, with axes as an attribute or an input."""
     kind = REDUCTIONS[node.op_type]
     if kind in ("sum", "max", "min") and context.tensor(node, 0).dtype is not DType.FLOAT32:
@@ -70,7 +70,7 @@ def import_reduction(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Reduction(kind=kind, axes=axes), (data.name,), shape)
 
 
-def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
+def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
     """Imports ReduceLogSum and ReduceLogSumExp, which subtracts the greatest element before exp to avoid overflow."""
     data = context.operand(node, 0)
     axes = reduced_axes(context, node, data.shape)
@@ -107,7 +107,7 @@ def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
     return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def import_softmax(context: FloatContext, node: OnnxNode) -> None:
+def import_softmax(context: GraphContext, node: OnnxNode) -> None:
     """Imports Softmax and LogSoftmax along one dimension or, before opset 13, along all dimensions from `axis` on."""
     data = context.operand(node, 0)
     axis, alone = softmax_axis(context, node, data.shape)
@@ -122,7 +122,7 @@ def import_softmax(context: FloatContext, node: OnnxNode) -> None:
     context.view(node, context.tensors[result], data.shape)
 
 
-def import_cumulative_sum(context: FloatContext, node: OnnxNode) -> None:
+def import_cumulative_sum(context: GraphContext, node: OnnxNode) -> None:
     """Imports CumSum along a constant axis."""
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         import_running(context, node)

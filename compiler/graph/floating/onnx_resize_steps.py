@@ -13,10 +13,10 @@ import onnx
 from numpy.typing import NDArray
 
 from ...te.ops.resize import positions
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis, modes_of, resized_axes
 from ..onnx_steps import Steps
-from .onnx_context import FloatContext
 
 MOST_GATHERED = 8
 """Largest number of weights per element that is computed by a Gather for each; more weights become a MatMul."""
@@ -27,7 +27,7 @@ DISPUTED = {
 """Maps (coordinates, mode) that are not supported to a way out for the error message."""
 
 
-def in_taps(context: FloatContext, node: OnnxNode) -> bool:
+def in_taps(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a Resize needs the steps of this file, as no template has it."""
     shape = context.tensor(node, 0).shape
     mode, coordinates, _ = modes_of(context, node)
@@ -42,7 +42,7 @@ def in_taps(context: FloatContext, node: OnnxNode) -> bool:
     )
 
 
-def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def resize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of a Resize by constant scales or to constant sizes."""
     s = Steps(context=context, node=node)
     mode, coordinates, _ = modes_of(context, node)
@@ -77,7 +77,7 @@ def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(data)
 
 
-def _crop(context: FloatContext, node: OnnxNode, count: int) -> list[tuple[float, float]]:
+def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float, float]]:
     """Start and end of the region of interest along each axis, as fractions; 0 and 1 without a crop."""
     if node.text("coordinate_transformation_mode", "half_pixel") != CROP:
         return [(0.0, 1.0)] * count
@@ -114,7 +114,7 @@ def _places(
 
 
 def _taps(
-    context: FloatContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
+    context: GraphContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Indices and weights of the input elements of each coordinate in `places`, both [outputs, weights]."""
     left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.

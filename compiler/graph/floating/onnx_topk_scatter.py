@@ -13,9 +13,9 @@ from ...te.ops.scattered import Combination, gather_nd, one_hot, scatter_element
 from ...te.scalars import argument
 from ..graph import Shape, Tensor
 from ..onnx_axes import one_axis, reduced_axes, softmax_axis
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..operators import Computed, Elementwise
-from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise, as_type
 
 MOST_RANKED = 4096
@@ -29,7 +29,7 @@ COMBINATIONS: dict[str, Combination] = {
 }
 
 
-def import_extreme(context: FloatContext, node: OnnxNode) -> None:
+def import_extreme(context: GraphContext, node: OnnxNode) -> None:
     """Imports ArgMax and ArgMin."""
     data = context.tensor(node, 0)
     axis = one_axis(context, node, data.shape)
@@ -45,7 +45,7 @@ def import_extreme(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Computed(program=program), (data.name,), shape, dtype=DType.INT64)
 
 
-def import_hardmax(context: FloatContext, node: OnnxNode) -> None:
+def import_hardmax(context: GraphContext, node: OnnxNode) -> None:
     """Imports Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
     data = context.operand(node, 0)
     shape = data.shape
@@ -71,13 +71,13 @@ def import_hardmax(context: FloatContext, node: OnnxNode) -> None:
     context.view(node, context.tensors[hot], data.shape)
 
 
-def _places(context: FloatContext, node: OnnxNode, shape: Shape, axis: int) -> str:
+def _places(context: GraphContext, node: OnnxNode, shape: Shape, axis: int) -> str:
     along = [1] * len(shape)
     along[axis] = shape[axis]
     return context.store(context.temporary(node, "places"), np.arange(shape[axis]).reshape(along))
 
 
-def import_top_k(context: FloatContext, node: OnnxNode) -> None:
+def import_top_k(context: GraphContext, node: OnnxNode) -> None:
     """Imports TopK with a constant k; the result is always sorted."""
     data = context.tensor(node, 0)
     axis = one_axis(context, node, data.shape, -1)
@@ -96,7 +96,7 @@ def import_top_k(context: FloatContext, node: OnnxNode) -> None:
     )
 
 
-def import_one_hot(context: FloatContext, node: OnnxNode) -> None:
+def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
     """Imports OneHot with a constant depth."""
     indices, values = context.tensor(node, 0), context.tensor(node, 2)
     depth = int(context.number(node, 1, "depth", 0))
@@ -113,7 +113,7 @@ def import_one_hot(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Computed(program=program), (chosen, values.name), shape, dtype=values.dtype)
 
 
-def gather_nd_of_run_time(context: FloatContext, node: OnnxNode) -> None:
+def gather_nd_of_run_time(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherND with indices that are no constants."""
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     batch = node.integer("batch_dims", 0)
@@ -128,7 +128,7 @@ def gather_nd_of_run_time(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Computed(program=program), (data.name, wide), shape, dtype=data.dtype)
 
 
-def import_scatter(context: FloatContext, node: OnnxNode) -> None:
+def import_scatter(context: GraphContext, node: OnnxNode) -> None:
     """Imports ScatterElements and ScatterND."""
     data, indices, updates = (context.tensor(node, i) for i in range(3))
     combine = COMBINATIONS.get(node.text("reduction", "none"))
@@ -155,7 +155,7 @@ def import_scatter(context: FloatContext, node: OnnxNode) -> None:
     )
 
 
-def import_fold(context: FloatContext, node: OnnxNode, kind: FoldKind) -> None:
+def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
     """Imports a reduction of any dtype; bool is reduced as uint8."""
     data = context.tensor(node, 0)
     axes = reduced_axes(context, node, data.shape)
@@ -184,7 +184,7 @@ def import_fold(context: FloatContext, node: OnnxNode, kind: FoldKind) -> None:
     context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
 
 
-def axis_input(context: FloatContext, node: OnnxNode, shape: Shape) -> int:
+def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
     """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
     found = context.array(node, 1, "axis")
     if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
@@ -193,7 +193,7 @@ def axis_input(context: FloatContext, node: OnnxNode, shape: Shape) -> int:
     return int(found.flat[0]) % len(shape)
 
 
-def import_running(context: FloatContext, node: OnnxNode) -> None:
+def import_running(context: GraphContext, node: OnnxNode) -> None:
     """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
     data = context.tensor(node, 0)
     if data.dtype is DType.BOOL:
@@ -209,12 +209,12 @@ def import_running(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Computed(program=program), (data.name,), data.shape, dtype=data.dtype)
 
 
-def _ordered(context: FloatContext, node: OnnxNode, data: Tensor) -> DType:
+def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     if data.dtype is DType.BOOL:
         context.refuse(node, "orders bool", "export the model again")
     return data.dtype
 
 
-def _whole_index(context: FloatContext, node: OnnxNode, indices: Tensor) -> str:
+def _whole_index(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
     """Indices as int64; floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)

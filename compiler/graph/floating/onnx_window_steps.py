@@ -10,13 +10,13 @@ from onnx import TensorProto, helper
 
 from ..budgets import SMALLER, too_large
 from ..geometry import Windows
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from ..onnx_window_attributes import pool_windows
-from .onnx_context import FloatContext
 
 
-def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def global_pool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     s = Steps(context=context, node=node)
     if len(s.shape(0)) < 3:
@@ -25,7 +25,7 @@ def global_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePr
     return s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
 
-def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def max_pool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MaxPool with indices, or of integers, which are cast to float32 and back."""
     s = Steps(context=context, node=node)
     shape = s.shape(0)
@@ -93,7 +93,7 @@ def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.nda
     return outputs, whole.reshape(prod(outputs), prod(windows.kernel))
 
 
-def max_unpool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def max_unpool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of MaxUnpool: a ScatterElements of the values into zeros, padded to a larger output shape."""
     s = Steps(context=context, node=node)
     shape, rank = s.shape(0), len(s.shape(0)) - 2
@@ -121,7 +121,7 @@ def max_unpool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePro
     return s.done(made)
 
 
-def column_to_image_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def column_to_image_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The ONNX nodes of Col2Im: blocks are added at their positions in the image, by a ConvTranspose with ones."""
     s = Steps(context=context, node=node)
     image, block = (context.array(node, i, what) for i, what in ((1, "image shape"), (2, "block shape")))

@@ -13,7 +13,8 @@ from ...te.ops.plain_windows import Spacing, plain_convolution, plain_pool, plai
 from ...te.scalars import argument
 from ..geometry import Windows, average_divisors
 from ..graph import Shape
-from ..onnx_context import OnnxNode
+from ..onnx_context import GraphContext
+from ..onnx_node import OnnxNode
 from ..onnx_window_attributes import (
     convolution_groups,
     pool_windows,
@@ -21,11 +22,10 @@ from ..onnx_window_attributes import (
     transposed_pads,
 )
 from ..operators import Computed, Elementwise, Remap
-from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise
 
 
-def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
+def import_plain_convolution(context: GraphContext, node: OnnxNode) -> None:
     """Imports Conv."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape)
@@ -40,7 +40,7 @@ def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
     _finish(context, node, Computed(program=program), (padded, weight.name), shape)
 
 
-def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
+def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
     """Imports ConvTranspose."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
@@ -60,7 +60,7 @@ def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
     _finish(context, node, Computed(program=program), (data.name, weight.name), shape)
 
 
-def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
+def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
@@ -112,7 +112,7 @@ def _spacing(windows: Windows) -> Spacing:
 
 
 def _padded(
-    context: FloatContext, node: OnnxNode, name: str, windows: Windows, fill: float
+    context: GraphContext, node: OnnxNode, name: str, windows: Windows, fill: float
 ) -> tuple[str, Shape]:
     """Name of the padded data, and the sizes of their spatial dimensions."""
     shape = context.tensors[name].shape
@@ -128,7 +128,7 @@ def _padded(
 
 
 def _finish(
-    context: FloatContext, node: OnnxNode, operator: Computed, inputs: tuple[str, str], shape: Shape
+    context: GraphContext, node: OnnxNode, operator: Computed, inputs: tuple[str, str], shape: Shape
 ) -> None:
     """Adds the node that computes the sums, and the addition of the bias if there is one."""
     if len(node.inputs) < 3 or not node.inputs[2]:

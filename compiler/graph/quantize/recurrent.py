@@ -13,8 +13,8 @@ from ..errors import NodeErrors
 from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
 from ..graph import Tensor
 from ..names import unused
-from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, static_shapes
+from ..onnx_node import OnnxNode, read_node
 
 
 @dataclass(slots=True, kw_only=True)

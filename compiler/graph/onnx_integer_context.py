@@ -1,0 +1,300 @@
+"""The state of one import of an integer graph: bound names, emitted nodes, and errors about nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import ClassVar, NoReturn
+
+import numpy as np
+
+from ..ir.types import DType
+from .abilities import PLAIN, Abilities
+from .errors import ModelError
+from .graph import GraphInput, Shape, Tensor, quantized_tensor
+from .int8_operators import Quantization
+from .names import unused
+from .onnx_context import TYPES, GraphContext
+from .onnx_node import OnnxNode
+from .onnx_values import (
+    Constant,
+    FloatInput,
+    Integer,
+    Operation,
+    Pending,
+    QuantizedConstant,
+    Real,
+    Statistic,
+    Value,
+    reshaped,
+)
+from .operators import Operator
+
+QUANTIZE = (
+    "quantize the model with `vdla quantize --whole` (or onnxruntime.quantization.quantize_static), "
+    "or run it as it is with `vdla run --device cpu`"
+)
+MERGE_PATTERN = (
+    "put a QuantizeLinear/DequantizeLinear pair there, as onnxruntime.quantization.quantize_static does"
+)
+
+
+def pending_result(
+    node: OnnxNode,
+    operation: Operation,
+    natural: tuple[int, ...],
+    *,
+    shape: tuple[int, ...] | None = None,
+    view: np.ndarray | None = None,
+    before: tuple[str, ...] = (),
+) -> Pending:
+    """The result of a node, which waits for its QuantizeLinear (see `Pending`).
+
+    `before`: names of other nodes that the result includes. `shape`: by default that of the view, or `natural` without
+    one.
+    """
+    seen = natural if view is None else view.shape
+    return Pending(
+        name=node.outputs[0],
+        members=(*before, node.name),
+        operation=operation,
+        natural=natural,
+        shape=seen if shape is None else shape,
+        view=view,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportContext(GraphContext):
+    """The graph under construction by one call of `import_model`.
+
+    `abilities`: those of the target, which decide the nodes that the graph may have.
+    """
+
+    integer_biases: ClassVar[bool] = True
+    """See `qlinear.StepsContext`."""
+    abilities: Abilities = PLAIN
+    values: dict[str, Value] = field(default_factory=dict)
+    """Values of the model's names; `constants` and `tensors` are those of the graph."""
+    inputs: list[GraphInput] = field(default_factory=list)
+    unscaled: set[str] = field(default_factory=set)
+    views: dict[str, np.ndarray] = field(default_factory=dict)
+    masks: dict[FloatInput, Integer] = field(default_factory=dict)
+    """Tensors of the model's inputs that are float masks."""
+    model_nodes: Sequence[OnnxNode] = ()
+    """The nodes of the model."""
+    initializers: frozenset[str] = frozenset()
+    """Names of the model's initializers."""
+    moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    """Names of rearranged tensors, by source tensor, shape, and the elements' places in the source (bytes)."""
+
+    def value(self, node: OnnxNode, index: int) -> Value | None:
+        """The value bound to input `index`; None where an optional input is left out."""
+        if index >= len(node.inputs) or not node.inputs[index]:
+            return None
+        name = node.inputs[index]
+        if name not in self.values:
+            self.refuse(
+                node, f"its input '{name}' is produced by no node before it", "export the model again"
+            )
+        return self.values[name]
+
+    def bind(self, node: OnnxNode, value: Value) -> None:
+        """Binds the node's first output to `value`; refuses the node if ONNX inferred another shape."""
+        name = node.outputs[0]
+        expected = self.static_shapes.get(name)
+        if expected is not None and expected != value.shape:
+            self.refuse(
+                node,
+                f"its output '{name}' is declared {expected} but computes {value.shape}",
+                "export it again",
+            )
+        if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
+            raise AssertionError(f"{node.name} computes {value.natural} and is seen as {value.shape}")
+        if isinstance(value, Integer) and value.view is not None and value.tensor == name:
+            self.views[name] = value.view
+        self.values[name] = value
+
+    def present(self, node: OnnxNode, index: int) -> Value:
+        """The value bound to input `index`; fails where it is missing."""
+        value = self.value(node, index)
+        if value is None:
+            self.refuse(node, f"its input {index} is missing", "export the model again")
+        return value
+
+    def rank(self, node: OnnxNode, index: int) -> int:
+        """Number of dimensions of an input; fails where it is missing."""
+        return len(self.present(node, index).shape)
+
+    def bind_same(self, node: OnnxNode) -> None:
+        """Binds the node's first output to the value of its first input."""
+        self.bind(node, self.present(node, 0))
+
+    def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
+        """Binds the node's first output to a known array."""
+        self.bind(node, Constant(array=array))
+
+    def tensor(self, node: OnnxNode, index: int) -> Tensor:
+        """An input as a tensor of the model's, not of the graph's; fails where it is missing."""
+        value = self.present(node, index)
+        match value:
+            case Integer(dtype=dtype):
+                held = DType(dtype)
+            case Constant(array=array) if array.dtype.name in TYPES:
+                held = DType(array.dtype.name)
+            case Constant(array=array):
+                self.fail(
+                    node, f"its input '{node.inputs[index]}' is a constant of {array.dtype}", "convert it"
+                )
+            case _:
+                held = DType.FLOAT32
+        return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
+
+    def operand(self, node: OnnxNode, index: int) -> Tensor:
+        """`tensor`: functions of `onnx_emit.REALIZED` tell which types they take."""
+        return self.tensor(node, index)
+
+    def is_constant(self, node: OnnxNode, index: int) -> bool:
+        """Whether an input is present and constant."""
+        return isinstance(self.value(node, index), Constant | QuantizedConstant)
+
+    def _unused(self, name: str) -> str:
+        """`name`, with a number behind it where the model has a tensor of that name."""
+        return unused(name, self.values, self.static_shapes)
+
+    def add(
+        self,
+        node: OnnxNode,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        shape: Shape,
+        *,
+        output: str | None = None,
+        dtype: DType = DType.FLOAT32,
+    ) -> str:
+        """Binds the node's first output, or `output`, to what the operator becomes in an integer graph: a value of
+        `shape`. `inputs`: names of values. `dtype` is the one of the values, as operators of integer graphs keep it."""
+        from .onnx_emit import REALIZED
+
+        del dtype
+        named = output or node.outputs[0]
+        made = REALIZED[type(operator).__name__](self, node, operator, inputs, named, shape)
+        assert made.shape == shape, (node.name, made.shape, shape)
+        if output is None:
+            self.bind(node, made)
+        else:
+            self.values[output] = made
+        return named
+
+    def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
+        """Binds the node's first output, or `output`, to the elements of a value in another shape."""
+        value = self.values[tensor.name]
+        if not isinstance(value, FloatInput | Integer | Real | Pending):
+            self.refuse_float(node, node.inputs.index(tensor.name), value)
+        made = reshaped(value, shape)
+        if output is None:
+            self.bind(node, made)
+        else:
+            self.values[output] = made
+        return output or node.outputs[0]
+
+    def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
+        """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
+        value = self.present(node, 0)
+        match value:
+            case Constant(array=array):
+                self.bind(node, Constant(array=array.reshape(shape)))
+            case QuantizedConstant(integers=integers, axis=None):
+                self.bind(node, replace(value, integers=integers.reshape(shape)))
+            case QuantizedConstant(axis=axis):
+                self.fail(
+                    node, f"reshapes a constant quantized along axis {axis}", "reshape it before quantizing"
+                )
+            case Pending(members=members):
+                self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))
+            case FloatInput() | Integer() | Real():
+                self.bind(node, reshaped(value, shape))
+            case Statistic():
+                self.refuse_float(node, 0, value)
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """A constant input as an array (None where left out); fails where it depends on the model's input."""
+        value = self.value(node, index)
+        match value:
+            case None:
+                return None
+            case Constant(array=array):
+                return array
+            case QuantizedConstant():
+                return value.real()
+            case _:
+                return self.fail(
+                    node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+                )
+
+    def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
+        """Adds a tensor; returns its name, with a suffix where the name is taken."""
+        unique = unused(name, self.tensors)
+        self.tensors[unique] = quantized_tensor(unique, shape, quantization)
+        return unique
+
+    def node_name(self, name: str) -> str:
+        """The name for a new node, with a suffix where it is taken; it is taken from now on."""
+        unique = unused(name, self.node_names)
+        self.node_names.add(unique)
+        return unique
+
+    def seen_as(self, value: Integer, quantization: Quantization) -> Real:
+        """An integer tensor with a scale, as a real tensor. The first scale given to an integer model input becomes the
+        input's."""
+        tensor = self.tensors[value.tensor]
+        if value.tensor in self.unscaled:
+            self.unscaled.remove(value.tensor)
+            self.tensors[value.tensor] = replace(tensor, quantization=quantization)
+        return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
+
+    def lies_in_order(self, data: Real) -> bool:
+        """Whether the value's elements are in their order in a tensor of its shape; a value (N, C, L) may be a tensor
+        (N, C, L, 1)."""
+        natural = self.tensors[data.tensor].nchw
+        return data.view is None and (
+            len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural
+        )
+
+    def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
+        """Adds a constant tensor of stored int8 values; returns its name."""
+        unique = self.declare(name, stored.shape, quantization)
+        self.constants[unique] = np.ascontiguousarray(stored, dtype=np.int8)
+        return unique
+
+    def refuse_float(self, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
+        """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
+        name = node.inputs[index] if index < len(node.inputs) else str(index)
+        match value:
+            case FloatInput():
+                self.fail(node, f"its input '{name}' is a float tensor that is never quantized", QUANTIZE)
+            case Pending():
+                self.fail(
+                    node,
+                    f"its input '{name}' (from '{value.name}') is float: no QuantizeLinear follows",
+                    QUANTIZE,
+                )
+            case Constant() | QuantizedConstant():
+                self.fail(
+                    node, f"its input '{name}' is a constant", "fold the operation when exporting the model"
+                )
+            case Integer():
+                self.fail(node, f"its input '{name}' is integer", "dequantize it first (DequantizeLinear)")
+            case Statistic():
+                self.fail(
+                    node,
+                    f"its input '{name}' is a number for each row, which only normalizations use",
+                    "leave it to the processor",
+                )
+            case None:
+                self.refuse(node, f"its input {index} is missing", "export the model again")
+            case Real():
+                raise ModelError(
+                    f"{self.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused"
+                )
