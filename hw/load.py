@@ -34,12 +34,12 @@ class LoadUnit(wiring.Component):
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives scratchpads, bus, FIFO and extensions."""
-        self._config = config
+        self._config, self._patches = config, config.has("patch")
         super().__init__(load_members(config))
 
     def _job_layout(self) -> data.StructLayout:
         parts = {"sizes": job_layout(self._config, 2), "pad_value": 8}
-        if self._config.has("patch"):
+        if self._patches:
             parts |= {"is_patch": 1, "patch": patch_layout(self._config)}
         return data.StructLayout(parts)
 
@@ -113,7 +113,7 @@ class LoadUnit(wiring.Component):
                 runs.length.eq(head["x_size"] << scale),
                 runs.pitch.eq(head["x_stride"] << scale),
             ]
-        if config.has("patch"):
+        if self._patches:
             starts, busy = self._decode_patch(m, begin, head, registers["PATCH"], job, requests)
             return is_config, starts, job, busy
         return is_config, begin & ~is_config, job, Const(0)
@@ -216,7 +216,7 @@ class LoadUnit(wiring.Component):
             words.words.ready.eq(elements.words.ready),
         ]
         patches = None
-        if config.has("patch"):
+        if self._patches:
             # Each writer has its own queue and prepares its loads in advance; they step in turn.
             m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8)
             m.submodules.patch_jobs = jobs_of_patches = fifo.SyncFIFO(

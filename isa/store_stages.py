@@ -75,6 +75,23 @@ def cycles_before(config: Config, name: str) -> int:
     return sum(item.cycles for item in stages[:place])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreParts:
+    """The optional parts of a machine's store unit: the extensions of the same names, and the chain memory."""
+
+    post: bool
+    table: bool
+    broadcast: bool
+    rows: bool
+    chain: bool
+
+    @staticmethod
+    def of(config: Config) -> StoreParts:
+        """The parts of the store unit of `config`."""
+        extensions = {name: config.has(name) for name in ("post", "table", "broadcast", "rows")}
+        return StoreParts(**extensions, chain=config.chain_buffer_bytes > 0)
+
+
 # --- extensions of the store unit -----------------------------------------------------------------------
 
 

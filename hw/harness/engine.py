@@ -258,7 +258,7 @@ class Machine:
     def _sizes(self) -> dict[str, int]:
         """Bytes of the RTL's memories; the planes of the rows' table are separate from the other tables."""
         sizes = scratchpad_sizes(self._config)
-        if self._config.has("rows"):
+        if "rows" in sizes:
             sizes["planes"] = PLANES * TABLE_BYTES
             sizes["table"] -= sizes["planes"]
         return sizes

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Member, Out
 
 from vdla.isa.config import Config
 from vdla.isa.rows import DIFFERENCE_BITS, FACTOR_BITS, PLANES, SHIFT_BITS, VALUE_BITS
-from vdla.isa.store_stages import ROW_CYCLES, TABLE_BYTES, TABLE_CYCLES
+from vdla.isa.store_stages import TABLE_BYTES, StoreParts, cycles_before, stage_cycles
 from vdla.isa.timing import post_latency
 
 from ..copies import KINDS
@@ -36,7 +36,7 @@ _REDUCED = 3  # capture, reduction, bias
 
 def _before(config: Config) -> int:
     """Cycles from a vector's last read to its bias in the first pass; stage A begins in the next cycle."""
-    return _REDUCED + (ROW_CYCLES if config.has("rows") else 0)
+    return cycles_before(config, "requantize") - 1
 
 
 def _in_parts(config: Config) -> bool:
@@ -49,7 +49,7 @@ def flags_layout(config: Config) -> data.StructLayout:
     tables.
     """
     names = ("combine", "operand", "multiply", "swap", "unsigned", "sum")
-    return data.StructLayout(dict.fromkeys((*names, *(("table",) if config.has("table") else ())), 1))
+    return data.StructLayout(dict.fromkeys((*names, *(("table",) if StoreParts.of(config).table else ())), 1))
 
 
 def scales_after_biases(config: Config) -> int:
@@ -58,12 +58,12 @@ def scales_after_biases(config: Config) -> int:
     Where a pass is a part of a row, one cycle less: the parts are selected before.
     """
     # With the extension `rows` the biases are in parts, too.
-    return SCALE_STAGE + 1 - (_in_parts(config) and not config.has("rows"))
+    return SCALE_STAGE + 1 - (_in_parts(config) and not StoreParts.of(config).rows)
 
 
 def biases_after_reads(config: Config) -> int:
     """Cycles by which a vector's biases come later than the second cycle after its last read."""
-    return ROW_CYCLES - _in_parts(config) if config.has("rows") else 0
+    return stage_cycles(config, "rows") - _in_parts(config) if StoreParts.of(config).rows else 0
 
 
 _TO_LANES = ("subtrahend", "offset", "factor", "shift")
@@ -105,13 +105,14 @@ class PostPipeline(wiring.Component):
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives the lanes, [batch][block_out], and in how many passes they go through stages A and B."""
-        self._config = config
+        self._config, self._parts = config, StoreParts.of(config)
         self._passes = config.post_passes
         self._lanes = config.out_bytes // self._passes
         self._stage_a = _before(config) + 1
-        self._stage_b = self._stage_a + REQUANTIZE_STAGES + (TABLE_CYCLES if config.has("table") else 0)
+        self._stage_b = cycles_before(config, "combine")
         self._latency = self._stage_b + COMBINE_STAGES
-        if post_latency(config) != self._latency + self._passes:
+        after_a = self._stage_a + REQUANTIZE_STAGES + stage_cycles(config, "table")
+        if after_a != self._stage_b or post_latency(config) != self._latency + self._passes:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
         super().__init__(
             {
@@ -126,10 +127,10 @@ class PostPipeline(wiring.Component):
                 **{name.lower(): In(64) for name in SETTINGS},
                 "put": Out(1),
                 "vector": Out(8 * config.out_bytes),
-                **(row_members(self._lanes, config) if config.has("rows") else {}),
+                **(row_members(self._lanes, config) if self._parts.rows else {}),
                 **(
                     {"requantized": Out(8 * self._lanes), "looked_up": In(8 * self._lanes)}
-                    if config.has("table")
+                    if self._parts.table
                     else {}
                 ),
             }
@@ -178,7 +179,7 @@ class PostPipeline(wiring.Component):
         operands = self._in_passes(m, operands, valid[self._stage_b - 2], "operand")
         scales = self._scales(m, scales, valid[self._stage_a + SCALE_STAGE - 3], "scales")
         of_reductions: Value = biases
-        if config.has("rows"):
+        if self._parts.rows:
             of_reductions = Const(0, len(biases))
             biases = self._scales(m, biases, valid[_before(config) - 3], "biases")
 
@@ -198,7 +199,7 @@ class PostPipeline(wiring.Component):
             )
             totals.append(reduction.total)
         totals = self._in_passes(m, totals, valid[_REDUCED - 1], "total")
-        if config.has("rows"):
+        if self._parts.rows:
             totals = self._rows(m, platform, totals, biases, valid)
 
         settings: dict[str, Value] = {
@@ -234,12 +235,12 @@ class PostPipeline(wiring.Component):
                 f"stage_b_{lane}",
                 f"{STAGE_B}_{kind}",
                 partial(StageB, number=kind),
-                value=self.looked_up.word_select(lane, 8) if config.has("table") else stage_a.result,
+                value=self.looked_up.word_select(lane, 8) if self._parts.table else stage_a.result,
                 operand=operands[lane],
                 **settings,
             )
             results.append(stage_b.result)
-        if config.has("table"):
+        if self._parts.table:
             m.d.comb += self.requantized.eq(Cat(*requantized))
         passes = [Cat(*results)]  # the last pass, and those before it
         for number in range(self._passes - 1):
@@ -311,7 +312,7 @@ class PostPipeline(wiring.Component):
 
     def _own_zero_point(self, first: data.View) -> Value:
         """The zero point of the values that enter stage B."""
-        if not self._config.has("table"):
+        if not self._parts.table:
             return first["zero_point"]
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 

@@ -25,7 +25,7 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     ),
     rtl_fault(
         "chain memory's rows",
-        "store/unit.py",
+        "store/chain_writer.py",
         "x_ends.eq(x_left == 2),",
         "x_ends.eq(x_left == 1),",
         "a row of a store to the chain memory is a vector too long",
@@ -49,7 +49,7 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     ),
     rtl_fault(
         "look-up table's place",
-        "store/unit.py",
+        "store/parameters.py",
         "tables.at.eq(Cat(loader.part[:part_bits], loader.address)),",
         "tables.at.eq(Cat(loader.part[:part_bits], loader.address[:1])),",
         "the third look-up table is loaded over the first",

@@ -1,0 +1,154 @@
+"""The head instruction of the store unit: its decoded fields, and whether it may begin beside stores in flight."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import data
+
+from vdla.isa.config import Config
+from vdla.isa.layout import POST, ROWS, TABLE, Opcode
+from vdla.isa.store_stages import StoreParts
+
+from ..layouts import instruction_layout, register_layout, view
+from .in_flight import InFlight, entry_layout
+from .post import flags_layout
+from .reader import Reader
+from .rows import row_flags
+
+
+def running_layout(config: Config) -> data.StructLayout:
+    """Fields of the store whose accumulators are read, or were read last; stores in flight before it have equal fields.
+    `chain` (on machines with a chain memory): it writes the chain memory.
+    """
+    parts = StoreParts.of(config)
+    return data.StructLayout(
+        {"post": 1, "flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
+        | ({"chain": 1} if parts.chain else {})
+        | ({"table_index": 3} if parts.table else {})
+        | ({"rows": row_flags()} if parts.rows else {})
+    )
+
+
+def starting_layout(config: Config) -> data.StructLayout:
+    """Decoded head instruction: the fields of a store, of any instruction, and whether it is a load of look-up
+    tables."""
+    parts = StoreParts.of(config)
+    return data.StructLayout(
+        {"store": running_layout(config), "entry": entry_layout(), "plain": 1}
+        | ({"is_table": 1} if parts.table else {})
+    )
+
+
+class Head:
+    """Decodes `words`, the head of the store unit's command queue."""
+
+    def __init__(self, *, config: Config, words: Value) -> None:
+        self.config, self.words, self.parts = config, words, StoreParts.of(config)
+
+    @property
+    def plain_view(self) -> data.View:
+        """The words as a STORE.OUT, whose fields loads and stores share."""
+        return view(instruction_layout(self.config, "STORE.OUT"), self.words)
+
+    @property
+    def is_par(self) -> Value:
+        """Whether the head is a load of parameters."""
+        return self.plain_view["memory_type"] != TABLE if self.parts.table else Const(1)
+
+    @property
+    def is_plain(self) -> Value:
+        """Whether the head is a plain store."""
+        head = self.plain_view
+        stores = (head["opcode"] == Opcode.STORE) & (head["y_size"] != 0) & (head["x_size"] != 0)
+        if self.parts.rows:
+            stores = stores & (head["memory_type"] != ROWS)
+        if self.parts.post:
+            post = view(instruction_layout(self.config, "STORE.POST"), self.words)
+            stores = stores & ~((head["memory_type"] == POST) & post["operand"])
+        return stores
+
+    def decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
+        """The decoded head instruction, in registers: a head that begins was visible a cycle earlier."""
+        words, head = self.words, self.plain_view
+        post = view(instruction_layout(self.config, "STORE.POST"), words)
+        window = view(register_layout("WINDOW"), registers["WINDOW"])
+        starting = Signal(starting_layout(self.config))
+        entry, store = starting.entry, starting.store
+        # Members are not read back below, because tools that treat the structure as one signal would see a loop through
+        # it.
+        is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
+        is_store = head["opcode"] == Opcode.STORE
+        m.d.sync += [
+            entry.is_config.eq(is_config),
+            entry.is_load.eq(head["opcode"] == Opcode.LOAD),
+            entry.short.eq(is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))),
+            entry.push_prev.eq(head["push_prev"]),
+            entry.push_next.eq(head["push_next"]),
+            starting.plain.eq(self.is_plain),
+        ]
+        if self.parts.post:
+            m.d.comb += is_post.eq(is_store & (head["memory_type"] == POST))
+            m.d.sync += [
+                store.post.eq(is_post),
+                store.par_by_x.eq(post["par_by_x"]),
+                store.par_by_y.eq(post["par_by_y"]),
+                store.flags.sum.eq(window["sum"]),
+            ]
+            if self.parts.chain:
+                m.d.sync += store.chain.eq(is_post & post["chain"])
+            if self.parts.table:
+                m.d.sync += [
+                    starting.is_table.eq((head["opcode"] == Opcode.LOAD) & (head["memory_type"] == TABLE)),
+                    store.flags.table.eq(is_post & post["table"]),
+                    store.table_index.eq(post["table_index"]),
+                ]
+            for name in ("combine", "operand", "multiply", "swap", "unsigned"):
+                m.d.sync += store.flags[name].eq(is_post & post[name])
+            if self.parts.rows:
+                rows = view(instruction_layout(self.config, "ROWS"), words)
+                counts = is_store & (head["memory_type"] == ROWS)
+                m.d.sync += [
+                    store.post.eq(is_post | counts),
+                    store.rows.shares.eq(is_post & post["rows"]),
+                    store.rows.counts.eq(counts),
+                    store.rows.maximum.eq(rows["maximum"]),
+                ]
+        return starting
+
+    def follows(
+        self,
+        m: Module,
+        begin: Value,
+        starting: data.View,
+        running: data.View,
+        reader: Reader,
+        in_flight: InFlight,
+    ) -> Value:
+        """Whether the head instruction may begin while earlier ones are in flight, if there is a place for it.
+
+        The head may have arrived in this cycle, before `decode` has registered it, so its words are decoded here.
+        """
+        head = self.plain_view
+        behind_store, behind_load = Signal(), Signal()
+        with m.If(begin):
+            m.d.sync += [
+                behind_store.eq(starting.plain),
+                behind_load.eq(starting.entry.is_load & self.is_par),
+            ]
+        is_post = Signal()
+        like: Value = is_post == running.post
+        if self.parts.post:
+            post = view(instruction_layout(self.config, "STORE.POST"), self.words)
+            m.d.comb += is_post.eq(head["memory_type"] == POST)
+            flags = [(post[name], running.flags[name]) for name in ("combine", "unsigned")]
+            if self.parts.chain:
+                flags.append((post["chain"], running.chain))
+            if self.parts.table:
+                flags += [(post["table"], running.flags.table), (post["table_index"], running.table_index)]
+            if self.parts.rows:
+                flags.append((post["rows"], running.rows.shares))
+            ours, theirs = (Cat(*side) for side in zip(*flags, strict=True))
+            like = like & (~is_post | (ours == theirs))
+        stores = self.is_plain & like & ~reader.active & ~in_flight.loading
+        loads = (head["opcode"] == Opcode.LOAD) & self.is_par & ~in_flight.load_there
+        return (stores & (behind_store | behind_load)) | (loads & behind_store)
