@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .alu import alu_opcodes
 from .config import Config, Memory
 from .control_registers import CONTROL_BITS, COUNTERS_AT, IDENTITY, REGISTERS, STATUS_BITS, VERSION
 from .extensions import EXTENSIONS
 from .fields import Field
-from .layout import POST, ROWS, TABLE, TOKEN_QUEUES, Format, MemoryType, Opcode, Unit, formats, uop_fields
+from .layout import (
+    MATRIX,
+    POST,
+    ROWS,
+    TABLE,
+    TOKEN_QUEUES,
+    Format,
+    MemoryType,
+    Opcode,
+    Unit,
+    formats,
+    uop_fields,
+)
 from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
 from .registers import registers_of
@@ -20,6 +32,9 @@ from .widths import VTA_INSTRUCTION_BYTES
 _KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")
 _DEPTHS = ("uop", "inp", "wgt", "acc", "par")
 _SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", "token_queue_depth")
+
+CHAIN = "chain memory"
+"""An optional part that is no extension."""
 
 _COUNTS = {2: "two", 4: "four"}
 _WIDE = (
@@ -89,25 +104,24 @@ def c_header(config: Config) -> str:
     lines += [_define(_macro("opcode", item.name), int(item)) for item in Opcode]
     lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
     lines.append(_define(_macro("memory", "post"), POST))
-    if config.has("table"):
-        lines.append(_define(_macro("memory", "table"), TABLE))
+    lines += _present(config, ("table", _macro("memory", "table"), TABLE))
     lines += [_define(_macro("alu", item.name), int(item)) for item in alu_opcodes(config)]
     lines += [_define(_macro("unit", item.name), int(item)) for item in Unit]
     lines += ["", _define("VDLA_INSTRUCTION_BYTES", config.instruction_bytes)]
     lines.append(_define("VDLA_INSTRUCTION_ALIGNMENT", INSTRUCTION_ALIGNMENT))
     lines += [_define(_macro(name), getattr(config, name)) for name in _SHAPE]
-    if config.has("fold"):
-        lines.append(_define(_macro("folds"), config.folds))
+    lines += _present(config, ("fold", _macro("folds"), config.folds))
     lines += [_define(_macro(kind, "bytes"), config.element_bytes(kind)) for kind in _KINDS]
     lines += [_define(_macro(kind, "depth"), getattr(config, f"{kind}_depth")) for kind in _DEPTHS]
-    if config.chain_buffer_bytes:
-        lines += [
-            _define(_macro("chain", part), getattr(config, f"chain_{part}")) for part in ("depth", "base")
-        ]
-    if config.has("table"):
-        lines += [_define("VDLA_TABLE_BYTES", TABLE_BYTES), _define("VDLA_TABLE_DEPTH", config.table_depth)]
-    if config.has("rows"):
-        lines += [_define(_macro("memory", "rows"), ROWS), _define("VDLA_ROW_DEPTH", config.row_depth)]
+    lines += _present(
+        config,
+        (CHAIN, _macro("chain", "depth"), config.chain_depth),
+        (CHAIN, _macro("chain", "base"), config.chain_base),
+        ("table", "VDLA_TABLE_BYTES", TABLE_BYTES),
+        ("table", "VDLA_TABLE_DEPTH", config.table_depth),
+        ("rows", _macro("memory", "rows"), ROWS),
+        ("rows", "VDLA_ROW_DEPTH", config.row_depth),
+    )
     for item in formats(config).values():
         lines += ["", f"/* {item.name} */", *_field_defines(_macro(item.name), item.fields, True)]
     lines += ["", "/* micro-op */", *_field_defines("VDLA_UOP", uop_fields(config), False)]
@@ -116,6 +130,15 @@ def c_header(config: Config) -> str:
         lines += ["", f"/* register {item.name} */", _define(f"{name}_UNIT", int(item.unit))]
         lines += [_define(f"{name}_INDEX", item.index), *_field_defines(name, item.fields, False)]
     return "\n".join([*lines, *_control_defines(config), "", "#endif", ""])
+
+
+def _present(config: Config, *defines: tuple[str, str, int]) -> list[str]:
+    """The defines (part, name, value) of the parts that `config` has: extensions, or CHAIN."""
+    return [_define(name, value) for part, name, value in defines if _has(config, part)]
+
+
+def _has(config: Config, part: str) -> bool:
+    return config.chain_buffer_bytes > 0 if part == CHAIN else config.has(part)
 
 
 def _control_defines(config: Config) -> list[str]:
@@ -172,6 +195,26 @@ def _format_section(group: list[Format]) -> list[str]:
     return [*lines, "", *_field_table(group[0].fields)]
 
 
+def _sentences(config: Config) -> dict[str, str]:
+    """A sentence on the memories of each optional part: an extension, or CHAIN."""
+    last = config.chain_base + config.chain_depth - 1
+    return {
+        CHAIN: f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "
+        f"`src` indices {config.chain_base} to {last} of {_listed(MATRIX)} read them.",
+        "fold": f"A weight tile has {config.columns} rows; {config.folds} that follow each other are what a whole "
+        "input and a whole output vector take, in the shape that register FOLD says.",
+        "table": f"{config.tables} look-up tables of {TABLE_BYTES} bytes, loaded by LOAD.TABLE; STORE.POST with "
+        "`table` looks up in table `table_index`.",
+        "rows": f"{config.row_depth} entries of rows, which ROWS fills and STORE.POST with `rows` uses; the rows' "
+        f"table of 256 entries of {ENTRY_BITS} bits is tables {config.tables} to {config.table_depth - 1}, low bytes "
+        "first.",
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def markdown(config: Config) -> str:
     """The instruction reference of `config` in Markdown: sizes, fields, registers and token queues.
 
@@ -192,31 +235,7 @@ def markdown(config: Config) -> str:
         ("element", "bytes in DRAM", "elements in its scratchpad"),
         ((kind, config.element_bytes(kind), depths.get(kind, "")) for kind in _KINDS),
     )
-    if config.chain_buffer_bytes:
-        last = config.chain_base + config.chain_depth - 1
-        lines += [
-            f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "
-            f"`src` indices {config.chain_base} to {last} of GEMM, DEPTHWISE and TAPS read them.",
-            "",
-        ]
-    if config.has("fold"):
-        lines += [
-            f"A weight tile has {config.columns} rows; {config.folds} that follow each other are what a whole input "
-            "and a whole output vector take, in the shape that register FOLD says.",
-            "",
-        ]
-    if config.has("table"):
-        lines += [
-            f"{config.tables} look-up tables of {TABLE_BYTES} bytes, loaded by LOAD.TABLE; STORE.POST with "
-            "`table` looks up in table `table_index`.",
-            "",
-        ]
-    if config.has("rows"):
-        lines += [
-            f"{config.row_depth} entries of rows, which ROWS fills and STORE.POST with `rows` uses; the rows' table of "
-            f"256 entries of {ENTRY_BITS} bits is tables {config.tables} to {config.table_depth - 1}, low bytes first.",
-            "",
-        ]
+    lines += [line for part, text in _sentences(config).items() if _has(config, part) for line in (text, "")]
     lines += ["## Codes", ""]
     for title, codes in (
         ("opcode", Opcode),

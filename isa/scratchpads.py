@@ -16,7 +16,7 @@ from .config import Config
 from .errors import ProgramError
 from .layout import uop_dtype
 from .rows import FACTOR_BITS, SHIFT_BITS, VALUE_BITS
-from .store_stages import TABLE_BYTES
+from .store_stages import TABLE_BYTES, StoreParts
 
 KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table", "rows")
 """The memories that programs fill. `par` exists with the extension `post`, `chain` if `Config.chain_buffer_bytes` is
@@ -34,16 +34,20 @@ Contents = Mapping[str, NDArray[np.uint8]]
 
 def scratchpad_sizes(config: Config) -> dict[str, int]:
     """Bytes of each memory of `config`."""
-    sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc")}
-    if config.has("post"):
-        sizes["par"] = config.par_depth * config.par_bytes
-    if config.chain_buffer_bytes:
-        sizes["chain"] = config.chain_buffer_bytes
-    if config.has("table"):
-        sizes["table"] = config.table_depth * TABLE_BYTES
-    if config.has("rows"):
-        sizes["rows"] = config.row_depth * ROW_ENTRY_BYTES
-    return sizes
+    sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc", "chain")}
+    sizes |= {
+        "par": config.par_depth * config.par_bytes,
+        "table": config.table_depth * TABLE_BYTES,
+        "rows": config.row_depth * ROW_ENTRY_BYTES,
+    }
+    parts = StoreParts.of(config)
+    lacking = {
+        "par": not parts.post,
+        "chain": not parts.chain,
+        "table": not parts.table,
+        "rows": not parts.rows,
+    }
+    return {kind: sizes[kind] for kind in KINDS if not lacking.get(kind)}
 
 
 def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[str, NDArray[Any]]:

@@ -8,11 +8,13 @@ import numpy as np
 
 from vdla.isa.access import Trace
 from vdla.isa.alu import AluOpcode, alu_opcodes
+from vdla.isa.array_modes import ARRAY_REGISTERS
 from vdla.isa.config import Config
 from vdla.isa.fields import Register, pack_fields
 from vdla.isa.layout import EXTENSION_OF, INSTRUCTIONS, MATRIX, PADS
 from vdla.isa.registers import registers_of
 from vdla.isa.rows import LENGTH_BITS
+from vdla.isa.store_stages import StoreParts
 from vdla.isa.timing import alu_cycles
 
 from .random_images import CHAINED, ENTRIES, NEAR, SIXTEEN, TABLE, UOPS, Regions
@@ -24,6 +26,9 @@ MANY_LOADS = 40
 
 _MOST_READS = 128
 """Accumulators of the largest windows; a store has dozens of vectors."""
+
+_MODE_REGISTERS = {item.name: item for item in ARRAY_REGISTERS if item.name != "ZERO"}
+"""Registers that select modes of the array or their shape, by name: all legal values are equally likely."""
 
 _MOST_LOOPS = 2**14 - 1
 _CHAINED = 0.4
@@ -246,7 +251,7 @@ def matrix(source: Source) -> dict[str, int]:
         "reset": int(source.chance(0.15)),
         "overwrite": int(source.chance(0.3)),
     }
-    if source.config.has("fold") and source.chance(0.4):
+    if source.config.tile_parts > 1 and source.chance(0.4):
         values |= _tile_parts(source)
     return values
 
@@ -315,10 +320,11 @@ def store(source: Source, post: bool) -> dict[str, int]:
                 left -= size - 1
         if config.chain_buffer_bytes and source.chance(_CHAINED):
             values |= to_chain(source, values)
-        if config.has("table") and source.chance(0.5):
+        parts = StoreParts.of(config)
+        if parts.table and source.chance(0.5):
             values["table"] = 1
             values["table_index"] = source.number(config.tables - 1 if source.chance(0.98) else 7)
-        if config.has("rows") and source.chance(0.3):
+        if parts.rows and source.chance(0.3):
             values["rows"] = 1
     return values
 
@@ -354,7 +360,7 @@ def _zero_point(source: Source) -> int:
 
 def register_values(source: Source, name: str) -> dict[str, int]:
     """Random fields of a configuration register, small enough that instructions often stay in bounds."""
-    number, config = source.number, source.config
+    number, config, parts = source.number, source.config, StoreParts.of(source.config)
     low, high = sorted((number(127, -128), number(127, -128))) if source.chance(0.5) else (-128, 127)
     match name:
         case "COMPUTE_PAD" if source.chance(0.5):
@@ -376,10 +382,10 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             }
         case "ZERO":
             return {name: number(127, -128) * number(1) for name in ("inp_zero", "wgt_zero")}
-        case "SWEEP":
-            return {"on": number(1)}
-        case "FOLD":
-            return {"shape": number(config.tile_parts.bit_length() - 1)}
+        case _ if name in _MODE_REGISTERS:
+            item = _MODE_REGISTERS[name]
+            most = {part.name: part.maximum for part in item.fields} | dict(item.most(config))
+            return {field: number(value) for field, value in most.items()}
         case "BASE" if source.wider(0.3):
             depths = {
                 "acc_base": config.acc_depth,
@@ -410,7 +416,7 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             }
         case "REQUANTIZE":
             zeros = {name: _zero_point(source) for name in ("zero_point", "operand_zero_point")}
-            if config.has("table"):
+            if parts.table:
                 zeros["table_zero_point"] = _zero_point(source)
             return {**zeros, "low": low, "high": high}
         case "RATIO":
@@ -431,7 +437,7 @@ def register_values(source: Source, name: str) -> dict[str, int]:
                 "epsilon_shift": number(31) if source.chance(0.5) else number(8),
                 "lanes": number(min(255, config.block_out + 1)) * number(1),
             }
-        case "OPERAND" if config.has("broadcast") and source.chance(0.7):
+        case "OPERAND" if parts.broadcast and source.chance(0.7):
             delta = number(20, -200) if source.chance(0.5) else number(-200, -1200)
             shape = {"own_stride": number(1), "repeat": number(1)}
             return {"delta": delta, "stride": number(12) if source.chance(0.7) else 1, **shape}
@@ -451,7 +457,7 @@ def register_write(item: Register, values: dict[str, int]) -> dict[str, int]:
 def _config(source: Source) -> dict[str, int]:
     items = registers_of(source.config)
     item = items[source.number(len(items) - 1)]
-    if source.config.has("fold") and source.chance(_SHAPES):
+    if source.config.tile_parts > 1 and source.chance(_SHAPES):
         item = next(other for other in items if other.name == "FOLD")
     return register_write(item, register_values(source, item.name))
 

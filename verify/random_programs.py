@@ -27,7 +27,7 @@ from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, uni
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
 from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
-from vdla.isa.store_stages import TABLE_BYTES
+from vdla.isa.store_stages import TABLE_BYTES, StoreParts
 
 from .random_images import TABLE, UOPS, Regions, random_image
 from .random_instructions import MANY_LOADS, Source
@@ -227,9 +227,10 @@ def random_program(
     append(build, "LOAD.UOP", first, placed=placed)
     if uops_at:
         append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)
-    if config.has("post"):
+    parts = StoreParts.of(config)
+    if parts.post:
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
-    if config.has("table"):
+    if parts.table:
         count, first = config.table_depth, -(-regions.data // TABLE_BYTES) + source.number(8)
         whole = {"y_size": 1, "x_size": count, "x_stride": count, "dram_base": first}
         append(build, "LOAD.TABLE", whole, placed=placed)

@@ -33,11 +33,11 @@ def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]
     limits = (config.acc_depth // 2, min(config.inp_depth, config.acc_depth) // 2, config.wgt_depth // 2)
     columns = [rng.integers(0, limit, config.uop_depth) for limit in limits]
     contents["uop"] = encode_uops(config, columns[0], columns[1], columns[2]).view(np.uint8)
-    if config.has("post"):
+    if "par" in contents:
         contents["par"] = (
             random_parameters(rng, config.par_depth, config.block_out).reshape(-1).view(np.uint8)
         )
-    if config.has("rows"):
+    if "rows" in contents:
         entries = contents["rows"].view(np.uint32).reshape(-1, 2) & np.array(ROW_MASKS, np.uint32)
         contents["rows"] = entries.reshape(-1).view(np.uint8)
     return contents

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vdla.isa.config import Config
 from vdla.isa.layout import MATRIX, decode_uops
 from vdla.isa.program_builder import Instruction
 
@@ -31,30 +35,24 @@ _ROWS = 1500
 
 def random_sequence(source: Source) -> list[Instruction]:
     """One random instruction or, sometimes, several related ones; any may access outside a memory."""
-    if source.chance(0.02):
-        # More loads in flight than the load unit holds: pads need no memory, only time.
-        pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
-        pads["sram_base"] = source.number(4)
-        return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
-    if source.config.chain_buffer_bytes and source.chance(0.15):
-        return _through_chain_memory(source)
-    if source.config.has("broadcast") and source.chance(0.12):
-        return _shaped_operands(source)
-    if source.config.has("rows") and source.chance(0.1):
-        return _shared_out(source)
-    if source.config.has("fold") and source.chance(0.15):
-        return folded_products(source)
-    if source.chance(0.08):
-        return alike_stores(source)
-    if source.chance(0.12):
-        return _chain(source)
-    if source.config.has("post") and source.chance(0.06):
-        return near_ties(source)
-    if source.wider(0.02):
-        return _many_rows(source)
-    if source.chance(0.015):
-        return _many_ends(source)
+    for item in _SEQUENCES:
+        if (item.wide and not source.wide) or not item.needs(source.config):
+            continue
+        if source.chance(item.share):
+            return item.make(source)
     return [random_instruction(source)]
+
+
+def _many_loads(source: Source) -> list[Instruction]:
+    """More loads in flight than the load unit holds: pads need no memory, only time."""
+    pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
+    pads["sram_base"] = source.number(4)
+    return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
+
+
+def _posts(source: Source, share: float) -> bool:
+    """Whether to store by STORE.POST: in `share` of cases, on machines that have it."""
+    return source.config.has("post") and source.chance(share)
 
 
 def _chain(source: Source) -> list[Instruction]:
@@ -87,7 +85,7 @@ def _chain(source: Source) -> list[Instruction]:
                 values["dram_base"] = dram_base(source, name.removeprefix("LOAD.").lower())
         chain.append((name, values))
     if source.chance(0.5):
-        kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+        kind = "STORE.POST" if _posts(source, 0.6) else "STORE.OUT"
         chain.append((kind, store(source, kind == "STORE.POST") | {"sram_base": source.number(2)}))
     return chain
 
@@ -226,13 +224,13 @@ def _shared_out(source: Source) -> list[Instruction]:
 def alike_stores(source: Source) -> list[Instruction]:
     """Stores that may overlap in the store unit, most of them small, and loads of parameters between them."""
     config = source.config
-    post = config.has("post") and source.chance(0.7)
+    post = _posts(source, 0.7)
     kind = "STORE.POST" if post else "STORE.OUT"
     first = store(source, post) | {"operand": 0, "multiply": 0, "swap": 0}
     flags = {
         name: first.get(name, 0) for name in ("combine", "unsigned", "chain", "table", "table_index", "rows")
     }
-    small, loads = source.chance(0.6), config.has("post") and source.chance(0.6)
+    small, loads = source.chance(0.6), _posts(source, 0.6)
     instructions: list[Instruction] = []
     if post:
         instructions.append(setting("WINDOW", {"columns_minus_1": source.number(1), "column_stride": 1}))
@@ -270,7 +268,7 @@ def _many_rows(source: Source) -> list[Instruction]:
     config, regions = source.config, source.regions
     width = source.number(2, 1)
     rows = min(source.number(_ROWS), (regions.end - regions.output) // (width * config.out_bytes))
-    kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+    kind = "STORE.POST" if _posts(source, 0.6) else "STORE.OUT"
     values = store(source, kind == "STORE.POST") | {"y_size": rows, "x_size": width, "x_stride": width}
     values |= {
         "sram_base": source.number(config.acc_depth - 2),
@@ -282,3 +280,38 @@ def _many_rows(source: Source) -> list[Instruction]:
         setting("OPERAND", {"delta": 0}),
         (kind, values),
     ]
+
+
+def _always(config: Config) -> bool:
+    return True
+
+
+def _having(extension: str) -> Callable[[Config], bool]:
+    return lambda config: config.has(extension)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sequence:
+    """A kind of sequence, and the share of draws that it takes of those which no kind before it took. `needs`: the
+    machines that have it; `wide`: only programs whose fields take values from their whole range have it.
+    """
+
+    share: float
+    make: Callable[[Source], list[Instruction]]
+    needs: Callable[[Config], bool] = _always
+    wide: bool = False
+
+
+_SEQUENCES = (
+    _Sequence(share=0.02, make=_many_loads),
+    _Sequence(share=0.15, make=_through_chain_memory, needs=lambda config: config.chain_buffer_bytes > 0),
+    _Sequence(share=0.12, make=_shaped_operands, needs=_having("broadcast")),
+    _Sequence(share=0.1, make=_shared_out, needs=_having("rows")),
+    _Sequence(share=0.15, make=folded_products, needs=_having("fold")),
+    _Sequence(share=0.08, make=alike_stores),
+    _Sequence(share=0.12, make=_chain),
+    _Sequence(share=0.06, make=near_ties, needs=_having("post")),
+    _Sequence(share=0.02, make=_many_rows, wide=True),
+    _Sequence(share=0.015, make=_many_ends),
+)
+"""Kinds of sequences, in the order in which they are drawn."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config
+from vdla.isa.extensions import EXTENSIONS
 
 from .memories import Memory
 
@@ -246,32 +247,38 @@ def log2(value: float) -> float:
     return float((int(value) - 1).bit_length())
 
 
+def _extensions(config: Config) -> dict[str, float]:
+    """For each extension 1.0 on a machine that has it, else 0.0."""
+    return {name: float(config.has(name)) for name in EXTENSIONS}
+
+
 def counts_of(config: Config) -> dict[str, float]:
     """A machine's number of instances for each feature that counts instances."""
-    lanes, post = config.batch * config.block_out, float(config.has("post"))
+    lanes, there = config.batch * config.block_out, _extensions(config)
+    passed = lanes / config.post_passes
     return {
         "one": 1.0,
         "six": 6.0,
         "lanes": float(lanes),
         "rows": float(config.columns),
         "columns": float(config.batch * config.columns),
-        "post": post,
-        "table": float(config.has("table")),
-        "table lanes": config.has("table") * lanes / config.post_passes,
-        "row statistics": float(config.has("rows")),
-        "row lanes": config.has("rows") * lanes / config.post_passes,
-        "patch": float(config.has("patch")),
+        "post": there["post"],
+        "table": there["table"],
+        "table lanes": there["table"] * passed,
+        "row statistics": there["rows"],
+        "row lanes": there["rows"] * passed,
+        "patch": there["patch"],
         "chain": float(config.chain_buffer_bytes > 0),
-        "post all lanes": post * lanes,
-        "post lanes": post * lanes / config.post_passes,
+        "post all lanes": there["post"] * lanes,
+        "post lanes": there["post"] * passed,
     }
 
 
 def features_of(config: Config) -> dict[str, float]:
     """The quantities of all modules, without the `own` quantities of single modules."""
-    lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
+    lanes, bus, there = config.batch * config.block_out, config.memory.bus_bytes, _extensions(config)
     post, patch, depthwise, subtract, taps, zero_points, table, broadcast, rows, sweep, wide = (
-        float(config.has(name))
+        there[name]
         for name in (
             "post",
             "patch",
@@ -286,7 +293,7 @@ def features_of(config: Config) -> dict[str, float]:
             "wide_loads",
         )
     )
-    fold, folds = float(config.has("fold")), config.tile_parts
+    fold, folds = there["fold"], config.tile_parts
     bus_log, input_log = log2(bus), log2(config.block_in)
     inp_bits, tile_bits, acc_bits, out_bits = (
         8.0 * size for size in (config.inp_bytes, config.wgt_bytes, config.acc_bytes, config.out_bytes)
@@ -302,7 +309,7 @@ def features_of(config: Config) -> dict[str, float]:
     places, banked = max(1, bus // config.out_bytes), max(1, config.out_bytes // bus)
     capacity = config.fifo_bytes("store") // config.out_bytes
     chain = float(config.chain_buffer_bytes > 0)
-    factor_bits = 9.0 if zero_points else 8.0
+    factor_bits = float(ArrayShape.of(config).factor_bits)
     swept_rows, choices = TAPS * config.swept, -(-config.tile_rows // config.sweep_rows)
     positions, parts = config.position_inputs, config.position_outputs
     slots = TAPS * positions

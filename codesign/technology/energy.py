@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import MODES
 from vdla.isa.config import Config
 from vdla.isa.store_stages import TABLE_BYTES
 
@@ -36,11 +36,12 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     def access(kind: str, width: int) -> float:
         return components.sram_energy(sizes[kind], width)
 
-    matrix = events.gemm + events.depthwise + events.taps
-    # A TAPS costs as much as TAPS DEPTHWISE operations, except for the accumulators; a sweep also multiplies the
-    # positions that it holds.
-    alone = events.depthwise + TAPS * events.taps
-    held = TAPS * (config.swept - 1) * events.swept
+    matrix = events.matrix
+    # Each position that an operation multiplies lane by lane costs as much as a DEPTHWISE operation, except for the
+    # accumulators. Positions that the array holds are not read again.
+    positions = {mode: mode.positions * events.by_mode[mode.name] for mode in MODES if mode.by_lane}
+    alone = sum(positions.values())
+    held = sum((mode.operations(config) - 1) * count for mode, count in positions.items())
     products = events.gemm * config.multiplies_per_cycle + (alone + held) * config.inp_bytes
     acc_bytes, read = config.acc_bytes, events.read
     accumulators = (2 * matrix - events.overwriting) + 2 * events.alu + events.window_reads

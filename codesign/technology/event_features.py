@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
+from vdla.isa.array_modes import ArrayShape
 from vdla.isa.config import Config
 
 from .events import Events
@@ -104,12 +105,12 @@ def features_of(config: Config, events: Events, changes: Mapping[str, float]) ->
     return {
         **changes,
         # The tile's row that DEPTHWISE takes reaches every row of the array.
-        "row bits": changes["chosen"] * config.columns if config.has("depthwise") else 0.0,
+        "row bits": changes["chosen"] * config.columns if ArrayShape.of(config).by_lane else 0.0,
         # A bit of an input reaches a multiplier in every row of the tile, a bit of a weight one for every vector of the
         # batch.
         "input bits": changes["inputs"] * config.columns,
         "weight bits": changes["weights"] * config.batch,
-        "operations": float(events.gemm + events.depthwise + events.taps + events.alu),
+        "operations": float(events.matrix + events.alu),
         "slow lanes": float(events.slow * lanes),
         "fast lanes": float((events.alu - events.slow + events.two) * lanes),
         "loaded lanes": changes["loaded_lanes"],

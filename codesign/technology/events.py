@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import MODES
 from vdla.isa.layout import Unit
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult
@@ -68,9 +68,20 @@ class Events:
     held: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(HELD, 0))
 
     @property
+    def matrix(self) -> int:
+        """Operations of the array."""
+        return sum(self.by_mode.values())
+
+    @property
+    def by_mode(self) -> dict[str, int]:
+        """Operations of the array by name of its mode (`isa.array_modes`)."""
+        single = {"gemm": self.gemm, "depthwise": self.depthwise}
+        return {**single, "taps": self.taps - self.swept, "sweep": self.swept}
+
+    @property
     def vectors_read(self) -> int:
-        """Input vectors that the array reads: one for each GEMM or DEPTHWISE, TAPS for each `taps`."""
-        return self.gemm + self.depthwise + TAPS * self.taps
+        """Input vectors that the array reads, where a position is one vector."""
+        return sum(mode.positions * self.by_mode[mode.name] for mode in MODES)
 
 
 def count_events(

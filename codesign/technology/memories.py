@@ -12,12 +12,10 @@ from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
 from vdla.isa.array_modes import TAPS, ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
-from vdla.isa.store_stages import ROW_CYCLES, TABLE_BYTES, TABLE_CYCLES
+from vdla.isa.store_stages import TABLE_BYTES, StoreParts, cycles_before
 from vdla.isa.timing import LOADS_IN_FLIGHT, PATCH_WINDOW_BYTES, READ_BURST_BEATS, most_write_beats
 
 _PATCH_RING = 8
-_STAGES_TO_B = 20
-"""Cycles of STORE.POST from a read to its last stage, without look-up tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,20 +117,21 @@ def _store(config: Config) -> Iterator[_Row]:
     yield "store.writer", places, held // places, 8 * out
     burst = bus.bit_length() - 1 + longest.bit_length() + 2 + held.bit_length()
     yield "store.writer.bursts", 1, min(held, config.memory.outstanding_writes + 1), burst
-    if config.has("post"):
+    parts = StoreParts.of(config)
+    if parts.post:
         banks = max(1, out // bus)
         yield "store.operands", banks, config.fifo_bytes("operand") // bus // banks, 8 * bus + 1
         yield "store", 2, config.par_depth, 32 * config.block_out
-        stages = _STAGES_TO_B + TABLE_CYCLES * config.has("table") + ROW_CYCLES * config.has("rows")
+        stages = cycles_before(config, "combine")
         yield "store.pipeline", 1, 1 << (stages // config.post_passes + 1).bit_length(), 8 * out
-    if config.has("table"):
+    if parts.table:
         yield (
             "store.tables.table_lane",
             out // config.post_passes,
             config.tables * TABLE_BYTES // bus,
             8 * bus,
         )
-    if config.has("rows"):
+    if parts.rows:
         yield "store.pipeline.row_lane", PLANES * out // config.post_passes, TABLE_BYTES // bus, 8 * bus
         for bits in (VALUE_BITS, FACTOR_BITS + SHIFT_BITS, SUM_BITS):
             yield "store.row_entries", 1, config.row_depth, bits

@@ -39,7 +39,7 @@ QUEUES = "FIFOs and queues"
 def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
     """Reads and writes of the memories of each module in a launch with these events."""
     bus, read = config.memory.bus_bytes, events.read
-    matrix = events.gemm + events.depthwise + events.taps
+    matrix = events.matrix
     operations = matrix + events.alu
     # Lanes that a folding array leaves unchanged: their bits are not driven.
     kept = events.kept_lanes / (config.batch * config.block_out)

@@ -41,7 +41,7 @@ class OperandRates:
 def bases_of(config: Config, events: Events) -> dict[str, float]:
     """The count to which each quantity of `MEASURED` is proportional."""
     lanes = config.batch * config.block_out
-    matrix = events.gemm + events.depthwise + events.taps
+    matrix = events.matrix
     taken = events.vectors_read
     products = taken * config.multiplies_per_cycle
     reads = (matrix - events.overwriting + events.alu + events.two) * lanes

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
+from vdla.isa.array_modes import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 
@@ -52,7 +53,7 @@ def names_of(module: str) -> tuple[str, ...]:
 def register_features(config: Config) -> dict[str, float]:
     """The quantities in `REGISTERS` that are not in `cell_features.features_of`."""
     lanes, bus, size = config.batch * config.block_out, config.memory.bus_bytes, config.instruction_bytes
-    factor_bits = 9.0 if config.has("zero_points") else 8.0
+    factor_bits = float(ArrayShape.of(config).factor_bits)
     depth, passes = config.fetch_buffer_depth, config.post_passes
     whole = float(bus >= size)
     banked = float(min(max(1, bus // size), depth) > 1)
@@ -82,7 +83,7 @@ def _column_bits(config: Config) -> int:
     """Register bits of a column: every product in each stage of the multipliers, every sum of the tree. Where the array
     folds, the last levels have a sum for each fold.
     """
-    bits = 17 if config.has("zero_points") else 16
+    bits = ArrayShape.of(config).product_bits
     found, sums, pairs = (
         config.block_in * bits * config.multiplier_stages,
         config.block_in,

@@ -27,6 +27,7 @@ from vdla.isa.program_builder import (
     steps,
 )
 from vdla.isa.registers import REGISTERS
+from vdla.isa.store_stages import StoreParts
 
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
@@ -265,10 +266,11 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
                 values[key] = int(rng.integers(2)) if values["combine"] else 0
             if not values["operand"]:
                 values["multiply"] = values["swap"] = 0
-            if config.has("table"):
+            parts = StoreParts.of(config)
+            if parts.table:
                 values["table"] = int(rng.integers(2))
                 values["table_index"] = int(rng.integers(config.tables)) * values["table"]
-            if config.has("rows"):
+            if parts.rows:
                 values["rows"] = int(rng.integers(2))
             if config.chain_buffer_bytes and rng.random() < 0.4:
                 values["chain"] = 1

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vdla.isa.access import Access, Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
+from vdla.isa.array_modes import mode_of
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
 from vdla.isa.layout import FLAGS, MATRIX, PADS, Unit, decode_one, decode_uops, unit_of
@@ -375,7 +376,7 @@ def _walk(
                 tail = (name, destination[-DISTANCES[-1] :]) if name in MATRIX else None
                 begin, end = values["uop_bgn"], values["uop_end"]
                 earlier_folded, folded = folded, None
-                if config.has("fold") and name in MATRIX and not _sweeps(trace.registers, name):
+                if config.tile_parts > 1 and name in MATRIX and not mode_of(name, trace.registers).holds:
                     words = trace.uop[begin:end]
                     folded = folds.touched(config, trace.registers, name, values, words, destination)
                     yield from folds.shapes(trace.registers, name, values, folded)
@@ -395,11 +396,6 @@ def _walk(
         advance(trace, name, values, touched)
         if unit is Unit.COMPUTE:
             compute.append(index)
-
-
-def _sweeps(registers: Mapping[str, Values], name: str) -> bool:
-    """Whether operations may only hold their positions and write nothing."""
-    return name == "TAPS" and registers["SWEEP"]["on"] == 1
 
 
 def chain_shape(config: Config) -> str:

@@ -20,7 +20,7 @@ from .workload import Workload
 def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
     """Mean and largest number of parts that hold weights in a whole tile of a dense (filters, channels) matrix; (1, 1)
     on machines that do not fold."""
-    if not config.has("fold"):
+    if config.tile_parts == 1:
         return 1.0, 1
     tiles = ceil_div(channels, config.block_in) * ceil_div(filters, config.block_out)
     found: list[tuple[int, int]] = []
@@ -38,6 +38,8 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
 @lru_cache(maxsize=256)
 def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> FoldedWeights | None:
     """The tile parts that hold weights in a convolution on patches; None on machines that do not fold."""
+    if config.tile_parts == 1:
+        return None
     weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
     cut = np.array([layout.apart, layout.count, layout.columns, *workload.strides])
     return FoldedWeights.of(config, Constant(form=pack_patch_weight, arrays=(weight, cut)))

@@ -23,7 +23,7 @@ from .workload import Workload
 def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
     """The tile parts of a workload's dense weights (all filters by all channels, no zeros). None for templates without
     GEMM weights, for activations as weights, and on machines that do not fold."""
-    if not config.has("fold") or workload.own_weights:
+    if config.tile_parts == 1 or workload.own_weights:
         return None
     match workload.template:
         case CONV2D.name:

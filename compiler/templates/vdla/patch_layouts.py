@@ -127,7 +127,7 @@ def _cycles(
 
 def products_of(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
     """Cycles of the array: products of patch vectors and weight tiles, or tile parts on machines that fold."""
-    weights = patch_weights(config, workload, layout) if config.has("fold") else None
+    weights = patch_weights(config, workload, layout)
     if weights is None:
         return 1.0 * shape.outputs * layout.products
     # Each patch is multiplied for all columns that share it and all blocks of filters.

@@ -113,7 +113,7 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
 
 def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
     """Average number of array operations for a whole weight tile."""
-    weights = patch_weights(config, workload, layout) if config.has("fold") else None
+    weights = patch_weights(config, workload, layout)
     return 1.0 if weights is None else int(weights.used.sum()) * config.tile_parts / weights.used.size
 
 
