@@ -34,7 +34,7 @@ from vdla.codesign.technology.memories import memories_of
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
 from vdla.isa.config import Config, load_config
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 KINDS = {
     "any machine": range(HELD_OUT, HELD_OUT + CHAINED),

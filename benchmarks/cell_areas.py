@@ -39,7 +39,7 @@ from vdla.hw.verilog import TOP, generate_verilog
 from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config, ConfigError, Memory
 from vdla.isa.fifos import FIFOS
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 KIB = 1024
 MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES, MOST_ENABLED_BITS = 2048, 64, 128, 1 << 17

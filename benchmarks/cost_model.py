@@ -41,7 +41,7 @@ from vdla.compiler.tune.program_features.reading import Read, read_points, read_
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples
 from vdla.compiler.tune.search.point_features import GUESS, examine
 from vdla.isa.config import load_config
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
 """Models by the names of their columns. Each uses the features of that name, except "quick", which uses

@@ -43,7 +43,7 @@ from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.isa.config import Config
 from vdla.sim.statistics import MEASURED
 from vdla.util.errors import UserError
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 COEFFICIENTS = ROOT / "codesign" / "technology" / "event_energy.json"
 Rows = list[dict[str, Any]]

@@ -49,7 +49,7 @@ from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import DeviceProperties, parse_device
 from vdla.compiler.runtime.device_target import device_target
 from vdla.util.errors import UserError
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -34,7 +34,7 @@ from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 from vdla.sim.statistics import operand_statistics
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
 SMALL = tuple(fitted_machines()[name] for name in ("tiny", "8x8", "4x4 bus 16"))

@@ -16,7 +16,7 @@ from vdla.benchmarks.harness.page import Document, missing, read_files, rewritte
 from vdla.benchmarks.harness.pictures import PICTURES, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.benchmarks.harness.tables import BLOCKS, PAGES
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 OPTIONS = (CHECK,)
 

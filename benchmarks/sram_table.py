@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vdla.benchmarks.harness.command_line import WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.results import ROOT, provenance
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 NODE_NM = 45
 WORDS = tuple(2**n for n in range(6, 16))

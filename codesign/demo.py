@@ -10,8 +10,8 @@ from typing import Any
 
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.isa.config import Config
+from vdla.util.files import write_whole
 from vdla.util.user_files import make_directory
-from vdla.util.whole_files import write_whole
 
 from . import models
 from .evaluate import sample_arrays

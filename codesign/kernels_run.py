@@ -12,9 +12,8 @@ from typing import Any
 from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Progress
 from vdla.compiler.runtime.archive import Saved
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.util.files import open_file
+from vdla.util.files import copy_whole, open_file
 from vdla.util.user_cache import CacheError
-from vdla.util.whole_files import copy_whole
 
 from .network_cache import cached_network
 from .network_options import NetworkOptions

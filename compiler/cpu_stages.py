@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from .codegen.cpu.background import LibraryInProgress
+from .codegen.cpu.ahead_of_time import LibraryInProgress
 from .codegen.cpu.kernel import Kernel, build
 from .codegen.cpu.machine import CpuTarget, host_target
 from .codegen.cpu.machine_code import CodeWorker

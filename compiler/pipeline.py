@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vdla.compiler.ir.quick_init import collector_paused
-from vdla.util.whole_files import make_folder, write_whole
+from vdla.util.files import make_folder, write_whole
 
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.graph import Graph

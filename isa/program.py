@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.util.files import read_file
+from vdla.util.files import read_file, write_whole
 from vdla.util.npz import NpzError, open_npz
-from vdla.util.whole_files import write_whole
 
 from .config import Config, Memory
 from .errors import ConfigError, ProgramError

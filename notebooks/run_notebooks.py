@@ -24,7 +24,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from vdla.benchmarks.harness.shown import fits
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 FOLDER = Path(__file__).parent
 LARGEST_BYTES = 300_000

@@ -1,11 +1,20 @@
-"""Reads files that a user names, with limits, so that no file, pipe or device takes all memory or all time."""
+"""Files: read with limits, so that no file, pipe or device takes all memory or all time; written whole or not at
+all."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+from .errors import UserError
 
 MOST_BYTES = 2**31 - 1
 """Size of the largest file that is read whole; ONNX's format allows no larger ones either."""
@@ -51,3 +60,75 @@ def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> 
 
 def _too_large(path: str | Path, most: int) -> OSError:
     return OSError(errno.EFBIG, f"larger than the {most:,} bytes that are read of such a file", str(path))
+
+
+_COPY_BYTES = 2**22
+"""Bytes copied at a time."""
+
+
+class WriteError(UserError):
+    """A file that the system refused to write: at `path`, for the `reason` of `errno`."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.path = path
+        self.errno = error.errno
+        self.reason = error.strerror
+        super().__init__(f"{path}: cannot be written: {error.strerror}")
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """A temporary file beside `path` to write in a `with` block; replaces `path` when the block ends without error.
+
+    A link stays a link. A pipe or device (/dev/null) is written directly. Raises WriteError, which names `path`, if the
+    system refuses.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        place = path.resolve()
+        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
+            temporary = file.name
+            yield file.file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise WriteError(path, error) from None
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
+    """Writes `parts` to `path`, one after the other, completely or not at all, like `whole_file`. Raises WriteError."""
+    with whole_file(path) as file:
+        file.writelines(parts)
+
+
+def make_folder(path: str | Path) -> None:
+    """Creates a folder and its missing parents. Raises WriteError, which names `path`."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(Path(path), error) from None
+
+
+def copy_whole(source: Path, path: str | Path) -> None:
+    """Copies the file `source` to `path`, completely or not at all. Raises WriteError, and UserError for `source`."""
+    try:
+        original = os.fdopen(open_file(source), "rb")
+    except OSError as error:
+        raise UserError(f"{source}: cannot be read: {error.strerror}") from None
+    with original, whole_file(path) as file:
+        if hasattr(os, "copy_file_range"):
+            # Some file systems share blocks and move no data; others cannot do it, which raises an error.
+            with contextlib.suppress(OSError):
+                while os.copy_file_range(original.fileno(), file.fileno(), _COPY_BYTES):
+                    pass
+        shutil.copyfileobj(original, file, _COPY_BYTES)

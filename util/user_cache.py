@@ -23,9 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .errors import UserError
-from .files import open_file
+from .files import WriteError, open_file
 from .own_folders import check_own_file, make_own_folder
-from .whole_files import WriteError
 
 
 class CacheError(UserError):

@@ -1,6 +1,6 @@
 """Reads and writes files of the user: a mistake gives one clear line, and a failure leaves no partial file.
 
-Single files are written by `vdla.util.whole_files.write_whole`.
+Single files are written by `vdla.util.files.write_whole`.
 """
 
 from __future__ import annotations

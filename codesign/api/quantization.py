@@ -16,7 +16,7 @@ from vdla.compiler.graph.quantize.observe import Arrays
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from ..quantization.evaluate import Target
 from ..quantization.processor import Processor, parse_processor

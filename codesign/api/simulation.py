@@ -19,8 +19,8 @@ from vdla.isa.program import Program, load_program
 from vdla.sim import SimulationResult
 from vdla.sim import simulate as simulate_program
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.notebook_tables import html_table
-from vdla.util.whole_files import write_whole
 
 from ..technology.clock import Clock, clock_of
 from ..technology.components import Components, default_components, load_components

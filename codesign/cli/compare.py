@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from vdla.util.files import write_whole
 from vdla.util.printable import printable
 from vdla.util.user_files import check_destination
-from vdla.util.whole_files import write_whole
 
 from ..report.numbers import figure
 from .options import JsonOption, TechnologyOption

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination
-from vdla.util.whole_files import write_whole
 
 from .options import JsonOption
 from .output import note, print_json, steps

@@ -12,8 +12,8 @@ import typer
 from vdla.isa.config import load_config
 from vdla.isa.program import Program, bare_program, from_bytes, hex_lines, read_hex, to_bytes
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, read_whole
-from vdla.util.whole_files import write_whole
 
 from .options import JsonOption
 from .output import note, print_json

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 import typer
 
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination
-from vdla.util.whole_files import write_whole
 
 from .options import DimOption, JsonOption
 from .output import note, print_json, steps, text_console

@@ -11,8 +11,8 @@ import typer
 
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_directory, make_directory
-from vdla.util.whole_files import write_whole
 
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps

@@ -10,8 +10,8 @@ import typer
 from vdla.isa.config import load_config
 from vdla.isa.program import save_program
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, whole_directory
-from vdla.util.whole_files import write_whole
 
 from .output import Steps, end_failed, note, print_error, print_json, steps, text_console
 from .run_options import AcceleratorOptions, Engine, ModelOptions, RunOptions

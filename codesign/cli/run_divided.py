@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, whole_directory
-from vdla.util.whole_files import write_whole
 
 from .output import end_failed, note, print_json, steps, text_console
 from .run_options import AcceleratorOptions, ModelOptions, RunOptions

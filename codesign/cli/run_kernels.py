@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, whole_directory
-from vdla.util.whole_files import write_whole
 
 from .output import note, print_json, steps, text_console
 from .records import applied_text

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination
-from vdla.util.whole_files import write_whole
 
 from .options import was_given
 from .output import print_json, steps, text_console

@@ -91,7 +91,7 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
     Raises UserError.
     """
-    from vdla.compiler.backends.table import gpu_of
+    from vdla.compiler.backends.backend import gpu_of
     from vdla.compiler.runtime.gpus import GPUS
 
     compiled = model.suffix == ".tar"

@@ -18,8 +18,8 @@ from vdla.isa.program import bare_program, read_hex
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.isa.scratchpads_file import read_scratchpads
 from vdla.util.errors import UserError
+from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, read_whole
-from vdla.util.whole_files import write_whole
 
 from ..report.hardware import warning_lines
 from .options import JsonOption

@@ -19,7 +19,7 @@ from vdla.compiler.tune.measure.local_workers import LocalWorkers
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.worker_process import command_of
 from vdla.isa.config import Config
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from ..technology.components import Components
 from .evaluate import Figures, evaluate, from_json, sources_of_figures

@@ -10,7 +10,7 @@ from typing import Any
 
 from vdla.compiler.records.line import record_line
 from vdla.isa.config import toml_text
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from ..technology.area import basis
 from .metrics import METRICS, Metric, rungs_of

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from vdla.hw.harness.engine import RtlError
 from vdla.isa.program import save_program
+from vdla.util.files import write_whole
 from vdla.util.user_files import make_directory
-from vdla.util.whole_files import write_whole
 
 from ..evaluate import sample_arrays
 from ..rtl_files import rtl_files

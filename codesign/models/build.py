@@ -9,7 +9,7 @@ import onnx
 from numpy.typing import NDArray
 
 from vdla.util.errors import UserError
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from .calibrate import calibrate
 from .dcgan import CODE, dcgan

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from ..technology.area import basis
 from ..technology.clock import clock_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.util.errors import UserError
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 if TYPE_CHECKING:
     from ..runtime.network_archive import NetworkCode

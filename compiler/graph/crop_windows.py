@@ -9,9 +9,8 @@ import numpy as np
 from vdla.isa.arithmetic import wrap_int32
 
 from ..te.blocks import Pair, Window
-from .graph import Graph, Node, with_tensors
+from .graph import Graph, Node, unused, with_tensors
 from .int8_operators import Int8Convolution
-from .names import unused
 from .operators import Convolution
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from .graph import Graph, Node, Tensor
+from .graph import Graph, Node, Tensor, unused
 from .int8_operators import Int8Convolution, Int8Elementwise, Positions, Products
-from .names import unused
 
 
 def divide_sums(graph: Graph) -> Graph:

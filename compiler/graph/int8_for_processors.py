@@ -12,10 +12,9 @@ import numpy as np
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ..ir.types import DType
-from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, plain_output
+from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, plain_output, unused
 from .host import load_output
 from .int8_operators import Dequantize, Quantize
-from .names import unused
 from .onnx_strided_views import permutation_of
 from .operators import Permute
 

@@ -16,8 +16,7 @@ import numpy as np
 from ..ir.types import DType
 from .budgets import SMALLER, too_large
 from .errors import NodeErrors, ParameterError
-from .graph import Node, Shape, Tensor
-from .names import unused
+from .graph import Node, Shape, Tensor, unused
 from .onnx_node import OnnxNode
 from .operators import Operator, Reshape
 

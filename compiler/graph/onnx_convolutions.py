@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..te.epilogue import Epilogue
+from ..te.ops.sums import Epilogue
 from .onnx_context import GraphContext
 from .onnx_node import OnnxNode
 from .onnx_window_attributes import convolution_window

@@ -12,9 +12,8 @@ import numpy as np
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
 from .errors import ModelError
-from .graph import GraphInput, Shape, Tensor, quantized_tensor
+from .graph import GraphInput, Shape, Tensor, quantized_tensor, unused
 from .int8_operators import Quantization
-from .names import unused
 from .onnx_context import TYPES, GraphContext
 from .onnx_node import OnnxNode
 from .onnx_values import (

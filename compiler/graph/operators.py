@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..te.blocks import Pads, Pair, Window
-from ..te.epilogue import Epilogue
+from ..te.ops.sums import Epilogue
 
 if TYPE_CHECKING:
     from ..te.ops.lstm import Direction

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vdla.util.whole_files import make_folder, write_whole
+from vdla.util.files import make_folder, write_whole
 
 from ..ir.printer import format_node
 from ..ir.stmt import Program

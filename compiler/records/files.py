@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from vdla.util.files import write_whole
 from vdla.util.line_file import LineFile, RecordError
-from vdla.util.whole_files import write_whole
 
 from .line import MOST_BYTES, NO_TEXT, TOO_LONG, LineError, LineParser, record_line
 from .record import Record

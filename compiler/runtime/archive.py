@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
-from vdla.util.files import open_file
+from vdla.util.files import open_file, write_whole
 from vdla.util.machine_memory import memory_problem
 from vdla.util.printable import printable
-from vdla.util.whole_files import write_whole
 
 from ..codegen.cpu.errors import TargetError, UnknownNameError
 from ..codegen.cpu.machine import CpuTarget, host_target, runs_here

@@ -1,7 +1,7 @@
 """A whole compiled network as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels, launches, constants by name
-code.a, code.h      the kernels, a static library made by `codegen.cpu.background`, and their C header; empty without
+code.a, code.h      the kernels, a static library made by `codegen.cpu.ahead_of_time`, and their C header; empty without
                     kernels
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
 sha256              of them all, so that damage is seen before any of it runs
@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.cpu.ahead_of_time import ObjectCode
-from ..codegen.cpu.background import emit_library
+from ..codegen.cpu.ahead_of_time import ObjectCode, emit_library
 from ..codegen.cpu.kernel import Kernel, kernel_of
 from ..codegen.cpu.machine import CpuTarget
 from ..codegen.cpu.machine_code import load_objects

@@ -10,8 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ..codegen.cpu.memory import Constants
-from ..codegen.cpu.storage import ALIGNMENT
+from ..codegen.cpu.memory import ALIGNMENT, Constants
 from ..graph.graph import Graph, GraphOutput, Tensor, plain_input, plain_output
 from ..graph.memory_plan import StoragePlan
 from ..ir.expr import Buffer

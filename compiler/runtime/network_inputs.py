@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from ..codegen.cpu.errors import KernelArgumentError
-from ..codegen.cpu.storage import ALIGNMENT
+from ..codegen.cpu.memory import ALIGNMENT
 from ..graph.graph import Graph, GraphInput, GraphOutput
 from ..graph.host import arrays_by_name
 from ..graph.memory_plan import StoragePlan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..ir.affine import linear_form
-from ..ir.bounds import Ranges, loop_range, loop_ranges
+from ..ir.bounds import Interval, Ranges, form_interval, interval, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var, maximum, minimum
 from ..ir.regions import expr_bounds, operand_access, read_regions
 from ..ir.simplify import simplify
@@ -26,7 +26,6 @@ from ..ir.stmt import (
     seq,
 )
 from ..ir.visit import free_vars, map_expressions, substitute_expr, walk
-from .box import greatest_extent, intersect, lies_inside
 from .errors import LegalityError
 from .legality import asynchronous, check_bounds, check_grid, touches, written
 from .tree import locate, locate_alloc, locate_loop, minus, plus, rebase, rebuild, tidy
@@ -315,3 +314,31 @@ class _Nest:
             pad=copy.pad,
             asynchronous=copy.asynchronous,
         )
+
+
+def intersect(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
+    """The part of [start, start + extent) within [first, first + count), as start and extent."""
+    if lies_inside(start, extent, first, count, ranges):
+        return start, extent
+    low = simplify(maximum(start, first), ranges)
+    high = minimum(plus(start, extent), plus(first, count))
+    return low, simplify(minus(high, low), ranges)
+
+
+def lies_inside(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> bool:
+    """Whether [start, start + extent) is provably within [first, first + count)."""
+    if start == first and extent == count:
+        return True
+    a, b = linear_form(start), linear_form(first)
+    low = form_interval(a.plus(b, -1), ranges).low
+    if low is None or low < 0:
+        return False
+    gap = b.plus(linear_form(count)).plus(a, -1).plus(linear_form(extent), -1)
+    room = form_interval(gap, ranges).low
+    return room is not None and room >= 0
+
+
+def greatest_extent(extent: Expr, ranges: Ranges, size: int) -> int:
+    """The greatest value of an extent, at most the whole dimension and at least 1."""
+    held: Interval = interval(extent, ranges)
+    return max(1, size if held.high is None else min(held.high, size))

@@ -10,7 +10,7 @@ from ..ir.expr import Buffer, Const, Expr, Var
 from ..ir.regions import expr_bounds, read_regions, union, write_regions
 from ..ir.stmt import Alloc, Assign, For, NamedStmt, Program, Reduce, Region, Seq, Stmt, seq
 from ..ir.visit import free_vars, map_expressions, substitute_expr
-from .box import greatest_extent, intersect, lies_inside
+from .compute_at import greatest_extent, intersect, lies_inside
 from .coverage import fills_box
 from .errors import LegalityError
 from .legality import Touch, asynchronous, check_bounds, check_grid, distinct_loops, single, touches

@@ -8,8 +8,7 @@ import pytest
 from campaign import representatives
 
 from vdla.compiler.codegen.vdla.folds import FoldedWeights, fold_tiles
-from vdla.compiler.graph.constants import Constant, pack_spread_weight
-from vdla.compiler.graph.layout import pack_taps_weight, pack_weight
+from vdla.compiler.graph.layout import Constant, pack_spread_weight, pack_taps_weight, pack_weight
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
 from vdla.compiler.templates.vdla.ones_weights import weights_alone

@@ -14,7 +14,6 @@ from vdla.compiler.ir.stmt import Alloc, Program, Seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.visit import replace_buffers
 from vdla.compiler.te.blocks import Blocks, Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.blocked_convolution import (
     FloatSums,
@@ -40,6 +39,7 @@ from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.te.ops.resize import resize
 from vdla.compiler.te.ops.softmax import softmax
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.te.scalars import argument, exp
 from vdla.isa.config import load_config

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vdla.codesign import models
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 FOLDER = "VDLA_TEST_MODELS"
 """The variable that tests/conftest.py sets to a folder of the run, before there are other processes."""

@@ -24,7 +24,7 @@ from vdla.isa.program import (
     to_bytes,
 )
 from vdla.isa.program_text import from_text, read_program, to_text
-from vdla.util.whole_files import WriteError
+from vdla.util.files import WriteError
 from vdla.verify.random_programs import random_config, random_program
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from vdla.compiler.runtime.archive import ArchiveError, describe_saved
-from vdla.util import whole_files
+from vdla.util import files
 from vdla.util.errors import UserError
+from vdla.util.files import copy_whole, write_whole
 from vdla.util.user_files import (
     FileError,
     check_destination,
@@ -16,7 +17,6 @@ from vdla.util.user_files import (
     read_whole,
     whole_directory,
 )
-from vdla.util.whole_files import copy_whole, write_whole
 
 
 def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_copy_is_whole_wherever_the_system_stops_copying(
     original, copy = tmp_path / "original", tmp_path / "copy"
     content = bytes(range(256)) * 100 + b"end"
     original.write_bytes(content)
-    monkeypatch.setattr(whole_files, "_COPY_BYTES", 10_000)
+    monkeypatch.setattr(files, "_COPY_BYTES", 10_000)
     left = iter(range(calls))
 
     def copy_some(source: int, destination: int, most: int) -> int:

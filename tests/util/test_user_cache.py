@@ -12,9 +12,9 @@ import pytest
 from patience import LONG
 
 from vdla.util import user_cache
+from vdla.util.files import WriteError
 from vdla.util.own_folders import check_own_folder
 from vdla.util.user_cache import CacheError, cache_directory, cached, cached_or_made, find_cached
-from vdla.util.whole_files import WriteError
 
 
 @pytest.fixture(autouse=True)

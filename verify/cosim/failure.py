@@ -13,8 +13,8 @@ from vdla.isa.config import Config, toml_text
 from vdla.isa.program import hex_lines
 from vdla.isa.program_text import to_text
 from vdla.isa.scratchpads_file import scratchpads_bytes
+from vdla.util.files import write_whole
 from vdla.util.user_files import make_directory
-from vdla.util.whole_files import write_whole
 
 if TYPE_CHECKING:
     from .cases import Launch

@@ -10,9 +10,8 @@ from typing import Any
 
 from vdla.isa.config import parse_config, toml_text
 from vdla.util.errors import UserError
-from vdla.util.files import read_file
+from vdla.util.files import read_file, write_whole
 from vdla.util.user_files import read_whole
-from vdla.util.whole_files import write_whole
 
 from ...technology.components import (
     MODELS,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vdla.util.files import read_file
-from vdla.util.whole_files import write_whole
+from vdla.util.files import read_file, write_whole
 
 from ..study import Design, Study
 from .data import Verified

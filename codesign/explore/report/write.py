@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from ..study import Exploration
 from ..tables import rows, write_tables

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ...ir.expr import Buffer
 from ...ir.types import DType
 from .machine import CpuTarget
+from .memory import ALIGNMENT, buffer_bytes
 from .module import Module
-from .storage import ALIGNMENT, buffer_bytes
 
 _C_TYPES = {
     DType.INT8: "int8_t",

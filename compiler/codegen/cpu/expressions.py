@@ -21,8 +21,8 @@ from .errors import LoweringError
 from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
 from .machine import CpuTarget
+from .memory import Storage
 from .quantized import call_quantized
-from .storage import Storage
 from .text import Block, Value, constant, memory_type, type_text
 from .vector_memory import (
     from_memory,

@@ -12,7 +12,7 @@ from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...schedule.prefetch import AHEAD, PREFIX
 from .errors import LoweringError
-from .storage import ALIGNMENT
+from .memory import ALIGNMENT
 from .text import first_lanes, type_text
 
 if TYPE_CHECKING:

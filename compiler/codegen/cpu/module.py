@@ -13,8 +13,8 @@ from ...ir.verify import verify
 from ...passes.sum_in_blocks import sum_in_blocks
 from .copies import expand_copies
 from .machine import CpuTarget
+from .memory import Storage, row_major
 from .statements import Functions, StatementEmitter, Workspace
-from .storage import Storage, row_major
 from .text import Block
 
 ENTRY = "kernel"

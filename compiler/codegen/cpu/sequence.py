@@ -9,8 +9,8 @@ import numpy as np
 
 from ...ir.expr import Buffer
 from .machine import CpuTarget
+from .memory import ALIGNMENT, buffer_bytes
 from .module import Module
-from .storage import ALIGNMENT, buffer_bytes
 
 _HEX = np.array([f"\\{byte:02X}" for byte in range(256)], dtype="S3")
 _ARGUMENTS = "ptr %list, ptr %room, ptr %scratch, ptr %launch, ptr %pool"

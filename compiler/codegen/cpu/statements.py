@@ -15,7 +15,7 @@ from .expressions import ExpressionEmitter, VectorLoop
 from .half_floats import HALF_FLOATS, narrow, widen
 from .intrinsics import emission_of
 from .machine import CpuTarget
-from .storage import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
+from .memory import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
 from .text import Block, Value, constant, first_lanes, memory_type
 from .transposed import transposed_move
 

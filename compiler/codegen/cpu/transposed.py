@@ -11,7 +11,7 @@ from ...ir.stmt import Assign, For
 from ...ir.types import DType
 from ...ir.visit import free_vars
 from .expressions import ExpressionEmitter
-from .storage import Storage
+from .memory import Storage
 from .text import Block, constant, first_lanes, memory_type
 from .vector_memory import masked_load, masked_store
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vdla.isa import layout
+import vdla.isa.layout as layout
 from vdla.isa.array_modes import MODES, ArrayMode
 from vdla.isa.registers import registers_of
 

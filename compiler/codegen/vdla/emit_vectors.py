@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vdla.isa import layout
+import vdla.isa.layout as layout
 
 from ...ir.stmt import Intrinsic
 from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where

@@ -9,13 +9,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from vdla.isa import layout
+import vdla.isa.layout as layout
 from vdla.isa.config import Config
 from vdla.isa.program import Program, Segment
 
-from ...graph.constants import Constant, pack_operand
 from ...graph.graph import Graph
-from ...graph.layout import Layout, activation_bytes
+from ...graph.layout import Constant, Layout, activation_bytes, pack_operand
 from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer

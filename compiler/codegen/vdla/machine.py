@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 
-from vdla.isa import layout
+import vdla.isa.layout as layout
 from vdla.isa.config import Config
 from vdla.isa.errors import ConfigError
 from vdla.isa.layout import Unit

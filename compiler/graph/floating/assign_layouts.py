@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...ir.expr import Expr
-from ..graph import Graph, Node, Tensor
-from ..names import unused
+from ..graph import Graph, Node, Tensor, unused
 from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from ...ir.expr import Binary, Call, Const, Expr, Var
 from ...ir.types import DType
 from ...te.scalars import argument
-from ..graph import Graph, Node, Tensor, with_tensors
-from ..names import unused
+from ..graph import Graph, Node, Tensor, unused, with_tensors
 from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 

@@ -11,8 +11,7 @@ from ...ir.types import DType
 from ...ir.visit import substitute_expr
 from ...te.merge import broadcast
 from ...te.scalars import argument, argument_types
-from ..graph import Graph, Node, Tensor, with_tensors
-from ..names import unused
+from ..graph import Graph, Node, Tensor, unused, with_tensors
 from ..operators import Elementwise, Reshape
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..graph import Graph, Node, with_tensors
+from ..graph import Graph, Node, unused, with_tensors
 from ..memory_plan import ALIGNMENT
-from ..names import unused
 from ..operators import Concatenate, Join, Reshape
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from ...te.merge import spread
-from ..graph import Graph, Node, Shape, Tensor, with_tensors
+from ..graph import Graph, Node, Shape, Tensor, unused, with_tensors
 from ..memory_plan import ALIGNMENT
-from ..names import unused
 from ..operators import Elementwise, Remap, Reshape
 from ..rewrites import remove_dead
 

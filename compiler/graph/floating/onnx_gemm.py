@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.expr import Expr
-from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
+from ...te.ops.sums import Epilogue
 from ...te.scalars import argument
 from ..graph import Tensor
 from ..onnx_context import GraphContext

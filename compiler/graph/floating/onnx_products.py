@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.types import DType
-from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
 from ...te.ops.plain_windows import plain_product
+from ...te.ops.sums import Epilogue
 from ..graph import Shape, Tensor
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import GraphContext

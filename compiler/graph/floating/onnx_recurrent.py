@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...te.epilogue import Epilogue
 from ...te.ops import lstm, recurrent
 from ...te.ops.lstm import Direction
 from ..onnx_context import GraphContext

@@ -19,8 +19,7 @@ from ...te.ops.convolution import WINOGRAD_TAPS, suits_winograd, tile_counts
 from ...te.ops.convolution import Convolution as Sizes
 from ...te.ops.winograd import transformed_weights
 from ...te.scalars import argument, argument_types
-from ..graph import Graph, Node, Tensor
-from ..names import unused
+from ..graph import Graph, Node, Tensor, unused
 from ..operators import Convolution, WinogradOutputs, WinogradTiles
 
 Tiling = Callable[[Sizes, int], int | None]

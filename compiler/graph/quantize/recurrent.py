@@ -11,8 +11,7 @@ from onnx import numpy_helper, shape_inference
 
 from ..errors import NodeErrors
 from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
-from ..graph import Tensor
-from ..names import unused
+from ..graph import Tensor, unused
 from ..onnx_load import input_shape, static_shapes
 from ..onnx_node import OnnxNode, read_node
 

@@ -15,12 +15,11 @@ from ...ir.expr import Buffer, Const, Expr, Var, cast, select
 from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
-from ..epilogue import Epilogue
 from ..post import Post, post_value
 from .common import parameters_of
 from .convolution import Convolution, Phase
 from .quantization import held, stored_value
-from .sums import Loops, padded_input, summed
+from .sums import Epilogue, Loops, padded_input, summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,8 @@ from ...ir.expr import Buffer, Const, Expr, Load, Var, all_of, minimum, select
 from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
-from ..epilogue import Epilogue
 from .convolution import WINOGRAD_TAPS, Convolution, suits_winograd, tile_counts
-from .sums import program_of
+from .sums import Epilogue, program_of
 from .winograd import applied, transforms
 
 

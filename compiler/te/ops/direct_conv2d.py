@@ -9,9 +9,8 @@ from __future__ import annotations
 from ...ir.expr import Buffer, Const, Expr, Var
 from ...ir.stmt import Copy, Program, region, whole
 from ...ir.types import DType
-from ..epilogue import Epilogue
 from .convolution import Convolution
-from .sums import program_of, stored, summed
+from .sums import Epilogue, program_of, stored, summed
 
 
 def direct_conv2d(

@@ -12,8 +12,7 @@ from ...ir.expr import Buffer, Const, Expr, Load, Var
 from ...ir.stmt import Assign, Copy, Stmt, allocated, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
-from ..epilogue import Epilogue
-from .sums import summed
+from .sums import Epilogue, summed
 
 Place = tuple[Expr, ...]
 """Indices of an element of a buffer."""

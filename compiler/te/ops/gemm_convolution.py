@@ -16,10 +16,10 @@ from ...ir.expr import Buffer, Const, Expr, Load, Var
 from ...ir.stmt import Assign, Program, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, Window
-from ..epilogue import Epilogue
 from .common import parameters_of
 from .convolution import Convolution, Phase
 from .gathered_product import Depth, GatheredProduct, Place
+from .sums import Epilogue
 
 
 def is_pointwise(window: Window) -> bool:

@@ -10,10 +10,9 @@ from ...ir.expr import Buffer, Expr, Load, Var, cast
 from ...ir.stmt import Copy, Program, Reduce, Region, Stmt, nest, region, whole
 from ...ir.types import DType
 from ...ir.visit import map_expr, rewrite_at
-from ..epilogue import Epilogue
 from ..merge import Shape, merge_broadcast
 from ..scalars import round_tf32
-from .sums import program_of, stored, summed
+from .sums import Epilogue, program_of, stored, summed
 
 FACTORS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
 """Types of factors on tensor cores; float32 factors are rounded to tf32."""

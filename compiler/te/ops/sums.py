@@ -1,4 +1,4 @@
-"""A sum and its post-processing: the two loop nests of most operators; pads around the input of a window operator.
+"""A sum and its epilogue: the two loop nests of most operators; pads around the input of a window operator.
 
 alloc total: for outputs: for terms: NAME: total[outputs] += value(outputs, terms)
              for outputs: post: Y[outputs] = finish(total[outputs])
@@ -7,11 +7,53 @@ alloc total: for outputs: for terms: NAME: total[outputs] += value(outputs, term
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal, maximum, minimum
 from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, region, seq, whole
+from ...ir.types import DType
 from ..blocks import Window
 from ..post import PoolOperator
+
+Activation = Literal["none", "relu", "clip"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epilogue:
+    """y = activation(sum + bias + operand), with an optional bias for each column or channel and an optional tensor
+    like y.
+
+    Activation "relu" is max(x, 0), "clip" limits x to `low` .. `high`; NaN stays NaN. Other functions, and more
+    operands, are fused into the program by `te.fusion`.
+    """
+
+    bias: bool = False
+    operand: bool = False
+    activation: Activation = "none"
+    low: float = 0.0
+    high: float = 6.0
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether y is the sum itself."""
+        return not self.bias and not self.operand and self.activation == "none"
+
+    def value(self, total: Expr, bias: Expr | None, operand: Expr | None) -> Expr:
+        """y for a float32 sum, its bias and its operand (None if there is none)."""
+        for term in (bias, operand):
+            if term is not None:
+                total = total + term
+        match self.activation:
+            case "relu":
+                total = maximum(total, Const(0.0, DType.FLOAT32))
+            case "clip":
+                total = minimum(
+                    maximum(total, Const(float(self.low), DType.FLOAT32)),
+                    Const(float(self.high), DType.FLOAT32),
+                )
+        return total
+
 
 Loops = Mapping[str, int]
 """Extents of loops by name, the outermost first."""

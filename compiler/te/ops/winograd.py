@@ -18,10 +18,9 @@ from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
 from ...ir.stmt import Assign, Copy, Program, Stmt, allocated, nest, region, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
-from ..epilogue import Epilogue
 from .convolution import WINOGRAD_TAPS, Convolution, suits_winograd, tile_counts
 from .gathered_product import GatheredProduct
-from .sums import program_of
+from .sums import Epilogue, program_of
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 """A matrix of exact numbers, row by row."""

@@ -22,8 +22,7 @@ from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
 from .conv2d_knobs import Knobs, reduction_loops
 from .loops import team_times
 from .partial_sums import even_part
-from .register_tile import VECTOR_COST, choose_tile
-from .weight_hints import most_steps, waits_for_weights
+from .register_tile import VECTOR_COST, choose_tile, most_steps, waits_for_weights
 
 MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
 """Most rows, positions and blocks of filters of a tile: more positions with few filters wait for their loads (28
@@ -68,7 +67,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window, *, paralle
 
 
 def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:
-    """`weight_hints.waits_for_weights` of a convolution."""
+    """`register_tile.waits_for_weights` of a convolution."""
     shapes = {b.name: b.shape for b in program.parameters}
     groups, blocks = shapes["Y"][1:3]
     weights = prod(shapes["W"]) * 4

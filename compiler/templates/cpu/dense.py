@@ -16,8 +16,7 @@ from ...ir.types import DType
 from ...schedule import Schedule
 from .loops import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
-from .register_tile import MAXIMUM_ROWS, choose_tile
-from .weight_hints import ask_early, waits_for_weights, written_steps
+from .register_tile import MAXIMUM_ROWS, ask_early, choose_tile, waits_for_weights, written_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

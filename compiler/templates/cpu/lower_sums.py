@@ -10,8 +10,8 @@ import numpy as np
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution, Dense
 from ...schedule import Schedule
-from ...te.epilogue import Epilogue
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
+from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
 from ..lowered_node import fused, lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, get_args
 
 from ...te.blocks import Window
-from ...te.epilogue import Activation
+from ...te.ops.sums import Activation
 from ..workload_limits import MOST_ELEMENTS as MOST_TENSOR
 from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
 from .workload import CpuWorkload, Operator, Parts, SketchCpu

@@ -18,13 +18,13 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.work import statement_runs
 from ...te.blocks import Pads, Window
-from ...te.epilogue import Activation, Epilogue
 from ...te.merge import Shape, merge_broadcast
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.float_pool import float_pool
 from ...te.ops.product import Matrices, product
+from ...te.ops.sums import Activation, Epilogue
 
 if TYPE_CHECKING:
     from ...te.scalar_steps import Steps

@@ -12,10 +12,9 @@ from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 
 from ...codegen.vdla.placement import ChainBuffer
-from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Attention, Group, Products, Rows
-from ...graph.layout import pack_parameters
+from ...graph.layout import Constant, pack_parameters, unpacked
 from ...te.blocks import Pair, Window, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import Post

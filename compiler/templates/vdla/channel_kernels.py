@@ -15,10 +15,9 @@ import numpy as np
 
 from vdla.isa.config import Config
 
-from ...graph.constants import Constant
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Channels
-from ...graph.layout import pack_weight
+from ...graph.layout import Constant, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D

@@ -9,8 +9,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...codegen.vdla.folds import FoldedWeights
-from ...graph.constants import Constant
-from ...graph.layout import pack_patch_weight
+from ...graph.layout import Constant, pack_patch_weight
 from ...te.blocks import ceil_div
 from ...te.ops.patch_layout import PatchLayout
 from .workload import Workload

@@ -9,10 +9,9 @@ import numpy as np
 
 from vdla.isa.config import Config
 
-from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Normed, Rows
-from ...graph.layout import pack_weight
+from ...graph.layout import Constant, pack_weight, unpacked
 from ...te.blocks import Window, ceil_div
 from ..space import ESTIMATE, one_point
 from ..template import table_of

@@ -9,8 +9,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...codegen.vdla.folds import FoldedWeights
-from ...graph.constants import Constant
-from ...graph.layout import pack_weight
+from ...graph.layout import Constant, pack_weight
 from .conv2d import CONV2D
 from .folded_work import patch_weights
 from .patch_conv2d import PATCH_CONV2D

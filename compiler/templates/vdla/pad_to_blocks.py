@@ -12,7 +12,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.errors import node_error
-from ...graph.graph import Graph, Node
+from ...graph.graph import Graph, Node, unused
 from ...graph.int8_operators import (
     Group,
     Int8Convolution,
@@ -22,7 +22,6 @@ from ...graph.int8_operators import (
     Rows,
     Swap,
 )
-from ...graph.names import unused
 from ...te.blocks import Blocks, Pair, Window
 from ...te.post import Post
 

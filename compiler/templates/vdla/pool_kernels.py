@@ -11,10 +11,9 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.abilities import is_broadcast
-from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8AveragePool
-from ...graph.layout import pack_taps_weight, pack_weight
+from ...graph.layout import Constant, pack_taps_weight, pack_weight, unpacked
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.common import Area, Placement
 from ...te.ops.depthwise import depthwise_conv2d

@@ -12,10 +12,10 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.abilities import needs
-from ...graph.constants import Constant, unpacked
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Products
+from ...graph.layout import Constant, unpacked
 from ...te.blocks import Window, ceil_div
 from ...te.ops.common import Spread
 from .conv2d import CONV2D

@@ -7,9 +7,9 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 
-from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Rows
+from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, Window
 from ...te.ops.rows import Shares, rows
 from .rows import ROWS, RowsExpression

@@ -17,9 +17,8 @@ import numpy as np
 
 from vdla.isa.config import Config
 
-from ...graph.constants import Constant, unpacked
 from ...graph.graph import Node
-from ...graph.layout import pack_parameters
+from ...graph.layout import Constant, pack_parameters, unpacked
 from ...ir.stmt import Program
 from ...te.blocks import Blocks, Pair
 from ...te.ops.common import Area, Spread

@@ -13,10 +13,10 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.abilities import Abilities
-from ...graph.constants import Constant, unpacked
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Swap
+from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.common import Spread
 from ...te.post import PLAIN

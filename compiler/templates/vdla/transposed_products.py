@@ -14,9 +14,9 @@ import numpy as np
 
 from vdla.isa.config import Config
 
-from ...graph.constants import Constant, pack_operand
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Turned
+from ...graph.layout import Constant, pack_operand
 from ...te.blocks import Window, ceil_div
 from .conv2d import CONV2D
 from .template import Details, Kernel, Source, parameters

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vdla.util.errors import UserError
-from vdla.util.whole_files import write_whole
+from vdla.util.files import write_whole
 
 from ...records.package_identity import package_identity
 from ...templates.space import Values

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vdla.isa import layout
+import vdla.isa.layout as layout
 from vdla.isa.config import Config
 from vdla.isa.fields import extract
 from vdla.isa.layout import LOADS, TOKEN_QUEUES, Unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vdla.compiler.graph.names import unused
+from vdla.compiler.graph.graph import unused
 
 
 class Counted(set):

@@ -21,8 +21,8 @@ from vdla.compiler.runtime import kernel_archive
 from vdla.compiler.runtime.archive import ArchiveError, read_archive
 from vdla.compiler.runtime.kernel_archive import load_kernels, save_kernels
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.util.errors import UserError

@@ -22,11 +22,11 @@ from vdla.compiler.ir.visit import rewrite_at
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs

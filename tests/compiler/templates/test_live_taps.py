@@ -13,9 +13,9 @@ from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.lstm import input_weights, lstm_steps, recurrent_weights
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import lstm as lstm_cpu
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import matmul as matmul_cpu
 

@@ -11,9 +11,9 @@ from kernels import evaluate, run
 
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu.conv2d_default import NEAR_SHARE, choose_knobs
 from vdla.compiler.templates.cpu.conv2d_knobs import Knobs

@@ -23,9 +23,9 @@ from vdla.compiler.graph.operators import Join
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_winograd import blocked_outputs, blocked_tiles
 from vdla.compiler.te.ops.convolution import Convolution as Sizes
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.ops.winograd import transformed_weights
 from vdla.compiler.templates.cpu import winograd, winograd_choice
 

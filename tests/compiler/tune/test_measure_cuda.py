@@ -15,8 +15,8 @@ from patience import TOOK_LONGER
 
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product, round_factors
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import reference

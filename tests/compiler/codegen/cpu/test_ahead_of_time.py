@@ -30,8 +30,8 @@ from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 

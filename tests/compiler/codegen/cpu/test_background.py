@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from patience import LONG
 
-from vdla.compiler.codegen.cpu import background
-from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode
-from vdla.compiler.codegen.cpu.background import LibraryInProgress, emit_library
+from vdla.compiler.codegen.cpu import ahead_of_time
+from vdla.compiler.codegen.cpu.ahead_of_time import LibraryInProgress, ObjectCode, emit_library
 from vdla.compiler.codegen.cpu.errors import CodeGenerationError, TargetError
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.machine_code import optimise, target_machine
@@ -32,7 +31,7 @@ def modules(target: CpuTarget) -> tuple[Module, ...]:
 
 
 def library(target: CpuTarget, monkeypatch: pytest.MonkeyPatch, characters: int) -> ObjectCode:
-    monkeypatch.setattr(background, "BATCH_CHARACTERS", characters)
+    monkeypatch.setattr(ahead_of_time, "BATCH_CHARACTERS", characters)
     return emit_library(modules(target), target, name="net")
 
 
@@ -60,7 +59,7 @@ def test_threads_make_at_once_what_one_makes(monkeypatch: pytest.MonkeyPatch, ta
     processor = parse_target(target)
     machine = target_machine(processor, jit=False)
     alone = [machine.emit_object(optimise([module], machine)) for module in modules(processor)]
-    monkeypatch.setattr(background.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(ahead_of_time.os, "cpu_count", lambda: 4)
     assert library_objects(library(processor, monkeypatch, characters=1).data) == alone
 
 
@@ -84,7 +83,7 @@ def test_what_the_processor_lacks_is_told_of_its_kernel(monkeypatch: pytest.Monk
             raise TargetError(f"it lacks what {name} needs")
         return b"object"
 
-    monkeypatch.setattr(background, "object_bytes", fail)
+    monkeypatch.setattr(ahead_of_time, "object_bytes", fail)
     for characters in (1, 10**9):
         with pytest.raises(TargetError, match="lacks what third needs"):
             library(host_target(), monkeypatch, characters)
@@ -92,7 +91,7 @@ def test_what_the_processor_lacks_is_told_of_its_kernel(monkeypatch: pytest.Monk
 
 def test_what_llvm_refuses_is_told_by_node_and_before_all_is_lowered(monkeypatch: pytest.MonkeyPatch):
     target = host_target()
-    monkeypatch.setattr(background, "BATCH_CHARACTERS", 1)
+    monkeypatch.setattr(ahead_of_time, "BATCH_CHARACTERS", 1)
     good = modules(target)
     bad = replace(good[1], text=good[1].text.replace("ret void", "ret nothing"))
     with LibraryInProgress(target, name="net") as growing:
@@ -111,8 +110,8 @@ def test_code_generation_that_does_not_end_is_given_up(monkeypatch: pytest.Monke
         go_on.wait(LONG)
         return b"object"
 
-    monkeypatch.setattr(background, "object_bytes", hang)
-    monkeypatch.setattr(background, "OBJECT_SECONDS", 0.05)
+    monkeypatch.setattr(ahead_of_time, "object_bytes", hang)
+    monkeypatch.setattr(ahead_of_time, "OBJECT_SECONDS", 0.05)
     try:
         with pytest.raises(CodeGenerationError, match=r"did not end within 0\.05 s for first"):
             library(host_target(), monkeypatch, characters=1)
@@ -121,7 +120,7 @@ def test_code_generation_that_does_not_end_is_given_up(monkeypatch: pytest.Monke
 
 
 def test_an_error_while_lowering_ends_the_thread(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(background, "BATCH_CHARACTERS", 1)
+    monkeypatch.setattr(ahead_of_time, "BATCH_CHARACTERS", 1)
     target = host_target()
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt), LibraryInProgress(target, name="net") as growing:

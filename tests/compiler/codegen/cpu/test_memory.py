@@ -8,8 +8,14 @@ import mmap
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.cpu.memory import HUGE_PAGE, PAGE, Constants, aligned_copy, aligned_empty
-from vdla.compiler.codegen.cpu.storage import ALIGNMENT
+from vdla.compiler.codegen.cpu.memory import (
+    ALIGNMENT,
+    HUGE_PAGE,
+    PAGE,
+    Constants,
+    aligned_copy,
+    aligned_empty,
+)
 
 FLOAT = np.dtype(np.float32)
 

@@ -18,8 +18,8 @@ from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import dense as dense_cpu
 
 ROWS = 24

@@ -14,10 +14,10 @@ from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.normalization import Normalized
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from vdla.compiler.te.ops.tiled_permute import tiled_permute
 from vdla.compiler.te.scalars import argument, exp

@@ -22,10 +22,10 @@ from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu import conv2d_direct, conv2d_direct_space
 from vdla.compiler.templates.gpu.direct_knobs import Knobs
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution

@@ -20,11 +20,11 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.product import Matrices, product, round_factors, tensor_product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu import gemm_mma, gemm_mma_space
 from vdla.compiler.templates.gpu.gemm_mma_knobs import (
     Factors,

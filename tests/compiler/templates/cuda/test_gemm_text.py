@@ -11,8 +11,8 @@ from vdla.compiler.codegen.cuda.module import lower
 from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemv
 from vdla.compiler.templates.gpu.tile import Tile

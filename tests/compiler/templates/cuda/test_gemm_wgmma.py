@@ -22,8 +22,8 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, tensor_product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu import gemm, gemm_mma, gemm_wgmma
 from vdla.compiler.templates.gpu.gemm_mma_knobs import Factors
 from vdla.compiler.templates.gpu.gemm_wgmma_knobs import Knobs, choose_knobs, cycles, resident

@@ -13,8 +13,8 @@ from vdla.compiler.codegen.cuda.architectures import ARCHITECTURES
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.ir.stmt import Copy, For
 from vdla.compiler.ir.visit import walk
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu.gemv import THREADS, Knobs, choose_knobs, schedule_rows
 
 COUNTS = st.sampled_from([2, 4])

@@ -13,8 +13,8 @@ from vdla.compiler.ir.expr import Buffer, Const, Var, equal
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, nest, region, seq, whole
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.visit import walk
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 F32 = DType.FLOAT32

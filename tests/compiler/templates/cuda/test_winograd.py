@@ -22,9 +22,9 @@ from vdla.compiler.ir.visit import find_loop
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops import winograd as winograd_operator
 from vdla.compiler.te.ops.convolution import Convolution as Shape
+from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
 from vdla.compiler.templates.gpu import conv2d, winograd, winograd_cost
 from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
