@@ -8,6 +8,7 @@ import numpy as np
 
 from ...te.ops import lstm, recurrent
 from ...te.ops.lstm import Direction
+from ...te.ops.sums import Epilogue
 from ..onnx_context import GraphContext
 from ..onnx_node import OnnxNode
 from ..operators import Dense, LstmSteps, RecurrentSteps
