@@ -29,13 +29,10 @@ from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocke
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.product import Matrices, product
-from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
-from vdla.compiler.templates.cpu import matmul as matmul_cpu
 from vdla.compiler.templates.cpu import pool as pool_cpu
-from vdla.compiler.templates.cpu import reduction as reduction_cpu
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
@@ -83,16 +80,6 @@ def cases() -> dict[str, Case]:
                 block=16,
             ),
             template=lambda target, program: depthwise_cpu.schedule(target, program, SAME),
-        ),
-        "matmul 4 x 128, transposed": Case(
-            program=product(
-                Matrices(rows=128, depth=64, columns=128, batch_x=(4,), batch_w=(4,), transposed_w=True)
-            ),
-            template=matmul_cpu.schedule,
-            constants=frozenset(),
-        ),
-        "sum of 64 x 256 x 256": Case(
-            program=reduction((64, 256, 256), (1,), "sum"), template=reduction_cpu.schedule
         ),
         "max-pool of 4 x 112 x 112 x 16": Case(
             program=float_pool(outer=4, height=112, width=112, lanes=16, window=POOL, kind="max"),

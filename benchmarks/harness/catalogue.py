@@ -58,6 +58,7 @@ BENCHMARKS = (
     Benchmark("front_door", "overhead of the Python package", "front_door", QUIET),
     Benchmark("fusion", "gains of fusion on the CPU", "fusion", QUIET, BENCH),
     Benchmark("fuzz", "damaged files of every kind; killed, interrupted and cut off commands", "fuzz", HOURS, CAMPAIGN),
+    Benchmark("generated", "generated default schedules against the templates they replaced", "generated", QUIET),
     Benchmark("gpu", "GPU kernels and networks: checked, then timed beside torch", "gpu-*", f"{GPU}, {TORCH}"),
     Benchmark("gpu_cost", "errors of the cost models of GPU templates"),
     Benchmark("gpu_faults", "faults in scheduled GPU kernels", "gpu_faults", group=CAMPAIGN),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
@@ -46,47 +45,33 @@ from .table import CPU
 from .workload import CpuWorkload, ElementwiseCpu, PoolCpu
 from .workload import Operator as SketchedOperator
 
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """The schedule of an operator without a template, FILE:FUNCTION; the file is imported for a node of the operator.
-
-    `tuned`: the tuner's operator name (None: not tuned).
-    """
-
-    place: str
-    tuned: SketchedOperator | None = None
-
-    @property
-    def schedule(self) -> Callable[..., Schedule]:
-        """The function that schedules the operator's program."""
-        file, name = self.place.split(":")
-        return getattr(import_module(f"{__package__}.{file}"), name)
-
-
-_KERNELS: Mapping[type, _Kernel] = MappingProxyType(
+_KERNELS: Mapping[type, str] = MappingProxyType(
     {
-        MatrixProduct: _Kernel("matmul:schedule", "matmul"),
-        Softmax: _Kernel("rows:schedule", "softmax"),
-        Normalization: _Kernel("rows:schedule", "normalization"),
-        Reduction: _Kernel("reduction:schedule", "reduction"),
         # Sketch rules cannot tile the steps of recurrent layers.
-        LstmSteps: _Kernel("lstm:schedule"),
-        RecurrentSteps: _Kernel("recurrent:schedule"),
+        LstmSteps: "lstm:schedule",
+        RecurrentSteps: "recurrent:schedule",
         # Data movement has no knobs but vectors.
-        Permute: _Kernel("movement:schedule_permutation"),
-        Concatenate: _Kernel("movement:schedule"),
-        Remap: _Kernel("movement:schedule"),
-        Gather: _Kernel("movement:schedule"),
-        Relayout: _Kernel("movement:schedule_relayout"),
-        WinogradTiles: _Kernel("winograd:schedule_tiles"),
-        WinogradOutputs: _Kernel("winograd:schedule_outputs"),
+        Permute: "movement:schedule_permutation",
+        Concatenate: "movement:schedule",
+        Remap: "movement:schedule",
+        Gather: "movement:schedule",
+        Relayout: "movement:schedule_relayout",
+        WinogradTiles: "winograd:schedule_tiles",
+        WinogradOutputs: "winograd:schedule_outputs",
         # Indices of Resize are data.
-        Resize: _Kernel("resize:schedule"),
+        Resize: "resize:schedule",
     }
 )
-_GENERIC = _Kernel("generic:schedule", "generic")
-"""The kernel of an operator that has an expression but no entry in `_KERNELS`: sketch rules make its knobs."""
+"""Schedules of operators without knobs, FILE:FUNCTION; the file is imported for a node of the operator."""
+_SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
+    {
+        MatrixProduct: "matmul",
+        Softmax: "softmax",
+        Normalization: "normalization",
+        Reduction: "reduction",
+    }
+)
+"""Names of operators whose knobs come from sketch rules; others that have an expression are "generic"."""
 
 
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
@@ -107,8 +92,8 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return _elementwise(graph, node, operator)
         case MaxPool() | AveragePool():
             return _pool(graph, node, operator)
-    kernel = _KERNELS.get(type(operator), _GENERIC)
-    if kernel is _GENERIC and not has_expression(operator):
+    place, tuned = _KERNELS.get(type(operator)), _SKETCHED.get(type(operator), "generic")
+    if place is None and tuned == "generic" and not has_expression(operator):
         from .lower_int8 import lower_int8_node
 
         return lower_int8_node(graph, node, operator)
@@ -116,8 +101,13 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
         expression = _matrix_product(graph, node)
     else:
         expression = expression_of(graph, node, width=row_partials(target))
-    lowered = _lowered(graph, node, type(operator).__name__, expression, kernel.schedule)
-    return lowered if kernel.tuned is None else sketched(lowered, kernel.tuned)
+    key = type(operator).__name__
+    if place is not None:
+        file, _, name = place.partition(":")
+        return _lowered(graph, node, key, expression, getattr(import_module(f"{__package__}.{file}"), name))
+    from .sketches import scheduled
+
+    return sketched(_lowered(graph, node, key, expression, partial(scheduled, operator=tuned)), tuned)
 
 
 def _lowered(

@@ -1,23 +1,21 @@
-"""Tuning of programs whose template has no knobs: a space from sketch rules, and the template's schedule as default."""
+"""Programs whose knobs come from sketch rules: their workloads, spaces and default schedules."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
+from ...ir.visit import loops
 from ...ir.work import statement_runs
 from ...schedule import Schedule
 from ...te.blocks import Window
 from ..space import Space
-from . import conv_transpose as conv_transpose_cpu
-from . import generic
-from . import matmul as matmul_cpu
-from . import reduction as reduction_cpu
-from . import rows as rows_cpu
 from .sketch.cost import sketch_space
+from .sketch.default import default_values
 from .sketch.schedule import sketch_schedule
 from .sketch.sketch import Sketches, sketches
 from .workload import Operator, SketchCpu
@@ -54,20 +52,53 @@ def space(target: CpuTarget, workload: SketchCpu) -> Space:
     return sketch_space(sketches_of(target, workload))
 
 
+def default(target: CpuTarget, workload: SketchCpu) -> dict[str, int]:
+    """The point of `scheduled`; empty for programs that another template schedules."""
+    if _template(workload.operator, workload.expression, workload.window) is not None:
+        return {}
+    return default_values(sketches_of(target, workload))
+
+
 def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] | None) -> Schedule:
-    """The workload's program scheduled with a point's knobs; None: with its operator's own schedule."""
+    """The workload's program scheduled with a point's knobs; None: as by `scheduled`."""
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
-    program = workload.expression
-    match workload.operator:
+    return scheduled(target, workload.expression, workload.operator, workload.window, parallel=True)
+
+
+def scheduled(
+    target: CpuTarget,
+    program: Program,
+    operator: Operator,
+    window: Window | None = None,
+    *,
+    parallel: bool = False,
+) -> Schedule:
+    """The default schedule of an operator's program: by its template or, without one, the default point of its space.
+
+    `window`: of a transposed convolution. `parallel`: loops run on the threads of the kernel's pool.
+    """
+    template = _template(operator, program, window)
+    if template is not None:
+        return template(target, program, parallel=parallel)
+    given = sketches(program, target, parallel=parallel)
+    return sketch_schedule(given, default_values(given))
+
+
+def _template(operator: Operator, program: Program, window: Window | None) -> Callable[..., Schedule] | None:
+    """The template of an operator's program; None for products, and for reductions whose last axis is kept."""
+    match operator:
         case "matmul":
-            return matmul_cpu.schedule(target, program, parallel=True)
-        case "softmax" | "normalization":
-            return rows_cpu.schedule(target, program, parallel=True)
+            return None
+        case "reduction" if not any(loop.name == "reduce.l" for loop in loops(program)):
+            return None
+        case "softmax" | "normalization" | "reduction":
+            from .rows import schedule
         case "generic":
-            return generic.schedule(target, program, parallel=True)
-        case "reduction":
-            return reduction_cpu.schedule(target, program, parallel=True)
+            from .generic import schedule
         case "conv_transpose":
-            assert workload.window is not None
-            return conv_transpose_cpu.schedule(target, program, workload.window, parallel=True)
+            from .conv_transpose import schedule
+
+            assert window is not None
+            return partial(schedule, window=window)
+    return schedule

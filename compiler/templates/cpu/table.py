@@ -113,7 +113,7 @@ def template_named(name: str) -> Template[CpuTarget, Any, Program]:
             return Template(
                 name=name,
                 space=sketches.space,
-                choice=lambda target, w: {},
+                choice=sketches.default,
                 schedule=lambda target, w, _, values: sketches.schedule(target, w, values or None),
             )
     raise KeyError(name)

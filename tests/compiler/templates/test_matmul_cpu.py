@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from campaign import examples
@@ -12,8 +14,12 @@ from kernels import evaluate, run, targets
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import matmul as matmul_cpu
+from vdla.compiler.templates.cpu.sketch.default import default_values
+from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketches import scheduled
+
+SCHEDULE = partial(scheduled, operator="matmul")
 
 
 def operands(batch_x, batch_w, rows, depth, columns, transposed):
@@ -57,7 +63,7 @@ def test_products(batches, rows, depth, columns, transposed, level):
     x, w, expected = operands(*sizes)
     program = program_of(*sizes)
     arrays = {"X": x, "W": w}
-    (result,) = run(program, arrays, matmul_cpu.schedule, targets()[level])
+    (result,) = run(program, arrays, SCHEDULE, targets()[level])
     np.testing.assert_array_equal(result.reshape(expected.shape), expected)
     if expected.size * depth < 3000:
         np.testing.assert_array_equal(evaluate(program, arrays), result)
@@ -65,17 +71,17 @@ def test_products(batches, rows, depth, columns, transposed, level):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("copy", [False, True])
-def test_staged_and_copied(transposed, copy):
+def test_an_epilogue_with_and_without_copied_panels(transposed, copy):
     sizes = ((2,), (2,), 11, 19, 37, transposed)
     x, w, expected = operands(*sizes)
     bias, operand = np.arange(37, dtype=np.float32), -expected / 2
     program = program_of(*sizes, Epilogue(bias=True, operand=True, activation="relu"))
-    knobs = matmul_cpu.Knobs(
-        tiles=dense_cpu.Knobs(rows=4, vectors=1, row_block=8, stage=True), copy=copy or transposed
-    )
 
     def schedule(target, program, parallel):
-        return matmul_cpu.schedule(target, program, knobs, parallel=parallel)
+        found = sketches(program, target, parallel=parallel)
+        values = default_values(found)
+        assert values["copy.1"] == transposed
+        return sketch_schedule(found, values | {"copy.1": int(copy or transposed)})
 
     (result,) = run(program, {"X": x, "W": w, "B": bias, "R": operand}, schedule, targets()[0])
     np.testing.assert_array_equal(result, np.maximum(expected + bias + operand, 0))
@@ -87,8 +93,8 @@ def test_parallel(batch, transposed):
     sizes = (batch, batch, 40, 30, 200, transposed)
     x, w, expected = operands(*sizes)
     program = program_of(*sizes)
-    s = matmul_cpu.schedule(targets()[0], program, parallel=True)
+    s = SCHEDULE(targets()[0], program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        (result,) = run(program, {"X": x, "W": w}, matmul_cpu.schedule, targets()[0], pool)
+        (result,) = run(program, {"X": x, "W": w}, SCHEDULE, targets()[0], pool)
     np.testing.assert_array_equal(result.reshape(expected.shape), expected)

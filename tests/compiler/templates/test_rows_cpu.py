@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from campaign import examples
@@ -13,9 +15,11 @@ from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.merge import merge_axes
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates.cpu import reduction as reduction_cpu
 from vdla.compiler.templates.cpu import rows as rows_cpu
 from vdla.compiler.templates.cpu.loops import row_partials
+from vdla.compiler.templates.cpu.sketches import scheduled
+
+REDUCTION = partial(scheduled, operator="reduction")
 
 REDUCTIONS = {
     "sum": np.sum,
@@ -49,7 +53,7 @@ def test_reductions(case, kind, level):
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
     program = reduction(shape, axes, kind, width=row_partials(target))
     expected = REDUCTIONS[kind](x.astype(np.float64), axis=axes).astype(np.float32).reshape(-1)
-    (result,) = run(program, {"X": x}, reduction_cpu.schedule, target)
+    (result,) = run(program, {"X": x}, REDUCTION, target)
     # Sums of small whole numbers are exact.
     np.testing.assert_allclose(result.reshape(-1), expected, rtol=2e-7)
     if x.size < 3000:
@@ -61,7 +65,7 @@ def test_not_a_number_in_extremes():
     for kind, expected in (("max", [np.nan, np.inf]), ("min", [np.nan, -np.inf]), ("sum", [np.nan, np.nan])):
         for target in targets():
             program = reduction(x.shape, (1,), kind, width=row_partials(target))
-            (result,) = run(program, {"X": x}, reduction_cpu.schedule, target)
+            (result,) = run(program, {"X": x}, REDUCTION, target)
             np.testing.assert_array_equal(result, np.array(expected, np.float32))
 
 
@@ -105,10 +109,10 @@ def test_parallel_reductions(axes):
     target = targets()[0]
     x = np.random.default_rng(0).integers(-9, 9, (20, 30, 101)).astype(np.float32)
     program = reduction(x.shape, axes, "mean", width=row_partials(target))
-    s = reduction_cpu.schedule(target, program, parallel=True)
+    s = REDUCTION(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        (result,) = run(program, {"X": x}, reduction_cpu.schedule, target, pool)
+        (result,) = run(program, {"X": x}, REDUCTION, target, pool)
     np.testing.assert_allclose(result.reshape(-1), x.mean(axes).reshape(-1), rtol=1e-5, atol=1e-6)
 
 

@@ -96,13 +96,14 @@ class _Tiles:
     """The loops of a tiled sum: `around` are the loops around a tile, outermost first; `of` maps a loop of the consumer
     to its loops over tiles and blocks.
 
-    `shared`: loops that threads may share, best first.
+    `shared`: loops that threads may share, best first. `repeated`: loops of more than one iteration.
     """
 
     knobs: _Knobs
     around: tuple[str, ...]
     of: Mapping[str, tuple[str, ...]]
     shared: tuple[str, ...]
+    repeated: frozenset[str]
 
 
 def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
@@ -136,13 +137,13 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
             s.set_scope(_written_by(s, name), "workspace")
     _sum_up(s, given, summed, knobs, rows, lane)
     shared: list[str] = []
+    counts = dict.fromkeys(around, 1.0)
+    for axle in summed.axles:
+        number, block = axle.size / knobs.tile[axle.name], knobs.block[axle.name]
+        if block:
+            counts[blocks[axle.name]] = number / block
+        counts[tiles[axle.name]] = block or number
     if summed.work >= PARALLEL_WORK:
-        counts = dict.fromkeys(around, 1.0)
-        for axle in summed.axles:
-            number, block = axle.size / knobs.tile[axle.name], knobs.block[axle.name]
-            if block:
-                counts[blocks[axle.name]] = number / block
-            counts[tiles[axle.name]] = block or number
         times = team_times(counts, summed.work / (2 * given.lanes(summed.bits)))
         shared = sorted(counts, key=lambda name: times[name])
     return _Tiles(
@@ -150,6 +151,7 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
         around=tuple(around),
         of={name: tuple([loops[name] for loops in (tiles, blocks) if name in loops]) for name in names},
         shared=tuple(shared),
+        repeated=frozenset([name for name, count in counts.items() if count > 1]),
     )
 
 
@@ -159,7 +161,14 @@ def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
         if tiles.knobs.get(f"pack.{given.number(read)}"):
             s.pack(read.buffer, *_packed(summed, read, tiles.knobs))
         elif tiles.knobs.get(f"copy.{given.number(read)}"):
-            own = [loop for a in summed.axles if a.inner in read.loops() for loop in tiles.of[a.name]]
+            # A loop of one iteration needs no copy of its own.
+            own = [
+                loop
+                for a in summed.axles
+                if a.inner in read.loops()
+                for loop in tiles.of[a.name]
+                if loop in tiles.repeated
+            ]
             _copy_panels(s, given, summed, read, tiles.knobs, own, tiles.around)
 
 
@@ -283,13 +292,17 @@ def _copy_panels(
     if wide is None or wide == len(read.shape) - 1:
         return
     s.expand_copy(copy)
-    rank = len(read.shape)
-    order = (*(d for d in range(rank) if d != wide), wide)
-    s.pack(copy, (), order)
-    outer, lane = s.split(f"{copy}.{wide}", given.lanes(summed.bits))
-    s.reorder(*(f"{copy}.{d}" for d in range(rank) if d != wide), outer, lane)
-    s.vectorize(lane)
-    peel_ragged(s, outer)
+    last = len(read.shape) - 1
+    others = [d for d in range(last) if d != wide]
+    s.pack(copy, (), (*others, last, wide))
+    # Square tiles, which code generation transposes in registers.
+    lanes = given.lanes(summed.bits)
+    columns, column = s.split(f"{copy}.{wide}", lanes)
+    rows, row = s.split(f"{copy}.{last}", lanes)
+    s.reorder(*(f"{copy}.{d}" for d in others), rows, columns, row, column)
+    s.unroll(row)
+    s.vectorize(column)
+    peel_ragged(s, rows, columns)
 
 
 def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None:

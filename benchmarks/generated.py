@@ -1,0 +1,120 @@
+"""Default schedules that the generator makes, against the hand-written templates that it replaced.
+
+    python benchmarks/generated.py [NAME ...] [--rounds 15] [--json] [--write]
+
+The file of results keeps the traces of the templates' schedules, as they were on that machine for each level of its
+vectors; every run replays them. Both kernels run in turns on one thread: thread CPU time. `hand`: microseconds of the
+template's kernel; `ratio`: its time over the generator's, above 1 where the generator is faster. A template may go
+where the generator has at least 0.97 of its speed. Beside other work, ratios of equal kernels vary by 5%.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from vdla.benchmarks.harness.command_line import OUTPUT, ROUNDS, Given, names_of, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
+from vdla.benchmarks.harness.results import RESULTS
+from vdla.benchmarks.sketches import bound
+from vdla.codesign.timing import interleaved, ratio
+from vdla.compiler.codegen.cpu.machine import host_target_at
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.schedule.schedule import replay
+from vdla.compiler.schedule.trace import trace_from_lists
+from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.reduction import reduction
+from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.workload import Operator
+
+PRODUCTS = (
+    (4, 128, 64, 128, True),
+    (12, 384, 64, 384, True),
+    (12, 384, 384, 64, False),
+    (12, 197, 64, 197, True),
+    (12, 197, 197, 64, False),
+    (16, 1024, 64, 1024, True),
+    (12, 1, 64, 128, True),
+    (12, 1, 128, 64, False),
+    (1, 50, 70, 33, False),
+)
+"""Batch, rows, depth and columns of products of two activations, and whether the second one is transposed."""
+REDUCTIONS = (
+    ((64, 256, 256), (1,)),
+    ((64, 100, 40), (1,)),
+    ((8, 512, 768), (0,)),
+    ((32, 49, 1000), (1,)),
+    ((4, 7, 7, 512), (1, 2)),
+    ((128, 128, 16), (1,)),
+    ((512, 3, 80), (1,)),
+    ((2, 3000, 20), (1,)),
+    ((1, 196, 1024), (1,)),
+)
+"""Shapes and axes of sums whose last axis is kept."""
+LEAST_SECONDS = 2e-3
+
+
+def _cases() -> dict[str, tuple[Operator, Program]]:
+    found: dict[str, tuple[Operator, Program]] = {}
+    for batch, rows, depth, columns, transposed in PRODUCTS:
+        sizes = Matrices(
+            rows=rows,
+            depth=depth,
+            columns=columns,
+            batch_x=(batch,),
+            batch_w=(batch,),
+            transposed_w=transposed,
+        )
+        name = f"matmul:{batch},{rows},{depth},{columns}{',transposed' * transposed}"
+        found[name] = ("matmul", product(sizes, name="matmul"))
+    for shape, axes in REDUCTIONS:
+        name = f"sum:{'x'.join(map(str, shape))} over {','.join(map(str, axes))}"
+        found[name] = ("reduction", reduction(shape, axes, "sum"))
+    return found
+
+
+CASES = _cases()
+LEVELS = ("avx512", "avx2", "sse")
+RESULT = "generated"
+
+
+def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, Any]:
+    """The row of a case: `hand` is the trace of the template's schedule."""
+    operator, program = CASES[name]
+    target, rng = host_target_at(level), np.random.default_rng(0)
+    arrays = {p.name: rng.standard_normal(p.shape, np.float32) for p in program.parameters}
+    schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, operator))
+    kernels = [bound(target, schedule, arrays) for schedule in schedules]
+    times = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)
+    found = {"name": name, "level": level, "hand": statistics.median(times[0]) * 1e6}
+    return {**found, "ratio": ratio(*times), "trace": hand}
+
+
+def line(row: dict[str, Any]) -> str:
+    return f"{row['name']:34}{row['level']:8}{row['hand']:12.1f}{row['ratio']:8.3f}"
+
+
+OPTIONS = (names_of(CASES, "case"), ROUNDS.but(default=15), *OUTPUT)
+
+
+def main(options: Given) -> None:
+    kept = json.loads((RESULTS / f"{RESULT}.json").read_text())["rows"]
+    wanted = [row for row in kept if row["name"] in (options.names or CASES)]
+    rows = measure_all(
+        wanted,
+        lambda row: measure(row["name"], row["level"], row["trace"], options.rounds),
+        line,
+        quiet=options.json,
+    )
+    worst = min(row["ratio"] for row in rows)
+    mean = statistics.geometric_mean(row["ratio"] for row in rows)
+    lines = [f"geometric mean {mean:.3f}, least {worst:.3f}"]
+    finish(options, RESULT, {"geomean": mean, "least": worst, "rows": rows}, lines=lines, compact=True)
+
+
+if __name__ == "__main__":
+    run_script(__doc__, OPTIONS, main)
