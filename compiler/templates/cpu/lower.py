@@ -45,7 +45,7 @@ from .table import CPU
 from .workload import CpuWorkload, ElementwiseCpu, PoolCpu
 from .workload import Operator as SketchedOperator
 
-_KERNELS: Mapping[type, str] = MappingProxyType(
+KERNELS: Mapping[type, str] = MappingProxyType(
     {
         # Sketch rules cannot tile the steps of recurrent layers.
         LstmSteps: "lstm:schedule",
@@ -92,7 +92,7 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return _elementwise(graph, node, operator)
         case MaxPool() | AveragePool():
             return _pool(graph, node, operator)
-    place, tuned = _KERNELS.get(type(operator)), _SKETCHED.get(type(operator), "generic")
+    place, tuned = KERNELS.get(type(operator)), _SKETCHED.get(type(operator), "generic")
     if place is None and tuned == "generic" and not has_expression(operator):
         from .lower_int8 import lower_int8_node
 
@@ -103,11 +103,16 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
         expression = expression_of(graph, node, width=row_partials(target))
     key = type(operator).__name__
     if place is not None:
-        file, _, name = place.partition(":")
-        return _lowered(graph, node, key, expression, getattr(import_module(f"{__package__}.{file}"), name))
+        return _lowered(graph, node, key, expression, schedule_at(place))
     from .sketches import scheduled
 
     return sketched(_lowered(graph, node, key, expression, partial(scheduled, operator=tuned)), tuned)
+
+
+def schedule_at(place: str) -> Callable[..., Schedule]:
+    """The function of a row of `KERNELS`."""
+    file, _, name = place.partition(":")
+    return getattr(import_module(f"{__package__}.{file}"), name)
 
 
 def _lowered(
