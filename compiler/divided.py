@@ -18,7 +18,7 @@ from vdla.isa.config import Config
 
 from .graph.abilities import PLAIN, Abilities
 from .graph.errors import ModelError, NodeError, NodesError, node_error, parameters_of
-from .graph.onnx_node import read_node
+from .graph.onnx_attributes import read_node
 from .graph.onnx_read import Source, read_model
 from .graph.partition import Partition, Region, partition_model
 from .runtime.artifact import Compiled

@@ -39,6 +39,10 @@ class NodeError(ModelError):
         self.problem = problem
         self.way_out = way_out
 
+    def of_node(self, source: str, node: NamedNode) -> NodeError:
+        """The same error about another node."""
+        return type(self)(source, node.name, node.op_type, self.problem, self.way_out)
+
 
 class NodesError(NodeError):
     """Several nodes that are not supported: `parts`. The message lists the first `MOST_TOLD`, one on each line; the
@@ -77,6 +81,10 @@ class ParameterError(NodeError):
     ) -> None:
         super().__init__(source, node, op_type, problem, way_out)
         self.inputs = inputs
+
+    def of_node(self, source: str, node: NamedNode) -> NodeError:
+        """The same error about another node."""
+        return ParameterError(source, node.name, node.op_type, self.problem, self.way_out, self.inputs)
 
 
 def parameters_of(error: Exception) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ import onnx
 from onnx import numpy_helper, shape_inference
 
 from .errors import NodeError, NodeErrors
+from .onnx_attributes import read_node
 from .onnx_constants import evaluate_node
 from .onnx_load import input_shape, opset_of, static_shapes
-from .onnx_node import read_node
 
 MOST_ELEMENTS = 2**20
 """Most elements of a folded result: as many as a mask of 1,024 x 1,024 tokens has."""

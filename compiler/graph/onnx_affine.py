@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..te.blocks import Window
+from .onnx_attributes import OnnxNode
 from .onnx_batch_norm import batch_norm_factors
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_node import OnnxNode
 from .onnx_values import Constant, Pending, Product, Real
 
 MOST_WEIGHT = 127

@@ -1,4 +1,5 @@
-"""Attributes of operators by ONNX's schemas: names, default values, and checks of a model's attributes.
+"""Nodes of a file, unpacked, and attributes of operators by ONNX's schemas: names, default values, and checks of a
+model's attributes.
 
 Some attributes are flags in an integer, and readers differ in their reading of 2 or -1. A Split with fewer outputs in
 `num_outputs` than it has crashes the process in ONNX's (1.22) shape inference.
@@ -6,7 +7,8 @@ Some attributes are flags in an integer, and readers differ in their reading of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +17,6 @@ import onnx
 from onnx import defs
 
 from .errors import invalid_node_error
-from .onnx_node import read_node
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -138,3 +139,42 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
         yield number, node
         for body in subgraphs(node):
             yield from nodes_of(body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OnnxNode:
+    """One node of the file, with attributes as Python values and a name that is never empty."""
+
+    name: str
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    proto: onnx.NodeProto
+
+    def integer(self, attribute: str, default: int) -> int:
+        """An integer attribute, or the default of the operator's specification."""
+        return int(self.attributes.get(attribute, default))
+
+    def integers(self, attribute: str, default: Sequence[int]) -> tuple[int, ...]:
+        """A list attribute, or the default of the operator's specification."""
+        return tuple(int(value) for value in self.attributes.get(attribute, default))
+
+    def text(self, attribute: str, default: str) -> str:
+        """A string attribute, or the default of the operator's specification."""
+        value = self.attributes.get(attribute, default)
+        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
+    """Unpacks a NodeProto; a node without a name is named after its type and index."""
+    return OnnxNode(
+        name=proto.name or f"{proto.op_type}_{index}",
+        op_type=proto.op_type,
+        domain=proto.domain,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in proto.attribute},
+        proto=proto,
+    )

@@ -10,8 +10,8 @@ import numpy as np
 from ..te.merge import broadcast
 from ..te.ops.movement import PAD_MODES, PadMode
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS
+from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
-from .onnx_node import OnnxNode
 
 
 def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:

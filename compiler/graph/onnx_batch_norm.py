@@ -7,7 +7,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .onnx_node import OnnxNode
+from .onnx_attributes import OnnxNode
 
 
 class Parameters(Protocol):

@@ -12,8 +12,7 @@ import onnx
 from .budgets import item_bytes, too_large_constant
 from .errors import NodeErrors
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
-from .onnx_attributes import STANDARD, subgraphs
-from .onnx_node import OnnxNode
+from .onnx_attributes import STANDARD, OnnxNode, subgraphs
 
 LOOPED = frozenset(
     (

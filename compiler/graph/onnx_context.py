@@ -1,4 +1,4 @@
-"""The state of one import: constants, tensors and nodes so far, and the errors of nodes.
+"""The walk over the nodes of a model, and its state: constants, tensors and nodes so far, and the errors of nodes.
 
 Functions that read the nodes of an operator get tensors of a node's inputs from it and add real-valued operators. A
 float graph has a node of each. In an integer graph (`onnx_integer_context.ImportContext`) an operator becomes a view, a
@@ -8,16 +8,20 @@ node, or an operation that waits for its QuantizeLinear.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
+import onnx
 
 from ..ir.types import DType
 from .budgets import SMALLER, too_large
-from .errors import NodeErrors, ParameterError
+from .errors import NodeError, NodeErrors, ParameterError
 from .graph import Node, Shape, Tensor, unused
-from .onnx_node import OnnxNode
+from .onnx_attributes import OnnxNode, read_node
+from .onnx_table import rows_of
 from .operators import Operator, Reshape
 
 TYPES = (
@@ -42,6 +46,8 @@ class GraphContext(NodeErrors):
     operators all of whose steps the target computes in one kernel.
     """
 
+    integer_biases: ClassVar[bool] = False
+    """See `qlinear.StepsContext`."""
     opset: int
     static_shapes: dict[str, Shape]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -54,6 +60,25 @@ class GraphContext(NodeErrors):
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     given: set[str] = field(default_factory=set)
     body_nodes: int = 0
+
+    def expand(self, node: OnnxNode) -> bool:
+        """Imports other nodes in place of an operator of another domain, or of one with subgraphs; returns whether it
+        did. Fails on unknown domains."""
+        from .floating.onnx_import import expand
+
+        return expand(self, node)
+
+    def fold(self, node: OnnxNode) -> bool:
+        """Evaluates a node of constants; returns whether it did."""
+        from .floating.onnx_import import fold
+
+        return fold(self, node)
+
+    def import_operator(self, node: OnnxNode) -> None:
+        """Adds the operators of a node, by the first row of the table that takes it."""
+        from .floating.onnx_import import import_operator
+
+        import_operator(self, node)
 
     def resolve(self, name: str) -> str:
         """The tensor or constant that a name of the file stands for."""
@@ -96,6 +121,10 @@ class GraphContext(NodeErrors):
             if tensor.size > (MOST_PARAMETERS if counted else 1):
                 return ()
         return tuple(sorted(found))
+
+    def rank(self, node: OnnxNode, index: int) -> int:
+        """Number of dimensions of an input; fails where it is missing."""
+        return len(self.tensor(node, index).shape)
 
     def input_shape(self, node: OnnxNode) -> Shape:
         """The shape of the first input; fails where it is missing."""
@@ -276,3 +305,26 @@ class GraphContext(NodeErrors):
     def _unused(self, name: str) -> str:
         """`name`, with a number behind it where the model or the graph has a tensor of that name."""
         return unused(name, self.constants, self.tensors, self.static_shapes)
+
+
+def import_node(context: GraphContext, node: OnnxNode) -> None:
+    """Imports one ONNX node: evaluates it if all inputs are constants, else adds operators or nodes in its place. Binds
+    its outputs. Raises ModelError for a node that is not supported."""
+    if writers := rows_of(node.domain, node.op_type, "integers", "blocked"):
+        _import_steps(context, node, writers[0](context, node))
+    elif not (context.expand(node) or context.fold(node)):
+        context.import_operator(node)
+
+
+def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
+    """Imports the nodes that replace a node."""
+    for index, proto in enumerate(body):
+        import_node(context, read_node(proto, index))
+
+
+def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
+    """Imports the steps that replace an operator on integers; an error of a step becomes an error of the node."""
+    try:
+        import_body(context, steps)
+    except NodeError as error:
+        raise error.of_node(context.source, node) from None

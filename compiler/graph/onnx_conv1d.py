@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .floating.onnx_conv1d import plane_attributes, plane_sizes
+from .onnx_attributes import OnnxNode
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_strided_views import line_of, settled
 from .onnx_values import Constant, Integer, Pending, QuantizedConstant, Real, Value
 

@@ -14,9 +14,9 @@ from .abilities import needs
 from .graph import Tensor
 from .int8_operators import Quantization
 from .onnx_append import Rounding, rescale
+from .onnx_attributes import OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_node import OnnxNode
 from .onnx_products import with_bias
 from .onnx_rounding import activation_type
 from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads

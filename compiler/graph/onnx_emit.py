@@ -12,8 +12,8 @@ from vdla.isa.arithmetic import ScaleError, quantize
 from .accumulators import AccumulatorError
 from .int8_operators import Quantization
 from .onnx_append import Rounding, RoundingError
+from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_strided_views import settled
 from .onnx_values import Average, Maximum, Pending, Real, Same
 from .operator_rows import Located

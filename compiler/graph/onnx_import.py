@@ -17,17 +17,16 @@ import onnx
 
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
-from .errors import ModelError, NodeError
+from .errors import ModelError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .int8_operators import Quantization
-from .onnx_attributes import CONTRIBUTED, STANDARD
-from .onnx_constants import evaluate_node
+from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
+from .onnx_context import import_node
 from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank
 from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
-from .onnx_node import OnnxNode, read_node
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
 from .onnx_table import GRAPHS, Rows, operators, rows_of
@@ -161,17 +160,14 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
     )
 
 
-def import_node(context: ImportContext, node: OnnxNode) -> None:
-    """Binds the outputs of one node. Raises ModelError for a node that is not supported."""
-    writers = rows_of(node.domain, node.op_type, "integers", "blocked")
-    if node.domain not in (*STANDARD, CONTRIBUTED) and not writers:
+def refuse_foreign(context: ImportContext, node: OnnxNode) -> None:
+    """Fails on a node of a domain that no importer supports."""
+    if node.domain not in (*STANDARD, CONTRIBUTED):
         context.fail(node, *foreign(node.domain, SUPPORTED))
-    if _foldable(context, node):
-        _fold(context, node)
-        return
-    if writers:
-        _import_steps(context, node, writers[0](context, node))
-        return
+
+
+def import_operator(context: ImportContext, node: OnnxNode) -> None:
+    """Binds the outputs of one node, by the first row of the table that takes it."""
     rows = rows_of("", node.op_type, "quantized", *GRAPHS)
     if not rows:
         context.fail(node, *unsupported(SUPPORTED))
@@ -233,32 +229,3 @@ def _refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn
     context.fail(
         node, "is of a form, or has operands, that only processors and GPUs take", "leave it to the processor"
     )
-
-
-def _import_steps(context: ImportContext, node: OnnxNode, steps: list[onnx.NodeProto]) -> None:
-    """Imports the steps that replace a node; an error of a step becomes an error of the node."""
-    try:
-        for index, step in enumerate(steps):
-            import_node(context, read_node(step, index))
-    except NodeError as error:
-        raise type(error)(context.source, node.name, node.op_type, error.problem, error.way_out) from None
-
-
-def _foldable(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether a node has only constant inputs and is evaluated; nodes of quantized constants that stay quantized are
-    not."""
-    if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-        return False
-    values = [context.value(node, index) for index, name in enumerate(node.inputs) if name]
-    if not all(isinstance(value, Constant | QuantizedConstant) for value in values):
-        return False
-    return not (
-        values and isinstance(values[0], QuantizedConstant) and node.op_type in ("Transpose", "Identity")
-    )
-
-
-def _fold(context: ImportContext, node: OnnxNode) -> None:
-    """Evaluates a node of constants with ONNX's reference implementation."""
-    feeds = {name: context.array(node, index, "operand") for index, name in enumerate(node.inputs) if name}
-    for name, array in evaluate_node(context, node, feeds, context.opset).items():
-        context.values[name] = Constant(array=array)

@@ -15,8 +15,8 @@ from ..ir.types import DType
 from .errors import ModelError
 from .graph import GraphInput
 from .int8_operators import Quantization
+from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_strided_views import natural_of
 from .onnx_values import FloatInput, Integer
 

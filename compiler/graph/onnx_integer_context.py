@@ -14,8 +14,9 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError
 from .graph import GraphInput, Shape, Tensor, quantized_tensor, unused
 from .int8_operators import Quantization
+from .onnx_attributes import OnnxNode
+from .onnx_constants import evaluate_node
 from .onnx_context import TYPES, GraphContext
-from .onnx_node import OnnxNode
 from .onnx_values import (
     Constant,
     FloatInput,
@@ -30,6 +31,7 @@ from .onnx_values import (
 )
 from .operators import Operator
 
+GRIDS = ("QuantizeLinear", "DequantizeLinear")
 QUANTIZE = (
     "quantize the model with `vdla quantize --whole` (or onnxruntime.quantization.quantize_static), "
     "or run it as it is with `vdla run --device cpu`"
@@ -88,6 +90,33 @@ class ImportContext(GraphContext):
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     """Names of rearranged tensors, by source tensor, shape, and the elements' places in the source (bytes)."""
 
+    def expand(self, node: OnnxNode) -> bool:
+        """False: no node is replaced. Fails on unknown domains."""
+        from .onnx_import import refuse_foreign
+
+        refuse_foreign(self, node)
+        return False
+
+    def fold(self, node: OnnxNode) -> bool:
+        """Evaluates a node of constants; returns whether it did. Quantized constants stay quantized."""
+        values = [self.value(node, index) for index, name in enumerate(node.inputs) if name]
+        if node.op_type in GRIDS or not all(
+            isinstance(value, Constant | QuantizedConstant) for value in values
+        ):
+            return False
+        if values and isinstance(values[0], QuantizedConstant) and node.op_type in ("Transpose", "Identity"):
+            return False
+        feeds = {name: self.array(node, index, "operand") for index, name in enumerate(node.inputs) if name}
+        for name, array in evaluate_node(self, node, feeds, self.opset).items():
+            self.values[name] = Constant(array=array)
+        return True
+
+    def import_operator(self, node: OnnxNode) -> None:
+        """Binds the outputs of a node, by the first row of the table that takes it."""
+        from .onnx_import import import_operator
+
+        import_operator(self, node)
+
     def value(self, node: OnnxNode, index: int) -> Value | None:
         """The value bound to input `index`; None where an optional input is left out."""
         if index >= len(node.inputs) or not node.inputs[index]:
@@ -121,10 +150,6 @@ class ImportContext(GraphContext):
         if value is None:
             self.refuse(node, f"its input {index} is missing", "export the model again")
         return value
-
-    def rank(self, node: OnnxNode, index: int) -> int:
-        """Number of dimensions of an input; fails where it is missing."""
-        return len(self.present(node, index).shape)
 
     def bind_same(self, node: OnnxNode) -> None:
         """Binds the node's first output to the value of its first input."""

@@ -24,12 +24,12 @@ from vdla.isa.rows import ENTRY_BITS
 
 from .int8_operators import Channels, Quantization
 from .onnx_append import Rounding, RoundingError, append
+from .onnx_attributes import OnnxNode
 from .onnx_axes import softmax_axis
 from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_node import OnnxNode
 from .onnx_rows import data_of, shared_rows, step_of
 from .onnx_strided_views import rows_of, seen_as
 from .onnx_values import Constant, FloatInput, Masked, Pending, QuantizedConstant, Real, Shared

@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 
 from ..te.blocks import ceil_div
+from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_strided_views import elements_of, moved_positions, rows_of, seen_as, swapped
 from .onnx_values import Real
 

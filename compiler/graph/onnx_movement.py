@@ -10,6 +10,7 @@ from ..ir.limits import MOST_RUNS
 from ..ir.types import DType
 from ..te.ops.movement import pad_runs, slice_runs
 from .graph import Tensor
+from .onnx_attributes import OnnxNode
 from .onnx_axes import (
     blocks_of_space,
     expanded_shape,
@@ -22,7 +23,6 @@ from .onnx_axes import (
     taken_indices,
 )
 from .onnx_context import GraphContext
-from .onnx_node import OnnxNode
 from .operators import Concatenate, Gather, Permute, Remap
 
 

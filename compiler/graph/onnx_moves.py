@@ -15,9 +15,9 @@ from onnx import TensorProto
 from ..te.blocks import Pair
 from ..te.ops.movement import Runs
 from .graph import Shape
+from .onnx_attributes import OnnxNode
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_strided_views import check_size, elements_of, is_line, rows_of, seen_as, settled
 from .onnx_values import FloatInput, Integer, Joined, Pending, QuantizedConstant, Real, Value
 from .operators import Gather, Permute, Remap

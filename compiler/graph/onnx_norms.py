@@ -15,9 +15,9 @@ from onnx import TensorProto
 
 from .abilities import needs
 from .onnx_append import Rounding, RoundingError
+from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_node import OnnxNode
 from .onnx_rows import shared_rows
 from .onnx_strided_views import is_line, same_view
 from .onnx_tables import real_values

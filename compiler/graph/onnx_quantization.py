@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 
 from .int8_operators import Quantization
+from .onnx_attributes import OnnxNode
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_rounding import (
     check_real_type,
     check_scale_axis,

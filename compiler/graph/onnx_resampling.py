@@ -14,9 +14,9 @@ from ..te.post import Post
 from .graph import Shape
 from .int8_operators import Resample
 from .onnx_append import Rounding, rescale
+from .onnx_attributes import OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_node import OnnxNode
 from .onnx_strided_views import check_size, settled
 from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
 from .operators import Resize

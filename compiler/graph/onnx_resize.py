@@ -10,8 +10,8 @@ import numpy as np
 
 from ..ir.limits import MOST_POSITIONS
 from ..te.ops.resize import Coordinates, Rounding
+from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
-from .onnx_node import OnnxNode
 from .operators import Permute, Resize
 
 CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"

@@ -6,8 +6,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .int8_operators import ActivationType
+from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
-from .onnx_node import OnnxNode
 
 UNUSED_AXES = (-1, 0, 1)
 """Axes that exporters write (or leave as the default) for a node of one scale, where the axis has no meaning."""

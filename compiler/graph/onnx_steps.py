@@ -14,7 +14,7 @@ from onnx import helper
 
 from .errors import NamedNode
 from .graph import Shape, Tensor
-from .onnx_node import OnnxNode
+from .onnx_attributes import OnnxNode
 
 Context = TypeVar("Context")
 

@@ -20,8 +20,8 @@ from ..te.blocks import Pair
 from .budgets import SMALLER
 from .int8_operators import Channels, Int8Operator, Positions, Swap
 from .onnx_append import append
+from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
-from .onnx_node import OnnxNode
 from .onnx_values import Integer, Pending, Real, Same
 
 Natural = tuple[int, int, int, int]

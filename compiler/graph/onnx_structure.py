@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
-from .onnx_node import OnnxNode
 
 
 def import_identity(context: GraphContext, node: OnnxNode) -> None:

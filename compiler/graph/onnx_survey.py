@@ -17,11 +17,12 @@ import onnx
 from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .int8_operators import Quantization
+from .onnx_attributes import OnnxNode, read_node
+from .onnx_context import import_node
 from .onnx_emit import on_input_grid
-from .onnx_import import bind_input, import_node
+from .onnx_import import bind_input
 from .onnx_integer_context import ImportContext
 from .onnx_load import initializer_array, opset_of, static_shapes
-from .onnx_node import OnnxNode, read_node
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]

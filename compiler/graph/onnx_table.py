@@ -102,7 +102,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
     {
         # Products.
         "Conv": (
-            _shared("convolutions:import_convolution", _CONVOLUTION, images=True),
+            _shared("window_attributes:import_convolution", _CONVOLUTION, images=True),
             _plain("windows:import_plain_convolution", _CONVOLUTION),
         ),
         "ConvInteger": (_steps("integers:integer_convolution_steps", _CONVOLUTION),),
@@ -126,22 +126,22 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Windows.
         "AveragePool": (
-            _shared("pools:import_average_pool", f"{_POOL} count_include_pad", images=True),
+            _shared("window_attributes:import_average_pool", f"{_POOL} count_include_pad", images=True),
             _plain("windows:import_plain_pool", f"{_POOL} count_include_pad"),
         ),
         "Col2Im": (_steps("window_steps:column_to_image_steps", "dilations pads strides"),),
         "GlobalAveragePool": (
-            _shared("pools:import_global_pool", images=True),
+            _shared("window_attributes:import_global_pool", images=True),
             _steps("window_steps:global_pool_steps"),
         ),
         "GlobalMaxPool": (
-            _shared("pools:import_global_pool", images=True),
+            _shared("window_attributes:import_global_pool", images=True),
             _steps("window_steps:global_pool_steps"),
         ),
         "GridSample": (_float("grid_sample:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
-            _shared("pools:import_max_pool", _POOL, idle="storage_order", images=True),
+            _shared("window_attributes:import_max_pool", _POOL, idle="storage_order", images=True),
             _plain("windows:import_plain_pool", _POOL, idle="storage_order"),
             _steps("window_steps:max_pool_steps", f"{_POOL} storage_order"),
         ),

@@ -1,5 +1,5 @@
-"""Windows by attributes of nodes: kernels, strides, dilations and pads of convolutions and pools, and output shapes,
-for integer and float graphs."""
+"""Windows by attributes of nodes, for integer and float graphs: kernels, strides, dilations and pads of convolutions
+and pools, and output shapes; Conv and pools over two dimensions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from ..te.blocks import Pads, Pair, Window
 from ..te.ops.convolution import transposed_outputs
+from ..te.ops.sums import Epilogue
 from .geometry import Windows, automatic_pads, ceiling_pads, output_plane
+from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
-from .onnx_node import OnnxNode
+from .operators import AveragePool, Convolution, MaxPool
 
 Sizes = tuple[int, int, int, int]
 PerDimension = tuple[int, ...]
@@ -191,3 +193,53 @@ def _check_kernel(context: GraphContext, node: OnnxNode, kernel: PerDimension) -
 
 def _pair(values: Sequence[int]) -> Pair:
     return values[0], values[1]
+
+
+def import_convolution(context: GraphContext, node: OnnxNode) -> None:
+    """Imports Conv of two spatial dimensions with constant weights."""
+    data, weight = context.operand(node, 0), context.operand(node, 1)
+    window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
+    bias = bias_name(context, node, shape[1])
+    inputs = (data.name, weight.name) if bias is None else (data.name, weight.name, bias)
+    operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bias is not None))
+    context.add(node, operator, inputs, shape)
+
+
+def bias_name(context: GraphContext, node: OnnxNode, filters: int) -> str | None:
+    """Name of the constant bias of a node with so many filters; None where it is left out."""
+    bias = context.array(node, 2, "bias")
+    if bias is None:
+        return None
+    if bias.shape != (filters,):
+        context.fail(node, f"has a bias of shape {bias.shape}", f"give ({filters},)")
+    return context.operand(node, 2).name
+
+
+def import_max_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports MaxPool without indices."""
+    data = context.operand(node, 0)
+    window, _, shape = pool_window(context, node, data.shape)
+    context.add(node, MaxPool(window=window), (data.name,), shape)
+
+
+def import_average_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports AveragePool; the divisor counts pads with `count_include_pad`."""
+    data = context.operand(node, 0)
+    window, pads, shape = pool_window(context, node, data.shape)
+    counted = pads if node.integer("count_include_pad", 0) else (0, 0, 0, 0)
+    context.add(node, AveragePool(window=window, counted=counted), (data.name,), shape)
+
+
+def import_global_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GlobalAveragePool and GlobalMaxPool: one window over the whole image."""
+    data = context.operand(node, 0)
+    if len(data.shape) != 4:
+        context.fail(node, f"pools a tensor of shape {data.shape}", "only (N, C, H, W) is supported")
+    _, _, height, width = data.shape
+    window = Window(kernel=(height, width))
+    operator = (
+        MaxPool(window=window)
+        if node.op_type == "GlobalMaxPool"
+        else AveragePool(window=window, counted=(0, 0, 0, 0))
+    )
+    context.add(node, operator, (data.name,), (*data.shape[:2], 1, 1))

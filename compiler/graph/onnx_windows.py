@@ -15,10 +15,10 @@ from .geometry import average_divisors
 from .graph import Shape
 from .int8_operators import Int8AveragePool, Int8MaxPool
 from .onnx_append import Rounding, rescale, same_integers
+from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_node import OnnxNode
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
 from .onnx_values import Average, Integer, Maximum, Pending, Real
 from .operators import AveragePool, MaxPool

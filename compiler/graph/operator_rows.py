@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
-from .onnx_attributes import NO_DEFAULT, default_value, schema_attributes
-from .onnx_node import OnnxNode
+from .onnx_attributes import NO_DEFAULT, OnnxNode, default_value, schema_attributes
 
 
 class RowContext(Protocol):

@@ -14,8 +14,7 @@ from onnx import helper
 from .errors import NodeErrors
 from .foreign_domains import BEFORE_OPTIMIZATION
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS
-from .onnx_attributes import STANDARD
-from .onnx_node import OnnxNode, read_node
+from .onnx_attributes import STANDARD, OnnxNode, read_node
 from .onnx_steps import Nodes
 from .onnx_table import rows_of
 from .operator_rows import RowContext

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .errors import InvalidModelError, NodeError, NodesError
-from .onnx_node import OnnxNode
+from .onnx_attributes import OnnxNode
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Digests of the integer graphs of many models, one a line: for changes of the importer that must alter no graph.
+"""Digests of the integer and float graphs of many models, one a line: for changes of importers that alter no graph.
 
     python tests/helpers/graph_digests.py MODEL.onnx... > before.txt     # at one commit
     python tests/helpers/graph_digests.py MODEL.onnx... > after.txt      # at the other; then compare the two files
@@ -23,6 +23,7 @@ from vdla.benchmarks.fuzzing.drawing import Draw
 from vdla.benchmarks.fuzzing.float_graphs import outputs_of
 from vdla.benchmarks.fuzzing.qdq_graphs import random_qdq_graph, small_machine
 from vdla.compiler.graph.abilities import EVERYTHING, PROCESSOR, Abilities
+from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_load import load_model
 from vdla.compiler.graph.onnx_survey import survey_model
@@ -62,6 +63,10 @@ def lines(data: bytes) -> Iterator[str]:
             yield f"{name} {digest(import_model(data, abilities=abilities, batch=1))}"
         except Exception as error:
             yield f"{name} {type(error).__name__}: {error}"
+    try:
+        yield f"float {digest(import_float_model(data))}"
+    except Exception as error:
+        yield f"float {type(error).__name__}: {error}"
     try:
         label, model = load_model(data, batch=1)
         survey = survey_model(label, model, abilities=TARGETS["tiny"])

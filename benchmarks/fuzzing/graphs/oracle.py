@@ -11,9 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from vdla.compiler.graph.onnx_attributes import subgraphs
+from vdla.compiler.graph.onnx_attributes import read_node, subgraphs
 from vdla.compiler.graph.onnx_constants import reference_is_mistaken
-from vdla.compiler.graph.onnx_node import read_node
 
 IR_VERSION = 10
 """IR version of all models here: the first that has integers of 4 bits."""

@@ -8,8 +8,8 @@ from ...ir.expr import Expr, cast, equal, not_equal, select, wrap
 from ...ir.types import DType
 from ...te import scalars
 from ...te.scalars import absolute, argument
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from .onnx_logic import element_type
 from .onnx_pointwise import add_elementwise
 

@@ -5,42 +5,38 @@ The nodes of iteration t are named NODE/t/OPERATOR_i, its tensors NODE/t/NAME, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode, read_node
+from ..onnx_attributes import OnnxNode, read_node
+from ..onnx_context import GraphContext, import_node
 from .onnx_functions import rename
 
 MOST_NODES = 4096
 """Largest number of nodes that all iterations of all bodies add together."""
-ImportNode = Callable[[GraphContext, OnnxNode], None]
 
 
 def import_control(context: GraphContext, node: OnnxNode) -> None:
     """Imports If, Loop or Scan."""
-    # Imported here: onnx_import itself imports this file, by the rows of the operator table.
-    from .onnx_import import import_node
-
     match node.op_type:
         case "If":
             condition = context.array(node, 0, "condition")
             if condition is None or condition.size != 1:
                 context.refuse(node, "has no condition", "export the model again")
             chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-            results = _turn(context, node, _body(context, node, chosen), [], 0, import_node)
+            results = _turn(context, node, _body(context, node, chosen), [], 0)
             for name, result in zip(node.outputs, results, strict=True):
                 _bind(context, node, name, result)
         case "Loop":
-            _loop(context, node, import_node)
+            _loop(context, node)
         case _:
-            _scan(context, node, import_node)
+            _scan(context, node)
 
 
-def _loop(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> None:
+def _loop(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     trips = context.array(node, 0, "trip count")
     if trips is None or trips.size != 1:
@@ -63,7 +59,7 @@ def _loop(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> Non
                 break
         first = context.store(context.temporary(node, "turn"), np.array(t, np.int64))
         condition = going or context.store(context.temporary(node, "condition"), np.array(True))
-        going, *rest = _turn(context, node, body, [first, condition, *states], t, import_node)
+        going, *rest = _turn(context, node, body, [first, condition, *states], t)
         states = rest[: len(states)]
         listed.append(rest[len(states) :])
     for name, state in zip(node.outputs, states, strict=False):
@@ -71,10 +67,10 @@ def _loop(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> Non
     for k, name in enumerate(node.outputs[len(states) :]):
         if not listed:
             context.fail(node, "collects the results of no turn", "export the model again")
-        _stack(context, node, name, [turn[k] for turn in listed], 0, import_node)
+        _stack(context, node, name, [turn[k] for turn in listed], 0)
 
 
-def _scan(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> None:
+def _scan(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     scanned = node.integer("num_scan_inputs", 0)
     count = len(node.inputs) - scanned
@@ -100,7 +96,7 @@ def _scan(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> Non
             proto = helper.make_node("Gather", [inputs[i].name, place], [taken], name=taken, axis=axis)
             import_node(context, read_node(proto, 0))
             slices.append(taken)
-        results = _turn(context, node, body, [*states, *slices], t, import_node)
+        results = _turn(context, node, body, [*states, *slices], t)
         states = results[:count]
         listed.append(results[count:])
     for name, state in zip(node.outputs, states, strict=False):
@@ -110,7 +106,7 @@ def _scan(context: GraphContext, node: OnnxNode, import_node: ImportNode) -> Non
     reverse = _numbers(node, "scan_output_directions", len(outputs))
     for k, name in enumerate(outputs):
         turns = [turn[k] for turn in listed]
-        _stack(context, node, name, turns[::-1] if reverse[k] else turns, places[k], import_node)
+        _stack(context, node, name, turns[::-1] if reverse[k] else turns, places[k])
 
 
 def _numbers(node: OnnxNode, attribute: str, count: int) -> list[int]:
@@ -145,7 +141,6 @@ def _turn(
     body: onnx.GraphProto,
     given: Sequence[str],
     turn: int,
-    import_node: ImportNode,
 ) -> list[str]:
     """Imports the nodes of one iteration; returns the names of its results. Names of outer tensors stay unchanged."""
     context.body_nodes += len(body.node)
@@ -183,9 +178,7 @@ def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None
         context.refuse(node, f"its result '{result}' is produced by no node", "export the model again")
 
 
-def _stack(
-    context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int, import_node: ImportNode
-) -> None:
+def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int) -> None:
     """Stacks the results of all iterations along a new axis `axis`, as the tensor `name`."""
     if not name:
         return

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
 """Attributes with a number for each dimension of a window, and their number for an added dimension of size 1."""

@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from ...ir.types import DType
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_rounding import rounded_type
 from ..onnx_steps import Steps
 

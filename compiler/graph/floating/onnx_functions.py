@@ -11,8 +11,8 @@ from typing import Any
 import onnx
 from onnx import defs, helper
 
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 
 REDEFINED = frozenset(
     (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)

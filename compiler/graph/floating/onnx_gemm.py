@@ -9,8 +9,8 @@ from ...te.merge import broadcast
 from ...te.ops.sums import Epilogue
 from ...te.scalars import argument
 from ..graph import Tensor
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Dense, Elementwise, MatrixProduct, Permute
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...te.ops.grid_sample import Outside, Sampling, grid_sample
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Computed
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from ...ir.expr import cast
 from ...ir.types import DType
 from ...te.scalars import argument
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import HALVES, GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Elementwise
 from .onnx_pointwise import as_type
 

@@ -14,10 +14,10 @@ from ..errors import ModelError, NodeError
 from ..foreign_domains import foreign, unsupported
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..model_rewrites import means_standard
+from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_constants import evaluate_node, reference_is_mistaken
-from ..onnx_context import TYPES, GraphContext
+from ..onnx_context import TYPES, GraphContext, import_body, import_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
-from ..onnx_node import OnnxNode, read_node
 from ..onnx_read import ReadModel, Source
 from ..onnx_rounding import rounded_type
 from ..onnx_table import GRAPHS, STRUCTURE, operators, rows_of
@@ -50,10 +50,6 @@ def import_float_model(
     """
     loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
     label, model = loaded.label, loaded.proto
-    if any(rows_of(node.domain, node.op_type, "integers", "blocked") for node in model.graph.node):
-        from ..qlinear import write_steps
-
-        write_steps(label, model)
     context = GraphContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), recurrent=recurrent
     )
@@ -150,30 +146,41 @@ def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
     return plain_output(info.name, context.tensors[name])
 
 
-def import_node(context: GraphContext, node: OnnxNode) -> None:
-    """Imports one ONNX node: evaluates it if all inputs are constants, else adds nodes. Binds its outputs."""
+def expand(context: GraphContext, node: OnnxNode) -> bool:
+    """Imports the nodes of an operator's definition, or of a subgraph; returns whether the node has some."""
     if not means_standard(node.domain, node.op_type):
         contributed = rows_of(node.domain, node.op_type, "contributed")
         body = contributed[0](context, node) if contributed else _function_body(context, node)
-        if body is not None:
-            _import_body(context, body)
-            return
-        context.fail(node, *foreign(node.domain, SUPPORTED))
-    if control := rows_of("", node.op_type, "control"):
+        if body is None:
+            context.fail(node, *foreign(node.domain, SUPPORTED))
+        import_body(context, body)
+        return True
+    control = rows_of("", node.op_type, "control")
+    if control:
         control[0](context, node)
-        return
+    return bool(control)
+
+
+def fold(context: GraphContext, node: OnnxNode) -> bool:
+    """Evaluates a node of constants; returns whether it did."""
     known = all(context.resolve(name) in context.constants for name in node.inputs if name)
-    if known and not reference_is_mistaken(node, context.opset):
-        feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
-        # The reference implementation has both operators, and 4-bit integers, from opset 21 on, with the same meaning.
-        oldest = 21 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
-        try:
-            context.constants.update(evaluate_node(context, node, feeds, max(context.opset, oldest)))
-            return
-        except NodeError:
-            # The reference implementation of some operators fails for empty tensors.
-            if all(array.size for array in feeds.values()):
-                raise
+    if not known or reference_is_mistaken(node, context.opset):
+        return False
+    feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
+    # The reference implementation has both operators, and 4-bit integers, from opset 21 on, with the same meaning.
+    oldest = 21 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
+    try:
+        context.constants.update(evaluate_node(context, node, feeds, max(context.opset, oldest)))
+    except NodeError:
+        # The reference implementation of some operators fails for empty tensors.
+        if all(array.size for array in feeds.values()):
+            raise
+        return False
+    return True
+
+
+def import_operator(context: GraphContext, node: OnnxNode) -> None:
+    """Adds the operators of a node; integers held in float32 tensors keep their dtype."""
     integers = ""
     if context.quantized:
         from .onnx_quantization import with_integers
@@ -184,18 +191,13 @@ def import_node(context: GraphContext, node: OnnxNode) -> None:
         context.quantized.update((context.resolve(name), integers) for name in node.outputs if name)
 
 
-def _import_body(context: GraphContext, body: list[onnx.NodeProto]) -> None:
-    for index, proto in enumerate(body):
-        import_node(context, read_node(proto, index))
-
-
 def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     rows = rows_of("", node.op_type, "float", *GRAPHS)
     if not rows or _is_more(context, node):
         steps = rows_of("", node.op_type, "steps")
         body = steps[0](context, node) if steps else _function_body(context, node)
         if body is not None:
-            _import_body(context, body)
+            import_body(context, body)
             return
     if not rows:
         context.fail(node, *unsupported(SUPPORTED))

@@ -14,8 +14,8 @@ from onnx import TensorProto
 
 from ...ir.types import DType
 from ..graph import Shape
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from ..onnx_window_attributes import read_windows
 

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 
 from ..budgets import SMALLER, too_large
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from .onnx_logic import element_type
 

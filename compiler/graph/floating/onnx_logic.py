@@ -12,9 +12,9 @@ from ...ir.types import DType
 from ...te import small_types
 from ...te.scalars import argument
 from ..graph import Tensor
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import type_name
-from ..onnx_node import OnnxNode
 from .onnx_pointwise import add_elementwise
 
 COMPARISONS = frozenset(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"])

@@ -9,9 +9,9 @@ import numpy as np
 from ...ir.expr import Const, select, wrap
 from ...ir.types import DType
 from ...te.scalars import argument
+from ..onnx_attributes import OnnxNode
 from ..onnx_axes import one_axis
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Gather, GatherElements
 from .onnx_pointwise import add_elementwise, as_type
 from .onnx_topk_scatter import gather_nd_of_run_time

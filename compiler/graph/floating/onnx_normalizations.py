@@ -14,9 +14,9 @@ import onnx
 from onnx import TensorProto
 
 from ..graph import Shape
+from ..onnx_attributes import OnnxNode
 from ..onnx_axes import one_axis
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from ..operators import Normalization
 

@@ -16,8 +16,8 @@ from ...te import scalars
 from ...te.merge import broadcast
 from ...te.scalars import argument
 from ..graph import Tensor
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Elementwise
 
 _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(

@@ -9,11 +9,10 @@ from ...te.merge import broadcast
 from ...te.ops.plain_windows import plain_product
 from ...te.ops.sums import Epilogue
 from ..graph import Shape, Tensor
+from ..onnx_attributes import OnnxNode
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import GraphContext
-from ..onnx_convolutions import bias_name
-from ..onnx_node import OnnxNode
-from ..onnx_window_attributes import transposed_window
+from ..onnx_window_attributes import bias_name, transposed_window
 from ..operators import BatchNormalization, Computed, Convolution, Dense, MatrixProduct
 
 

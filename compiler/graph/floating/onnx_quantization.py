@@ -14,8 +14,8 @@ from ...ir.types import DType
 from ...te import scalars
 from ...te.scalars import Scalar, argument
 from ..graph import Tensor
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_rounding import check_real_type, read_grid
 from ..operators import Elementwise
 from .onnx_pointwise import as_type

@@ -9,8 +9,8 @@ import numpy as np
 from ...te.ops import lstm, recurrent
 from ...te.ops.lstm import Direction
 from ...te.ops.sums import Epilogue
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Dense, LstmSteps, RecurrentSteps
 from .onnx_recurrent_steps import DEFAULTS, GATES, activations_of, check_hidden_size, directions_of
 from .onnx_recurrent_variants import in_steps_since

@@ -16,7 +16,7 @@ from onnx import TensorProto
 
 from ...te.ops.lstm import Direction
 from ..graph import Shape
-from ..onnx_node import OnnxNode
+from ..onnx_attributes import OnnxNode
 from ..onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256

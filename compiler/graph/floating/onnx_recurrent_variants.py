@@ -6,8 +6,8 @@ import onnx
 from onnx import helper
 
 from ...ir.types import DType
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, activations_of, recurrent_steps
 

@@ -12,9 +12,9 @@ from ...te.blocks import Window
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument, exp, log
 from ..graph import Shape
+from ..onnx_attributes import OnnxNode
 from ..onnx_axes import reduced_axes, softmax_axis
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
 from .onnx_topk_scatter import axis_input, import_fold, import_running
 

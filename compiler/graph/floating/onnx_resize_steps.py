@@ -13,8 +13,8 @@ import onnx
 from numpy.typing import NDArray
 
 from ...te.ops.resize import positions
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis, modes_of, resized_axes
 from ..onnx_steps import Steps
 

@@ -12,9 +12,9 @@ from ...te.ops.folds import FoldKind, extreme_index, fold, running_product, top_
 from ...te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
 from ...te.scalars import argument
 from ..graph import Shape, Tensor
+from ..onnx_attributes import OnnxNode
 from ..onnx_axes import one_axis, reduced_axes, softmax_axis
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..operators import Computed, Elementwise
 from .onnx_pointwise import add_elementwise, as_type
 

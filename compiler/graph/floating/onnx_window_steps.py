@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from ..budgets import SMALLER, too_large
 from ..geometry import Windows
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_steps import Steps
 from ..onnx_window_attributes import pool_windows
 

@@ -13,8 +13,8 @@ from ...te.ops.plain_windows import Spacing, plain_convolution, plain_pool, plai
 from ...te.scalars import argument
 from ..geometry import Windows, average_divisors
 from ..graph import Shape
+from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_node import OnnxNode
 from ..onnx_window_attributes import (
     convolution_groups,
     pool_windows,

@@ -13,9 +13,9 @@ from onnx import numpy_helper, shape_inference
 
 from ..errors import ModelError, NodeErrors, node_error
 from ..foreign_domains import foreign, is_qonnx
+from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_constants import evaluate_node
 from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
-from ..onnx_node import OnnxNode, read_node
 from ..onnx_read import QUANTIZED
 from .recurrent import unrolled
 

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_batch_norm import batch_norm_factors
-from ..onnx_node import OnnxNode, read_node
 from .float_model import FloatModel, input_name, names_read
 
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1}

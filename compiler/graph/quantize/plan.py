@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import onnx
 
-from ..onnx_node import read_node
+from ..onnx_attributes import read_node
 from ..onnx_table import CHAINED, FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis

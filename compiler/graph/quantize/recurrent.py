@@ -12,8 +12,8 @@ from onnx import numpy_helper, shape_inference
 from ..errors import NodeErrors
 from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
 from ..graph import Tensor, unused
+from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_load import input_shape, static_shapes
-from ..onnx_node import OnnxNode, read_node
 
 
 @dataclass(slots=True, kw_only=True)

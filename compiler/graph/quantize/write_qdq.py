@@ -17,8 +17,8 @@ from onnx import numpy_helper
 from vdla.isa.arithmetic import quantize
 
 from ..int8_operators import Quantization
+from ..onnx_attributes import read_node
 from ..onnx_graph import OnnxGraph
-from ..onnx_node import read_node
 from .float_model import FloatModel, assemble, input_name
 from .fold import weight_axis
 from .plan import CLAMPS, Plan

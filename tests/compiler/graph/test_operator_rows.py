@@ -20,9 +20,15 @@ from vdla.compiler.graph import onnx_import, onnx_table
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors
 from vdla.compiler.graph.floating import onnx_import as float_import
-from vdla.compiler.graph.onnx_attributes import CONTRIBUTED, CONTRIBUTED_DEFAULTS, NO_DEFAULT, default_value
+from vdla.compiler.graph.onnx_attributes import (
+    CONTRIBUTED,
+    CONTRIBUTED_DEFAULTS,
+    NO_DEFAULT,
+    OnnxNode,
+    default_value,
+    read_node,
+)
 from vdla.compiler.graph.onnx_integer_context import ImportContext
-from vdla.compiler.graph.onnx_node import OnnxNode, read_node
 from vdla.compiler.graph.onnx_values import Operation, Value
 from vdla.compiler.graph.operator_rows import Kind, Located, Row
 

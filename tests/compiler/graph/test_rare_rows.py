@@ -31,14 +31,16 @@ def imported(folder: Path, model: bytes, module: str, function: str) -> set[str]
 def test_a_quantized_convolution_meets_no_rare_operator(tmp_path: Path) -> None:
     files = imported(tmp_path, convolution(), "onnx_import", "import_model")
     rare = (
-        "affine joins lines masks matrices movement moves multiplied norms pools ranges ceilings resampling resize "
+        "affine joins lines masks matrices movement moves multiplied norms ranges ceilings resampling resize "
         "rows tables windows"
     )
     assert files.isdisjoint({*(f"onnx_{name}" for name in rare.split()), "qlinear"})
-    assert {"onnx_convolutions", "onnx_products", "onnx_quantization"} <= files
+    assert {"onnx_window_attributes", "onnx_products", "onnx_quantization"} <= files
 
 
-@pytest.mark.parametrize(("operator", "file"), [("Conv", "onnx_convolutions"), ("Relu", "onnx_pointwise")])
+@pytest.mark.parametrize(
+    ("operator", "file"), [("Conv", "onnx_window_attributes"), ("Relu", "onnx_pointwise")]
+)
 def test_a_float_operator_meets_its_own_file(operator: str, file: str, tmp_path: Path) -> None:
     net = FloatNetwork(1, 4, 6, 6)
     if operator == "Conv":
@@ -46,7 +48,7 @@ def test_a_float_operator_meets_its_own_file(operator: str, file: str, tmp_path:
     else:
         net.add(operator)
     files = imported(tmp_path, net.model(), "floating.onnx_import", "import_float_model")
-    rare = "halves quantization recurrent control resize steps functions movement pools products windows"
+    rare = "halves quantization recurrent control resize steps functions movement products windows"
     assert file in files
     assert files.isdisjoint({*(f"onnx_{name}" for name in rare.split()), "qlinear", "check_scales"})
 
