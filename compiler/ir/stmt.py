@@ -211,6 +211,11 @@ def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     return body
 
 
+def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:
+    """The buffers, without those that are None."""
+    return tuple(b for b in buffers if b is not None)
+
+
 def region(buffer: Buffer, *dimensions: tuple[ExprLike, ExprLike]) -> Region:
     """A region from one (start, extent) pair a dimension."""
     return Region(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ...ir.expr import Buffer
 from ...ir.regions import write_buffers
-from ...ir.stmt import Program
+from ...ir.stmt import Program, Reduce
 from ...ir.verify import verify
-from ...passes.sum_in_blocks import sum_in_blocks
+from ...ir.visit import walk
 from .copies import expand_copies
 from .machine import CpuTarget
 from .memory import Storage, row_major
@@ -47,7 +47,9 @@ def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks:
     leave its buffer; raises LoweringError if this target has no code for it.
     """
     program = expand_copies(program, target)
-    if blocks:
+    if blocks and any(isinstance(node, Reduce) and node.buffer.dtype.is_float for node in walk(program.body)):
+        from ...passes.sum_in_blocks import sum_in_blocks
+
         program = sum_in_blocks(program)
     verify(program)
     functions = Functions()

@@ -12,11 +12,10 @@ from math import prod
 from typing import TypeAlias
 
 from ...ir.expr import Buffer, Const, Expr, Var, cast, select
-from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post, post_value
-from .common import parameters_of
 from .convolution import Convolution, Phase
 from .quantization import held, stored_value
 from .sums import Epilogue, Loops, padded_input, summed

@@ -280,11 +280,6 @@ def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
     return count if count < vectors else minimum(vectors, count - block * vectors)
 
 
-def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:
-    """The buffers, without those that are None."""
-    return tuple(b for b in buffers if b is not None)
-
-
 INT32_MIN = -(2**31)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.expr import Buffer, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Program, Reduce, nest, seq
+from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import Post
@@ -19,7 +19,6 @@ from .common import (
     activation,
     filter_vectors,
     padded_input,
-    parameters_of,
     vectors_of,
 )
 from .convolution import Convolution

@@ -7,22 +7,13 @@ from dataclasses import dataclass
 from vdla.isa.array_modes import TAPS
 
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Program, Reduce, nest, seq
+from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
 from ..sweep import Sweep
 from ..taps import TapGroups
-from .common import (
-    WHOLE,
-    Outputs,
-    Part,
-    Placement,
-    filter_vectors,
-    padded_input,
-    parameters_of,
-    vectors_of,
-)
+from .common import WHOLE, Outputs, Part, Placement, filter_vectors, padded_input, vectors_of
 from .convolution import Convolution
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...ir.expr import Buffer, Const, Expr, Load, Var
-from ...ir.stmt import Assign, Program, Stmt, nest, seq
+from ...ir.stmt import Assign, Program, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Pair, Window
-from .common import parameters_of
 from .convolution import Convolution, Phase
 from .gathered_product import Depth, GatheredProduct, Place
 from .sums import Epilogue

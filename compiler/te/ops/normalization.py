@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.expr import Buffer, Var
-from ...ir.stmt import Assign, Program, nest
+from ...ir.stmt import Assign, Program, nest, parameters_of
 from ...ir.types import DType
 from ..rows import fold_row, row_loops, row_width
 from ..scalars import divide, sqrt
-from .common import parameters_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

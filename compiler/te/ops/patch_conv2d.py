@@ -7,11 +7,11 @@ C adjacent bytes of a channels-last image row, for each of the KH rows, packed d
 from __future__ import annotations
 
 from ...ir.expr import Buffer, Var
-from ...ir.stmt import Alloc, Program, Reduce, nest, seq
+from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window
 from ..post import Post
-from .common import Outputs, Ring, filter_vectors, parameters_of
+from .common import Outputs, Ring, filter_vectors
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 from .patches import Patches

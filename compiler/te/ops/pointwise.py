@@ -6,11 +6,11 @@ Activations go directly to the store pipeline, without the array of multipliers.
 from __future__ import annotations
 
 from ...ir.expr import Buffer, Const
-from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
+from ...ir.stmt import Alloc, Copy, Program, parameters_of, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import PoolOperator, Post
-from .common import WHOLE, Outputs, Part, Placement, activation, parameters_of
+from .common import WHOLE, Outputs, Part, Placement, activation
 
 Sizes = tuple[int, int, int, int]
 """Batch, channels, height and width of the input."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post, Views, rolling_point
-from .common import INT32_MIN, Outputs, parameters_of
+from .common import INT32_MIN, Outputs
 from .patches import Patches
 
 

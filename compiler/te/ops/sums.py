@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal, maximum, minimum
-from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, region, seq, whole
+from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, parameters_of, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Window
 from ..post import PoolOperator
@@ -104,7 +104,7 @@ def program_of(
     """
     return Program(
         name=name,
-        parameters=tuple([p for p in parameters if p is not None]),
+        parameters=parameters_of(*parameters),
         body=allocated(intermediates, seq(*statements)),
     )
 

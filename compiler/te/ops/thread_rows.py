@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ...ir.expr import Buffer, Const, Expr, Var, minimum
-from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
 from ..merge import Shape, merge_axes
 from ..rows import Operator
 from ..scalars import divide, exp, log, sqrt
 from ..threads import Element, Fold, Sharing, Threads, fold
-from .common import parameters_of
 from .normalization import Normalized
 from .reduction import Kind, reduced_value, reduction_result
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from ...codegen.cpu.machine import CpuTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Operator
 from ...graph.operators import (
     AveragePool,
     BatchNormalization,
@@ -36,7 +37,7 @@ from ...graph.operators import (
 )
 from ...schedule import Schedule
 from ...te.ops.product import Matrices, product
-from ..expressions import Expression, computed, expression_of, has_expression
+from ..expressions import Expression, computed, expression_of
 from ..lowered_node import fused_expression, lowered_node
 from .loops import row_partials
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
@@ -76,6 +77,10 @@ _SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
 
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
     """The kernel of a node; None for a view, which computes nothing."""
+    if isinstance(node.operator, Int8Operator):
+        from .lower_int8 import lower_int8_node
+
+        return lower_int8_node(graph, node, node.operator)
     operator = computed(graph, node)
     match operator:
         case Reshape() | Join():
@@ -93,10 +98,6 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
         case MaxPool() | AveragePool():
             return _pool(graph, node, operator)
     place, tuned = KERNELS.get(type(operator)), _SKETCHED.get(type(operator), "generic")
-    if place is None and tuned == "generic" and not has_expression(operator):
-        from .lower_int8 import lower_int8_node
-
-        return lower_int8_node(graph, node, operator)
     if isinstance(operator, MatrixProduct):
         expression = _matrix_product(graph, node)
     else:

@@ -53,7 +53,7 @@ from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
 from ...te.ops.quantization import biases_of_unsigned, held, load_activation, store_activation, stored_value
 from ...te.post import Combination, combined
 from ...te.scalars import argument
-from ..lowered_node import LoweredNode, kernel_key
+from ..lowered_node import Fused, lowered_node
 from . import conv2d_int8 as conv2d_int8_cpu
 from . import depthwise as depthwise_cpu
 from . import elementwise as elementwise_cpu
@@ -109,18 +109,9 @@ def _lowered(
 
     `schedule` takes the target, the program and `parallel`.
     """
-    shapes = {parameter.name: parameter.shape for parameter in program.parameters}
-    held_inputs = {
-        p: graph.constants[name].reshape(shapes[p]) for p, name in inputs.items() if name in graph.constants
-    }
-    return LoweredNode(
-        node=node,
-        key=kernel_key(program.name, program),
-        program=program,
-        schedule=partial(schedule, program=program, parallel=True),
-        tensors={"Y": node.output} | {p: n for p, n in inputs.items() if n not in graph.constants},
-        constants={**held_inputs, **(constants or {})},
-    )
+    own = partial(schedule, program=program, parallel=True)
+    bound = {"Y": node.output, **inputs}
+    return lowered_node(graph, node, program.name, Fused(program=program), own, bound, constants)
 
 
 def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
