@@ -32,8 +32,8 @@ LEAST_COLUMNS = 4
 class ArrayMode:
     """One way in which the array multiplies: a row of MODES.
 
-    `instruction`, `opcode`: the instruction of the mode. `register`: the compute unit's register that must not be 0;
-    None for the mode that the instruction has without one. `extension`: the optional hardware of the mode, None if
+    `instruction`, `opcode`: the instruction of the mode. `register`: the compute unit's register whose field
+    `on` selects the mode; None for the mode that the instruction has without one. `extension`: the optional hardware of the mode, None if
     every machine has it.
 
     `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise it adds the product of
@@ -65,6 +65,12 @@ class ArrayMode:
         """Operations, the present one included, whose positions an operation multiplies."""
         return config.swept if self.holds else 1
 
+    def held(self, config: Config) -> tuple[int, int, int, int]:
+        """Shape of the positions that a mode that `holds` multiplies, zero at launch: [operations, the oldest first]
+        [positions][batch][block_out].
+        """
+        return self.operations(config), self.positions, config.batch, config.block_out
+
     def tile_weights(self, config: Config) -> int:
         """Indices of weights in a tile: one for each row that a lane takes an element of, else one for the tile."""
         return config.tile_rows if self.by_lane else 1
@@ -88,19 +94,21 @@ class ArrayMode:
         return place if self.holds else place * config.position_outputs + part
 
 
+SWEEP_MODE = ArrayMode(
+    name="sweep",
+    instruction="TAPS",
+    opcode=Opcode.TAPS,
+    extension="sweep",
+    register="SWEEP",
+    positions=TAPS,
+    holds=True,
+)
+
 MODES = (
     ArrayMode(name="gemm", instruction="GEMM", opcode=Opcode.GEMM, by_lane=False, folds=True),
     ArrayMode(name="depthwise", instruction="DEPTHWISE", opcode=Opcode.DEPTHWISE, extension="depthwise"),
     ArrayMode(name="taps", instruction="TAPS", opcode=Opcode.TAPS, extension="taps", positions=TAPS),
-    ArrayMode(
-        name="sweep",
-        instruction="TAPS",
-        opcode=Opcode.TAPS,
-        extension="sweep",
-        register="SWEEP",
-        positions=TAPS,
-        holds=True,
-    ),
+    SWEEP_MODE,
 )
 """The modes. Of the modes of an instruction the first has no register."""
 
@@ -115,8 +123,7 @@ def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> Arr
     return next(
         mode
         for mode in reversed(MODES)
-        if mode.instruction == instruction
-        and (mode.register is None or any(registers[mode.register].values()))
+        if mode.instruction == instruction and (mode.register is None or registers[mode.register]["on"])
     )
 
 

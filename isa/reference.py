@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
-from .array_modes import TAPS, ArrayMode, mode_of
+from .array_modes import MODES, ArrayMode, mode_of
 from .config import Config
 from .errors import ProgramError
 from .fields import unpack_fields
@@ -64,7 +64,7 @@ class _Machine:
     table: NDArray[np.int8]
     rows: NDArray[np.uint32]
     registers: dict[str, dict[str, int]]
-    swept: list[NDArray[np.int64]]
+    held: dict[str, NDArray[np.int64]]
     where: str = ""
 
     def fail(self, message: str) -> NoReturn:
@@ -122,7 +122,7 @@ def run_reference(
         table=start["table"],
         rows=start["rows"],
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
-        swept=[np.zeros((TAPS, config.batch, config.block_out), np.int64)] * config.swept,
+        held={mode.name: np.zeros(mode.held(config), np.int64) for mode in MODES if mode.holds},
     )
     names = format_names(instructions[:executed])
     for index, (name, words) in enumerate(zip(names, instructions[:executed].tolist(), strict=True)):
@@ -352,8 +352,8 @@ def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDAr
             read[t, :, k * narrow : (k + 1) * narrow] = vector - zero["inp_zero"]
     positions = read
     if mode.holds:
-        machine.swept = [*machine.swept[1:], read]
-        positions = np.concatenate(machine.swept)
+        held = np.concatenate([machine.held[mode.name][1:], read[None]])
+        machine.held[mode.name], positions = held, held.reshape(-1, *read.shape[1:])
     total = np.zeros_like(read[0])
     for number, position in enumerate(positions):
         rows = [first + mode.row(config, number * inputs + k, part) for k in range(inputs)]

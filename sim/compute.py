@@ -7,10 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa.array_modes import SWEEP_MODE
+from vdla.isa.config import Config
+from vdla.isa.registers import register
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate_on_lanes
-from .folds import groups_of, run_folded
+from .folds import FOLD, groups_of, run_folded
 from .kernels import LANES, multiply_tile
 from .loads import DONE, OUTSIDE
 from .state import (
@@ -18,7 +21,6 @@ from .state import (
     BY_LANE,
     DST_IN,
     DST_OUT,
-    FOLD,
     GEMM,
     IMM,
     ITER_IN,
@@ -29,15 +31,16 @@ from .state import (
     RESET,
     SRC_IN,
     SRC_OUT,
-    SWEEP,
     TAPS,
     UOP_BGN,
     UOP_END,
     USE_IMM,
     WGT_IN,
     WGT_OUT,
-    ZERO,
 )
+
+ZERO, SWEEP = register("ZERO").index, register("SWEEP").index
+"""Indices among the compute unit's registers."""
 
 
 class Pads(NamedTuple):
@@ -59,6 +62,11 @@ class Pads(NamedTuple):
     par: NDArray[np.uint32]
     table: NDArray[np.int8]
     rows: NDArray[np.uint32]
+
+
+def held_positions(config: Config) -> NDArray[np.int32]:
+    """`Pads.swept` at launch."""
+    return np.zeros(SWEEP_MODE.held(config), np.int32)
 
 
 @compiled()

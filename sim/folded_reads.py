@@ -12,10 +12,9 @@ from vdla.util.machine_code import compiled
 from .compute import micro_op
 from .decode import Decoded
 from .execute import trace_uops
-from .folds import groups_of
+from .folds import FOLD, groups_of
 from .ports import load_size
 from .state import (
-    FOLD,
     GEMM,
     ITER_IN,
     ITER_OUT,

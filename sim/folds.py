@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from vdla.isa.registers import register
 from vdla.util.machine_code import compiled
 
 from .kernels import LANES, multiply_tile
 from .state import (
     DST_IN,
     DST_OUT,
-    FOLD,
     ITER_IN,
     ITER_OUT,
     OVERWRITE,
@@ -21,6 +21,9 @@ from .state import (
     WGT_IN,
     WGT_OUT,
 )
+
+FOLD = register("FOLD").index
+"""Index among the compute unit's registers."""
 
 
 @compiled()

@@ -12,7 +12,7 @@ import numpy as np
 from vdla.util.machine_code import compiled
 
 from .cache import timing_code
-from .folds import groups_of
+from .folds import FOLD, groups_of
 from .parameters import (
     ALU_OPCODES,
     P_ACC_DEPTH,
@@ -31,7 +31,6 @@ from .state import (
     COMPUTE,
     DST_IN,
     DST_OUT,
-    FOLD,
     GEMM,
     ITER_IN,
     ITER_OUT,

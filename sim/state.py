@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from vdla.isa.array_modes import MODES
 from vdla.isa.layout import INSTRUCTIONS, names_of
-from vdla.isa.registers import register
 
 NEVER = 1 << 60
 BLOCKED = -1
@@ -39,8 +38,6 @@ REGISTER, VALUE = 7, 8
 LOAD_BEFORE = 20  # load unit: the load that must have ended before this one enters the job queue, or -1
 ROW_COLUMNS = 24
 
-# Indices of the compute unit's configuration registers.
-ZERO, SWEEP, FOLD = (register(name).index for name in ("ZERO", "SWEEP", "FOLD"))
 
 # Kinds of instruction: their indices in the table of instructions.
 KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)

@@ -12,14 +12,13 @@ from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate
 from .compute import hold, micro_op, sweep_rows, sweeps, zero_points
-from .folds import groups_of, parts_of
+from .folds import FOLD, groups_of, parts_of
 from .state import (
     ALU,
     ALU_OPCODE,
     BY_LANE,
     DST_IN,
     DST_OUT,
-    FOLD,
     IMM,
     ITER_IN,
     ITER_OUT,

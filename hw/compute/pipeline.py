@@ -12,7 +12,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.array_modes import TAPS, ArrayShape
+from vdla.isa.array_modes import TAPS, ArrayShape, modes_of
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
 from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
@@ -45,7 +45,7 @@ def mode_layout(config: Config) -> data.StructLayout:
             "overwrite": 1,
             "depthwise": 1,
             **({"taps": 1} if built.positions > 1 else {}),
-            **({"sweep": 1} if built.holds else {}),
+            **{mode.name: 1 for mode in modes_of(config) if mode.register is not None},
             **({"fold": built.fold_levels.bit_length()} if built.fold_levels else {}),
             "alu_opcode": 3,
             "use_imm": 1,

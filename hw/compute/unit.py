@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 
-from vdla.isa.array_modes import MODES, ArrayShape
+from vdla.isa.array_modes import MODES, ArrayShape, modes_of
 from vdla.isa.config import Config
 from vdla.isa.layout import MemoryType, Opcode, Unit
 from vdla.isa.registers import registers_of
@@ -139,9 +139,12 @@ class ComputeUnit(wiring.Component):
             zero = view(register_layout("ZERO"), registers["ZERO"])
             with m.If(takes):
                 m.d.sync += [mode.zeros.inp_zero.eq(zero.inp_zero), mode.zeros.wgt_zero.eq(zero.wgt_zero)]
-        if built.holds:
-            with m.If(takes):
-                m.d.sync += mode.sweep.eq(is_taps & view(register_layout("SWEEP"), registers["SWEEP"]).on)
+        for own in modes_of(config):
+            if own.register is not None:
+                on = register_layout(own.register)["on"]
+                selected = (head.opcode == own.opcode) & registers[own.register][on.offset]
+                with m.If(takes):
+                    m.d.sync += mode[own.name].eq(selected)
         if built.fold_levels:
             shape = register_layout("FOLD")["shape"]  # an attribute name that a view already has
             with m.If(takes):
