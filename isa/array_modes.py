@@ -32,9 +32,9 @@ LEAST_COLUMNS = 4
 class ArrayMode:
     """One way in which the array multiplies: a row of MODES.
 
-    `instruction`, `opcode`: the instruction of the mode. `register`: the compute unit's register whose field
-    `on` selects the mode; None for the mode that the instruction has without one. `extension`: the optional hardware of the mode, None if
-    every machine has it.
+    `instruction`, `opcode`: the instruction of the mode. `register`: the compute unit's register whose field `on`
+    selects the mode; None for the mode that the instruction has without one. `extension`: the optional hardware of the
+    mode, None if every machine has it.
 
     `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise it adds the product of
     a whole input vector and a row of the tile. `positions`: neighbouring positions that an operation reads. `holds`: an

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,20 @@ from vdla.isa.config import Config
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops.common import CHAIN, Placement
+from ...te.ops.common import Placement
 from ...te.ops.conv2d import Factors, conv2d
 from ..space import Account, Axis, Columns, Space, Values, one_point
+from .array_template import COPIES, Frame, array_space, inputs_scope, weight_beats, window_fill, window_tiles
 from .buffer_fill import (
-    ImageBuffer,
     Side,
-    image_fill,
     innermost,
     least_data_beats,
-    resident,
     transfers,
 )
-from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, transfer_cycles
+from .estimate import ArrayLayer, BufferFill, Fitted, array_cost, transfer_cycles
 from .folded_work import parts_of_tiles
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, tile_knobs, tile_space, up_to, window_axes
+from .tile_space import tile_knobs, up_to, window_axes
 from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 
@@ -39,28 +36,24 @@ def space(config: Config, workload: Workload) -> Space:
     rows, columns = window_axes(shape.kernel)
     if last is not None:
         columns = Axis(name=columns.name, values=columns.values[-1:])
-    moved = _weight_tiles(shape) * config.whole_tile_bytes / config.memory.bus_bytes
+    moved = weight_beats(config, _weight_tiles(shape))
     if not workload.resident:
         moved += least_data_beats(config, shape, config.inp_bytes)
-    return tile_space(
+    return array_space(
         config,
-        "conv2d",
+        workload,
         shape,
+        cost,
         chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), rows, columns),
-        levels={"data": innermost(workload), "weights": CHUNK},
-        copies=("data", "weights", "sums"),
-        cost=partial(cost, config, workload, fitted=FITTED),
-        # Lower bound: one product a cycle, each byte moved once. A folding machine may take one part of a weight tile.
-        floor=max(
-            _whole_products(workload, shape),
-            moved + shape.stored_beats(config),
-        ),
+        levels=(innermost(workload), CHUNK),
+        # One product a cycle, each byte moved once. A folding machine may take one part of a weight tile.
+        products=_whole_products(workload, shape),
+        loaded=moved,
     )
 
 
 def _tiles(shape: LayerShape, values: Columns) -> Tiles:
-    cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
-    return Tiles.of(shape, values, divide(shape.input_blocks, values["reduction_blocks"]) * cuts)
+    return window_tiles(shape, values, divide(shape.input_blocks, values["reduction_blocks"]))
 
 
 def _weight_tiles(shape: LayerShape) -> int:
@@ -92,18 +85,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     tiles = _tiles(shape, values)
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
     by_chunk = values["data_level"] == CHUNK
-    image = ImageBuffer(
-        level=values["data_level"],
-        copies=values["data_copies"],
-        blocks=np.where(by_chunk, reduction, shape.input_blocks),
-        window=(
-            np.where(by_chunk, window[0], shape.kernel[0]),
-            np.where(by_chunk, window[1], shape.kernel[1]),
-        ),
-        element=config.inp_bytes,
-        step=config.inp_step_vectors,
-        alike=True,
-    )
+    blocks = np.where(by_chunk, reduction, shape.input_blocks)
     whole = reduction + shape.input_blocks % reduction
     for size, part in zip(shape.kernel, window, strict=True):
         whole = whole * (part + size % part)
@@ -113,7 +95,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
+        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=True),
         weights=_weights_in_series(config, workload, values)
         if workload.own_weights
         else _weights(config, shape, values, tiles),
@@ -183,10 +165,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     """The tensor expression of `te.ops.conv2d`, scheduled."""
     shape = LayerShape.of(config, workload)
     knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
-    s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, vector_loops(shape))
-    s.compute_at("conv", tiles.innermost)
-    s.set_scope("acc", "acc")
+    frame = Frame.of(expression, knobs, vector_loops(shape))
+    s, tiles = frame.schedule, frame.tiles
     icc, ic = s.split("conv.ic", knobs.reduction_blocks)
     chunk, kh, kw = (icc,), "conv.kh", "conv.kw"
     if knobs.window is not None:
@@ -197,23 +177,14 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     # If the number of columns depends on the input block, the loop over blocks goes outside, an instruction for each.
     nest = (*spatial, ic, kh, kw) if workload.last_vectors is None else (ic, *spatial, kh, kw)
     s.reorder(*chunk, *nest, "conv.b", "conv.j", "conv.k")
-    if not workload.resident:
-        s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
-        s.set_scope("padded", "inp")
-    s.cache_read("W", tiles.at(knobs.weights_level, chunk[-1]), "wgt")
+    frame = replace(frame, chunk=chunk)
+    frame.pad(workload)
     of_filters = tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth)
-    s.cache_read("P", tiles.columns if workload.turned else of_filters, "par")
+    frame.weights(tiles.columns if workload.turned else of_filters, chunk[-1])
     zeros = expression.zero_points
-    s.tensorize(
-        "conv.b",
-        intrinsics.gemm(config, CHAIN if workload.resident else "inp", zeros),
-        intrinsics.gemm_attributes(zeros),
-    )
-    finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
-    s.tensorize("b", finish, intrinsics.post_attributes(expression.post))
-    for loop in (*tiles.names, *chunk):
-        s.virtual_thread(loop)
-    return s
+    multiply = intrinsics.gemm(config, inputs_scope(workload), zeros)
+    s.tensorize("conv.b", multiply, intrinsics.gemm_attributes(zeros))
+    return frame.finish(config, expression, chained=workload.margins is not None)
 
 
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
@@ -242,7 +213,7 @@ CONV2D = VdlaTemplate(
     schedule=schedule,
     cost=cost,
     express=express,
-    copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
+    copies=COPIES,
     dense_weights=True,
     plain_constants=True,
 )

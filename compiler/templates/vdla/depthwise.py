@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,26 @@ from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from ...te.ops.common import CHAIN, Placement
+from ...te.ops.common import Placement
 from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..space import Account, Axis, Columns, Space, Values, one_point
-from .buffer_fill import ImageBuffer, image_fill, innermost, least_data_beats, resident
-from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
+from .array_template import (
+    COPIES,
+    Frame,
+    array_space,
+    inputs_scope,
+    weight_beats,
+    whole_weights_fill,
+    window_fill,
+    window_tiles,
+)
+from .buffer_fill import innermost, least_data_beats
+from .estimate import ArrayLayer, Fitted, array_cost, store_reads
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, tile_knobs, tile_space, window_axes
-from .tiles import CHUNK, INNERMOST, Tiles, divide, unrolled_micro_ops
+from .tile_space import tile_knobs, window_axes
+from .tiles import CHUNK, INNERMOST, Tiles, unrolled_micro_ops
 from .workload import LayerShape, Workload, of_vectors, vector_loops
 
 
@@ -126,11 +135,6 @@ class _Array:
         # An instruction counts two of columns, blocks and vectors; at most the vectors are left to micro-ops.
         return (whole + rest) * tiles.vectors
 
-    def weight_beats(self, config: Config) -> float:
-        """Bus beats to load all weights once."""
-        tiles = self.shape.output_blocks * self.weight_tiles(config)
-        return tiles * config.whole_tile_bytes / config.memory.bus_bytes
-
 
 def space(config: Config, workload: Workload) -> Space:
     """The knob space of a depthwise convolution."""
@@ -143,51 +147,32 @@ def space(config: Config, workload: Workload) -> Space:
         columns = Axis(name=columns.name, values=columns.values[-1:])
     least = float(array.busiest(config, np.array(shape.out_height)))
     data = 0.0 if workload.resident else least_data_beats(config, shape, config.inp_bytes)
-    return tile_space(
+    return array_space(
         config,
-        "depthwise_conv2d",
+        workload,
         shape,
+        cost,
         chunks=(rows, columns),
-        levels={"data": innermost(workload), "weights": INNERMOST},
-        copies=("data", "weights", "sums"),
-        cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(
-            least,
-            data + array.weight_beats(config) + shape.stored_beats(config),
-        ),
+        levels=(innermost(workload), INNERMOST),
+        products=least,
+        loaded=data + weight_beats(config, shape.output_blocks * array.weight_tiles(config)),
     )
-
-
-def _tiles(shape: LayerShape, values: Columns) -> Tiles:
-    cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
-    return Tiles.of(shape, values, cuts)
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
     """The cost model."""
     array = _Array.of(config, workload)
     shape, weight_tiles = array.shape, array.weight_tiles(config)
-    tiles = _tiles(shape, values)
+    tiles = window_tiles(shape, values)
     by_chunk = values["data_level"] == CHUNK
-    image = ImageBuffer(
-        level=values["data_level"],
-        copies=values["data_copies"],
-        blocks=tiles.held("o", tiles.outside(values["data_level"])),
-        window=(
-            np.where(by_chunk, values["window_rows"], shape.kernel[0]),
-            np.where(by_chunk, values["window_columns"], shape.kernel[1]),
-        ),
-        element=config.inp_bytes,
-        step=config.inp_step_vectors,
-        alike=False,
-    )
+    blocks = tiles.held("o", tiles.outside(values["data_level"]))
     inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
     rows = tiles.sizes["o"] * weight_tiles * config.whole_tile_rows
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
-        weights=_weights(config, array, values, tiles),
+        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=False),
+        weights=whole_weights_fill(config, values, tiles, weight_tiles),
         compute=array.busiest(config, values["rows"]),
         # Each part of a window has its own micro-op sequence: rows of weight tiles are not relocated.
         micro_ops=array.micro_ops(tiles),
@@ -203,29 +188,13 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     return array_cost(config, layer, values, fitted)
 
 
-def _weights(config: Config, array: _Array, values: Columns, tiles: Tiles) -> BufferFill:
-    outside = tiles.outside(values["weights_level"])
-    fills = tiles.repetitions("nyxo", outside)
-    beats = array.weight_beats(config) * tiles.repetitions("nyx", outside)
-    return BufferFill(
-        size=tiles.held("o", outside) * array.weight_tiles(config),
-        fills=fills,
-        beats=beats,
-        copies=np.minimum(values["weights_copies"], fills),
-        exposed=beats / fills,
-        loads=fills,
-    )
-
-
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """The tensor expression of `te.ops.depthwise_conv2d`, scheduled."""
     array = _Array.of(config, workload)
     shape, together = array.shape, array.taps is not None
-    knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
-    s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, vector_loops(shape))
-    s.compute_at("conv", tiles.innermost)
-    s.set_scope("acc", "acc")
+    knobs = tile_knobs(values, window_tiles(shape, one_point(values)), shape.kernel)
+    frame = Frame.of(expression, knobs, vector_loops(shape))
+    s = frame.schedule
     chunk: tuple[str, ...] = ()
     kh, columns = "conv.kh", ("conv.g", "conv.t") if together else ("conv.kw",)
     if knobs.window is not None:
@@ -237,22 +206,16 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     part = ("conv.q",) if shape.vectors > 1 else ()
     # The loop over blocks goes outside: the number of parts may depend on the block.
     s.reorder(*chunk, "conv.n", "conv.o", "conv.y", "conv.x", *part, kh, *columns, "conv.b", "conv.j")
-    if not workload.resident:
-        s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
-        s.set_scope("padded", "inp")
-    s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
-    scope = CHAIN if workload.resident else "inp"
+    frame = replace(frame, chunk=chunk)
+    frame.pad(workload)
+    frame.weights(frame.tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth))
+    scope = inputs_scope(workload)
     if together:
         sweeps = () if array.sweep is None else (("sweep", 1), *array.pads(values["rows"]).items())
         s.tensorize(columns[-1], intrinsics.taps(config, scope), sweeps)
     else:
         s.tensorize("conv.b", intrinsics.depthwise(config, scope))
-    finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
-    s.tensorize("b", finish, intrinsics.post_attributes(expression.post))
-    for loop in (*tiles.names, *chunk):
-        s.virtual_thread(loop)
-    return s
+    return frame.finish(config, expression, chained=workload.margins is not None)
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
@@ -277,6 +240,6 @@ DEPTHWISE_CONV2D = VdlaTemplate(
     schedule=schedule,
     cost=cost,
     express=express,
-    copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
+    copies=COPIES,
     plain_constants=True,
 )

@@ -6,7 +6,6 @@ The cut of windows into patches is no knob (`patch_layouts` chooses it): weights
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from ...schedule import Schedule
 from ...te.ops.patch_conv2d import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
 from ..space import Account, Columns, Space, Values, one_point
+from .array_template import COPIES, Frame, array_space, weight_beats, whole_weights_fill
 from .buffer_fill import seen
-from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
+from .estimate import ArrayLayer, BufferFill, Fitted, array_cost, store_reads
 from .patch_layouts import image_rows_read, products_of, tiled_layout
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, tile_knobs, tile_space
+from .tile_space import tile_knobs
 from .tiles import INNERMOST, Tiles, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 
@@ -49,15 +49,14 @@ def space(config: Config, workload: Workload) -> Space:
         for width in (1, shape.out_width)
         for height in (1, shape.out_height)
     )
-    moved = data + _weight_beats(config, shape, layout) + shape.stored_beats(config)
-    return tile_space(
+    return array_space(
         config,
-        "patch_conv2d",
+        workload,
         shape,
-        levels={"data": INNERMOST, "weights": INNERMOST},
-        copies=("data", "weights", "sums"),
-        cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(_busiest(config, workload, shape, layout), moved),
+        cost,
+        levels=(INNERMOST, INNERMOST),
+        products=_busiest(config, workload, shape, layout),
+        loaded=data + weight_beats(config, shape.output_blocks * _block(shape, layout)),
     )
 
 
@@ -76,9 +75,9 @@ def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: n
     return 1.0 * workload.batch * read * workload.channels / config.memory.bus_bytes
 
 
-def _weight_beats(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
-    tiles = shape.output_blocks * shape.vectors * layout.products
-    return tiles * config.whole_tile_bytes / config.memory.bus_bytes
+def _block(shape: LayerShape, layout: PatchLayout) -> int:
+    """Weight tiles of a block of outputs."""
+    return shape.vectors * layout.products
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
@@ -91,11 +90,11 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         shape=shape,
         tiles=tiles,
         data=_patches(config, workload, values, tiles),
-        weights=_weights(config, shape, layout, values, tiles),
+        weights=whole_weights_fill(config, values, tiles, _block(shape, layout)),
         compute=_busiest(config, workload, shape, layout),
         micro_ops=unrolled_micro_ops(tiles, layout.products * config.tile_parts),
         least_fills=positions * layout.vectors / config.inp_depth
-        + shape.output_blocks * shape.vectors * layout.products / config.whole_tiles,
+        + shape.output_blocks * _block(shape, layout) / config.whole_tiles,
         overwriting=layout.products > 1,
         # Without chunks, the data's innermost level is that of the innermost loop.
         innermost=INNERMOST,
@@ -126,42 +125,20 @@ def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) 
     )
 
 
-def _weights(
-    config: Config, shape: LayerShape, layout: PatchLayout, values: Columns, tiles: Tiles
-) -> BufferFill:
-    outside = tiles.outside(values["weights_level"])
-    fills = tiles.repetitions("nyxo", outside)
-    beats = _weight_beats(config, shape, layout) * tiles.repetitions("nyx", outside)
-    return BufferFill(
-        size=tiles.held("o", outside) * shape.vectors * layout.products,
-        fills=fills,
-        beats=beats,
-        copies=np.minimum(values["weights_copies"], fills),
-        exposed=beats / fills,
-        loads=fills,
-    )
-
-
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """The tensor expression of `te.ops.patch_conv2d`, scheduled."""
     own, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
     knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
-    s = Schedule(expression.program)
     sharing = layout.columns > 1
-    tiles = cut_tiles(s, knobs, (*(("xi",) if sharing else ()), *vector_loops(own)))
-    s.compute_at("conv", tiles.innermost)
-    s.set_scope("acc", "acc")
+    frame = Frame.of(expression, knobs, (*(("xi",) if sharing else ()), *vector_loops(own)))
+    s, tiles = frame.schedule, frame.tiles
     columns = ("conv.x", "conv.xi") if sharing else ("conv.x",)
     s.reorder("conv.n", "conv.y", *columns, "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
     s.compute_at("patch", tiles.at(knobs.data_level))
-    s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(own.vectors * own.output_blocks, config.par_depth), "par")
+    frame.weights(tiles.parameters(own.vectors * own.output_blocks, config.par_depth))
     s.tensorize("conv.b", intrinsics.gemm(config))
-    s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
-    for loop in tiles.names:
-        s.virtual_thread(loop)
-    return s
+    return frame.finish(config, expression)
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
@@ -180,7 +157,7 @@ PATCH_CONV2D = VdlaTemplate(
     schedule=schedule,
     cost=cost,
     express=express,
-    copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
+    copies=COPIES,
     dense_weights=True,
     plain_constants=True,
 )

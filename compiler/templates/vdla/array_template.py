@@ -1,0 +1,161 @@
+"""Parts that the templates of the array share: space, tiles of windows, fills of buffers, the frame of a schedule.
+
+A template adds its mode of the array: the operations of a layer, the order of its weights, the loops around the
+intrinsic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from vdla.isa.config import Config
+
+from ...codegen.vdla import intrinsics
+from ...schedule import Schedule
+from ...te.ops.common import CHAIN
+from ..space import Account, Axis, Columns, Space
+from .buffer_fill import ImageBuffer, image_fill, resident
+from .estimate import FITTED, BufferFill
+from .template import Expression
+from .tile_space import Knobs, TileLoops, cut_tiles, tile_space
+from .tiles import CHUNK, Tiles, divide
+from .workload import LayerShape, Workload
+
+COPIES: Mapping[str, str] = MappingProxyType(
+    {"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"}
+)
+"""The scratchpad of each buffer that may have several copies, by the axis of their number."""
+
+
+def array_space(
+    config: Config,
+    workload: Workload,
+    shape: LayerShape,
+    cost: Callable[..., Account],
+    *,
+    levels: tuple[int, int],
+    products: float,
+    loaded: float,
+    chunks: Sequence[Axis] = (),
+) -> Space:
+    """The knob space of a layer on the array: no program takes fewer cycles than its `products`, or than the beats of
+    what is `loaded` and stored. `levels`: innermost levels at which data and weights are filled.
+    """
+    return tile_space(
+        config,
+        workload.template,
+        shape,
+        chunks=chunks,
+        levels=dict(zip(("data", "weights"), levels, strict=True)),
+        copies=("data", "weights", "sums"),
+        cost=partial(cost, config, workload, fitted=FITTED),
+        floor=max(products, loaded + shape.stored_beats(config)),
+    )
+
+
+def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
+    """The tiles of points whose axes cut the window; `chunks`: further cuts of the reduction."""
+    cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
+    return Tiles.of(shape, values, chunks * cuts)
+
+
+def window_fill(
+    config: Config,
+    workload: Workload,
+    shape: LayerShape,
+    values: Columns,
+    tiles: Tiles,
+    *,
+    blocks: np.ndarray,
+    alike: bool,
+) -> BufferFill:
+    """The fill of padded images of which each chunk reads a part of the window; `blocks`, `alike`: see `ImageBuffer`.
+    Without size and traffic where the chain memory holds the images.
+    """
+    if workload.resident:
+        return resident(tiles)
+    by_chunk = values["data_level"] == CHUNK
+    image = ImageBuffer(
+        level=values["data_level"],
+        copies=values["data_copies"],
+        blocks=blocks,
+        window=(
+            np.where(by_chunk, values["window_rows"], shape.kernel[0]),
+            np.where(by_chunk, values["window_columns"], shape.kernel[1]),
+        ),
+        element=config.inp_bytes,
+        step=config.inp_step_vectors,
+        alike=alike,
+    )
+    return image_fill(config, shape, tiles, image)
+
+
+def weight_beats(config: Config, tiles: int) -> float:
+    """Bus beats of whole weight tiles."""
+    return tiles * config.whole_tile_bytes / config.memory.bus_bytes
+
+
+def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
+    """The fill of weights that are loaded as a whole: `block` weight tiles for each block of outputs."""
+    outside = tiles.outside(values["weights_level"])
+    fills = tiles.repetitions("nyxo", outside)
+    beats = weight_beats(config, tiles.extents["o"] * block) * tiles.repetitions("nyx", outside)
+    return BufferFill(
+        size=tiles.held("o", outside) * block,
+        fills=fills,
+        beats=beats,
+        copies=np.minimum(values["weights_copies"], fills),
+        exposed=beats / fills,
+        loads=fills,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The frame of a schedule of the array: loops over tiles, buffers, intrinsics. `chunk`: loops over the chunks of a
+    tile's reduction, outermost first.
+    """
+
+    schedule: Schedule
+    knobs: Knobs
+    tiles: TileLoops
+    chunk: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(expression: Expression, knobs: Knobs, lanes: tuple[str, ...]) -> Frame:
+        """Tiles of outputs with their sums in the accumulators; `lanes`: the loops inside of a tile."""
+        s = Schedule(expression.program)
+        tiles = cut_tiles(s, knobs, lanes)
+        s.compute_at("conv", tiles.innermost)
+        s.set_scope("acc", "acc")
+        return Frame(schedule=s, knobs=knobs, tiles=tiles)
+
+    def pad(self, workload: Workload) -> None:
+        """Computes padded images in the input scratchpad, unless the chain memory holds them."""
+        if not workload.resident:
+            chunk = self.chunk[-1] if self.chunk else None
+            self.schedule.compute_at("pad", self.tiles.at(self.knobs.data_level, chunk))
+            self.schedule.set_scope("padded", "inp")
+
+    def weights(self, parameters: str, chunk: str | None = None) -> None:
+        """Loads weights, with each `chunk` if given, and parameters in the loop `parameters`."""
+        self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
+        self.schedule.cache_read("P", parameters, "par")
+
+    def finish(self, config: Config, expression: Expression, *, chained: bool = False) -> Schedule:
+        """Stores the sums, and interleaves tiles and chunks where buffers have several copies."""
+        store = intrinsics.post(config, expression.post, chained=chained)
+        self.schedule.tensorize("b", store, intrinsics.post_attributes(expression.post))
+        for loop in (*self.tiles.names, *self.chunk):
+            self.schedule.virtual_thread(loop)
+        return self.schedule
+
+
+def inputs_scope(workload: Workload) -> str:
+    """The memory of the input vectors that the array reads."""
+    return CHAIN if workload.resident else "inp"
