@@ -124,7 +124,9 @@ class GraphContext(NodeErrors):
 
     def rank(self, node: OnnxNode, index: int) -> int:
         """Number of dimensions of an input; fails where it is missing."""
-        return len(self.tensor(node, index).shape)
+        name = self.resolve(node.inputs[index]) if index < len(node.inputs) else ""
+        known = self.constants.get(name)
+        return len(self.tensor(node, index).shape) if known is None else known.ndim
 
     def input_shape(self, node: OnnxNode) -> Shape:
         """The shape of the first input; fails where it is missing."""

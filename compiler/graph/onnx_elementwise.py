@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -20,7 +21,7 @@ from .onnx_integer_context import ImportContext, pending_result
 from .onnx_products import with_bias
 from .onnx_rounding import activation_type
 from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
-from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
+from .onnx_values import Constant, Integer, Maximum, Pending, QuantizedConstant, Real, Same, Waiting
 
 BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"
 
@@ -78,7 +79,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
-    operation = Pairwise(kind=kind, a=a, b=b)
+    operation = Waiting(round=partial(round_pairwise, kind=kind, operands=(a, b)))
     whole, natural = (a, first) if first.size >= second.size else (b, second)
     return pending_result(node, operation, natural.shape, shape=whole.shape, view=whole.view)
 
@@ -213,11 +214,11 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
     )
 
 
-def round_pairwise(context: ImportContext, pairwise: Pairwise, to: Rounding) -> str:
+def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors."""
-    a, b = pairwise.a.quantization, pairwise.b.quantization
+    a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"
-    if pairwise.kind == "add":
+    if kind == "add":
         constants = add_constants(
             a.scale,
             a.stored_zero_point,
@@ -247,7 +248,7 @@ def round_pairwise(context: ImportContext, pairwise: Pairwise, to: Rounding) -> 
             low=to.low,
             high=to.high,
         )
-    a, b = (context.tensors[operand.tensor] for operand in (pairwise.a, pairwise.b))
+    a, b = (context.tensors[operand.tensor] for operand in operands)
     if a.size < b.size:
         # The broadcast tensor must be the second operand.
         combination, a, b = combination.of_operand(), b, a

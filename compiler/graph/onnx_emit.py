@@ -15,30 +15,23 @@ from .onnx_append import Rounding, RoundingError
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
 from .onnx_strided_views import settled
-from .onnx_values import Average, Maximum, Pending, Real, Same
+from .onnx_values import Maximum, Pending, Real, Same, Waiting
 from .operator_rows import Located
 
 ROUNDED: Mapping[str, Located] = MappingProxyType(
     {
         "Product": Located("onnx_products:round_product"),
-        "Transposed": Located("onnx_products:round_transposed"),
-        "Multiplied": Located("onnx_multiplied:round_multiplied"),
-        "Average": Located("onnx_windows:round_average"),
         "Maximum": Located("onnx_windows:round_maximum"),
-        "Resampled": Located("onnx_resampling:round_resampled"),
-        "Pairwise": Located("onnx_elementwise:round_pairwise"),
         "Same": Located("onnx_elementwise:round_same"),
         "Function": Located("onnx_tables:round_function"),
-        "Joined": Located("onnx_joins:round_joined"),
-        "Moved": Located("onnx_joins:round_moved"),
         "Shared": Located("onnx_rows:round_shared"),
         "Masked": Located("onnx_masks:refuse_rounding"),
         "Centred": Located("onnx_norms:refuse_rounding"),
         "Squared": Located("onnx_norms:refuse_rounding"),
     }
 )
-"""For the name of each type of pending operation, the function that makes it an integer operator: (context, operation,
-rounding) -> name of the result's tensor."""
+"""For the name of each type of pending operation that other operators look into, the function that makes it an
+integer operator: (context, operation, rounding) -> name of the result's tensor."""
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {
@@ -66,12 +59,13 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
     try:
         low, high = clamp_of(pending, result)
         to = Rounding(pending=pending, output=output, grid=result, low=low, high=high)
-        tensor = ROUNDED[type(operation).__name__](context, operation, to)
+        if isinstance(operation, Waiting):
+            tensor = operation.round(context, to)
+        else:
+            tensor = ROUNDED[type(operation).__name__](context, operation, to)
     except AccumulatorError as error:
         problem = f"ends '{pending.members[0]}', where {error}"
-        average = isinstance(operation, Average)
-        way_out = "use smaller windows" if average else "quantize it with a larger weight scale"
-        context.fail(node, problem, f"{way_out}, or leave it float")
+        context.fail(node, problem, "quantize it with a larger weight scale, or leave it float")
     except (ScaleError, RoundingError) as error:
         way_out = error.way_out if isinstance(error, RoundingError) else "calibrate the model again"
         context.fail(node, str(error), way_out)

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from ..te.blocks import Pair
 from .graph import Shape
 from .int8_operators import Channels, Positions, Quantization
 from .onnx_append import Rounding, rescale_all
@@ -14,7 +15,7 @@ from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_rounding import activation_type
 from .onnx_strided_views import arranged, elements_of, natural_of, seen_as
-from .onnx_values import Joined, Moved, Operation, Pending, QuantizedConstant, Real
+from .onnx_values import Pending, QuantizedConstant, Real, Waiting
 from .operators import Concatenate
 
 
@@ -32,8 +33,7 @@ def concatenated(
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
     if whole and len(shape) in (2, 4) and axis == 1:
         sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
-        operation = Joined(parts=parts, sources=tuple(sources))
-        return pending_result(node, operation, shape)
+        return pending_result(node, joined(parts, tuple(sources)), shape)
     if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
         elements = np.concatenate([elements_of(context, part) for part in parts], axis)
         return seen_as(context, first, elements)
@@ -51,7 +51,6 @@ def _joined(
     natural = (sizes[0], prod(sizes[1:cut]), prod(sizes[cut:]), 1)
     placed = np.arange(prod(shape)).reshape(sizes).transpose(np.argsort(order))
     ends = np.cumsum([part.shape[axis] for part in parts])[:-1].tolist()
-    operation: Operation
     if axis in channels:
         source = np.empty(natural[1], np.int64)
         of_part = np.empty(natural[1], np.int64)
@@ -60,7 +59,7 @@ def _joined(
             there = piece.transpose(order)[0].reshape(-1, natural[2])[:, 0] // natural[2]
             source[there], of_part[there] = own, number
         sources = tuple(zip(of_part.tolist(), source.tolist(), strict=True))
-        operation = Joined(parts=tuple([data for data, _ in taken]), sources=sources)
+        operation = joined(tuple([data for data, _ in taken]), sources)
     else:
         moved = tuple([_own_tensor(context, node, part, order, cut) for part in parts])
         index, start = np.empty((natural[0], natural[2]), np.int64), 0
@@ -71,7 +70,7 @@ def _joined(
             here = start + np.arange(images * positions).reshape(images, positions)
             index[own // (natural[1] * natural[2]), own % natural[2]] = here
             start += images * positions
-        operation = Moved(parts=moved, index=index[..., None])
+        operation = moved_to(moved, index[..., None])
     view = None if np.array_equal(placed.reshape(-1), np.arange(placed.size)) else placed
     return pending_result(node, operation, natural, shape=shape, view=view)
 
@@ -148,15 +147,22 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
     return Real(tensor=tensor, shape=value.shape, quantization=grid, view=view)
 
 
-def round_joined(context: ImportContext, joined: Joined, to: Rounding) -> str:
-    """Joins channels of tensors. The parts are rescaled to the result's grid first."""
-    parts = rescale_all(context, joined.parts, to)
-    return to.append(context, Channels(sources=joined.sources), parts)
+def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
+    """Joined channels of tensors: channel c is `sources`[c] = (part, channel). The parts are rescaled to the result's
+    grid first."""
+
+    def added(context: ImportContext, to: Rounding) -> str:
+        return to.append(context, Channels(sources=sources), rescale_all(context, parts, to))
+
+    return Waiting(round=added)
 
 
-def round_moved(context: ImportContext, moved: Moved, to: Rounding) -> str:
-    """Joins positions of tensors. The parts are rescaled to the result's grid first: they have fewer elements than the
-    result."""
-    parts = rescale_all(context, moved.parts, to)
-    operator = Positions(index=moved.index, fill=to.grid.stored_zero_point)
-    return to.append(context, operator, parts)
+def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Waiting:
+    """Moved positions of tensors, see `int8_operators.Positions`; `index` -1 is 0. The parts are rescaled to the
+    result's grid first: they have fewer elements than the result."""
+
+    def added(context: ImportContext, to: Rounding) -> str:
+        operator = Positions(index=index, fill=to.grid.stored_zero_point)
+        return to.append(context, operator, rescale_all(context, parts, to))
+
+    return Waiting(round=added)

@@ -18,8 +18,9 @@ from .graph import Shape
 from .onnx_attributes import OnnxNode
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext
+from .onnx_joins import joined
 from .onnx_strided_views import check_size, elements_of, is_line, rows_of, seen_as, settled
-from .onnx_values import FloatInput, Integer, Joined, Pending, QuantizedConstant, Real, Value
+from .onnx_values import FloatInput, Integer, Pending, QuantizedConstant, Real, Value
 from .operators import Gather, Permute, Remap
 
 SHUFFLE = (0, 2, 1, 3, 4)
@@ -167,5 +168,5 @@ def _of_channels(
     output: str,
 ) -> Pending:
     """Channels `sources` of a tensor, which wait for their QuantizeLinear."""
-    operation = Joined(parts=(data,), sources=sources)
+    operation = joined((data,), sources)
     return Pending(name=output, members=(node.name,), operation=operation, natural=natural, shape=shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -15,7 +16,7 @@ from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_matrices import matrices
 from .onnx_strided_views import elements_of, seen_as
-from .onnx_values import Multiplied, Real
+from .onnx_values import Real, Waiting
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
@@ -53,25 +54,30 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     plane, n, head, i, j = natural[2], *np.ix_(*map(np.arange, (images, heads, rows, columns)))
     channel, position = head % across * columns + j, head // across * rows + i
     view = ((n * natural[1] + channel) * plane + position).reshape(*lead, rows, columns)
-    operation = Multiplied(a=a, b=b, groups=groups, rows=rows, columns=columns, depth=depth)
-    context.bind(
-        node,
-        pending_result(node, operation, natural, view=view),
-    )
+    sizes = rows, columns, depth
+    operation = Waiting(round=partial(round_multiplied, factors=(a, b), groups=groups, sizes=sizes))
+    context.bind(node, pending_result(node, operation, natural, view=view))
     return True
 
 
-def round_multiplied(context: ImportContext, product: Multiplied, to: Rounding) -> str:
-    """Adds the integer product of two activations."""
-    a, b = product.a.quantization, product.b.quantization
+def round_multiplied(
+    context: ImportContext,
+    to: Rounding,
+    *,
+    factors: tuple[Real, Real],
+    groups: tuple[Group, ...],
+    sizes: tuple[int, int, int],
+) -> str:
+    """Adds the integer product of two activations; `sizes`: rows, columns and depth of each matrix product."""
+    a, b = (factor.quantization for factor in factors)
+    rows, columns, depth = sizes
     operator = Products(
-        groups=product.groups,
-        rows=product.rows,
-        columns=product.columns,
-        depth=product.depth,
+        groups=groups,
+        rows=rows,
+        columns=columns,
+        depth=depth,
         zero_points=(a.stored_zero_point, b.stored_zero_point),
         scale=np.float32(requantize_scale(a.scale, b.scale, to.grid.scale)),
         post=to.post(),
     )
-    inputs = (product.a.tensor, product.b.tensor)
-    return to.append(context, operator, inputs)
+    return to.append(context, operator, (factors[0].tensor, factors[1].tensor))

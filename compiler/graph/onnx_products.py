@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from .onnx_attributes import OnnxNode
 from .onnx_emit import plane_operand, real_operand
 from .onnx_integer_context import QUANTIZE, ImportContext, pending_result
 from .onnx_strided_views import Rows, rows_of
-from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Transposed
+from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Waiting
 from .onnx_window_attributes import transposed_window
 from .operators import Convolution
 
@@ -64,7 +65,7 @@ def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
     )
     context.bind(
         node,
-        pending_result(node, Transposed(product=product), shape),
+        pending_result(node, Waiting(round=partial(round_transposed, product=product)), shape),
     )
 
 
@@ -292,13 +293,12 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
     return to.append(context, operator, (product.data.tensor,))
 
 
-def round_transposed(context: ImportContext, transposed: Transposed, to: Rounding) -> str:
+def round_transposed(context: ImportContext, to: Rounding, *, product: Product) -> str:
     """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases.
 
     A phase is all outputs whose rows and columns have the same remainders by the strides. Output row y, with y + top =
     q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
     """
-    product = transposed.product
     batch, filters, height, width = to.pending.natural
     channels, *kernel = product.weight.shape[1:]
     taps = [-(-k // s) for k, s in zip(kernel, product.window.strides, strict=True)]

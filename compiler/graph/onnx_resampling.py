@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from vdla.isa.arithmetic import average_pool_scale
 
-from ..te.ops.resize import axis_table
+from ..te.ops.resize import AxisTable, axis_table
 from ..te.post import Post
 from .graph import Shape
 from .int8_operators import Resample
@@ -17,8 +17,9 @@ from .onnx_append import Rounding, rescale
 from .onnx_attributes import OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_joins import moved_to
 from .onnx_strided_views import check_size, settled
-from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
+from .onnx_values import Integer, Pending, Real, Waiting
 from .operators import Resize
 
 MOST_WEIGHT = 127
@@ -64,19 +65,12 @@ def _resized(
         )
         for size, outputs, scale in zip(plane, shape[2:], resize.scales, strict=True)
     )
-    operation: Operation = Resampled(
-        data=data, rows=(rows.first, rows.weight), columns=(columns.first, columns.weight)
-    )
-    if not (rows.weight.any() or columns.weight.any()):
-        operation = moved(data, (rows.first, columns.first), data.shape)
+    if rows.weight.any() or columns.weight.any():
+        operation = Waiting(round=partial(round_resampled, data=data, rows=rows, columns=columns))
+    else:
+        images = np.arange(shape[0])[:, None, None] * (plane[0] * plane[1])
+        operation = moved_to((data,), images + rows.first[:, None] * plane[1] + columns.first)
     return pending_result(node, operation, shape)
-
-
-def moved(data: Real, positions: Sequence[np.ndarray], shape: Shape) -> Moved:
-    """The move that takes rows and columns `positions` of every image (N, C, H, W) of `shape`."""
-    rows, columns = positions
-    images = np.arange(shape[0])[:, None, None] * (shape[2] * shape[3])
-    return Moved(parts=(data,), index=images + rows[:, None] * shape[3] + columns)
 
 
 def integer_weights(fractions: np.ndarray) -> np.ndarray:
@@ -96,18 +90,21 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
     return np.stack([sums[chosen, 0].astype(np.int8) - second, second], axis=1)
 
 
-def round_resampled(context: ImportContext, resampled: Resampled, to: Rounding) -> str:
+def round_resampled(
+    context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
+) -> str:
     """Adds a pass over columns, rounded to the input's grid, and then one over rows; an axis that does not change adds
     none.
 
     Columns are adjacent in memory and an accelerator stores them one by one: there are fewer before the rows are
     resized.
     """
-    source, tensor = resampled.data.quantization, resampled.data.tensor
+    source, tensor = data.quantization, data.tensor
     passes = [
-        (axis, first, integer_weights(fraction))
-        for axis, (first, fraction) in ((1, resampled.columns), (0, resampled.rows))
-        if not np.array_equal(first, np.arange(context.tensors[tensor].nchw[axis + 2])) or fraction.any()
+        (axis, table.first, integer_weights(table.weight))
+        for axis, table in ((1, columns), (0, rows))
+        if not np.array_equal(table.first, np.arange(context.tensors[tensor].nchw[axis + 2]))
+        or table.weight.any()
     ]
     shape = list(context.tensors[tensor].nchw)
     for number, (axis, first, weight) in enumerate(passes):
@@ -129,5 +126,5 @@ def round_resampled(context: ImportContext, resampled: Resampled, to: Rounding) 
         name = to.output if last else f"{to.output}.{'columns' if axis else 'rows'}"
         tensor = replace(to, grid=grid).append(context, operator, (tensor,), output=name, shape=tuple(shape))
     if not passes:
-        return rescale(context, resampled.data, to)
+        return rescale(context, data, to)
     return tensor

@@ -6,14 +6,18 @@ operation that waits for the QuantizeLinear that defines its rounding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
-from ..te.blocks import Pair, Window
-from .int8_operators import ActivationType, Group, Quantization
-from .operators import AveragePool
+from ..te.blocks import Window
+from .int8_operators import ActivationType, Quantization
+
+if TYPE_CHECKING:
+    from .onnx_append import Rounding
+    from .onnx_integer_context import ImportContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,6 +110,14 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waiting(Operation):
+    """An operation that no other operator looks into; `round` adds its integer operators and returns the name of the
+    result's tensor."""
+
+    round: Callable[[ImportContext, Rounding], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product(Operation):
     """A convolution or matrix product; `weight` int8 (O, C / groups, kh, kw), `weight_scale` float32 (O,)."""
 
@@ -126,23 +138,6 @@ class Maximum(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Average(Operation):
-    """An average over windows."""
-
-    data: Real
-    pool: AveragePool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairwise(Operation):
-    """A sum or product of two tensors of one shape."""
-
-    kind: str
-    a: Real
-    b: Real
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Same(Operation):
     """The input itself, to be clamped or rescaled."""
 
@@ -155,52 +150,6 @@ class Function(Operation):
 
     data: Real
     values: np.ndarray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined(Operation):
-    """Joined channels of tensors: channel c is `sources`[c] = (part, channel)."""
-
-    parts: tuple[Real, ...]
-    sources: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Transposed(Operation):
-    """A transposed convolution: `product` has weights (O, C, kh, kw) and, in its window, the operator's pads."""
-
-    product: Product
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Moved(Operation):
-    """Moved positions of tensors, see `int8_operators.Positions`; `index` -1 is 0, stored as the result's zero
-    point."""
-
-    parts: tuple[Real, ...]
-    index: np.ndarray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resampled(Operation):
-    """Linear interpolation of rows and columns. For each output row or column: index of the first of two neighbours,
-    int64, and the weight of the second one, float32."""
-
-    data: Real
-    rows: tuple[np.ndarray, np.ndarray]
-    columns: tuple[np.ndarray, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Multiplied(Operation):
-    """Matrix products of two tensors, see `int8_operators.Products`."""
-
-    a: Real
-    b: Real
-    groups: tuple[Group, ...]
-    rows: int
-    columns: int
-    depth: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

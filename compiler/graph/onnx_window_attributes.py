@@ -207,12 +207,15 @@ def import_convolution(context: GraphContext, node: OnnxNode) -> None:
 
 def bias_name(context: GraphContext, node: OnnxNode, filters: int) -> str | None:
     """Name of the constant bias of a node with so many filters; None where it is left out."""
-    bias = context.array(node, 2, "bias")
-    if bias is None:
+    if not any(node.inputs[2:]):
         return None
+    if not context.is_constant(node, 2):
+        # Fails, and tells which inputs of the model decide the values.
+        context.array(node, 2, "bias")
+    bias = context.operand(node, 2)
     if bias.shape != (filters,):
         context.fail(node, f"has a bias of shape {bias.shape}", f"give ({filters},)")
-    return context.operand(node, 2).name
+    return bias.name
 
 
 def import_max_pool(context: GraphContext, node: OnnxNode) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -10,17 +11,17 @@ import numpy as np
 from vdla.isa.arithmetic import average_pool_scale
 
 from ..te.blocks import Pair, Window
-from .accumulators import average_bias
+from .accumulators import AccumulatorError, average_bias
 from .geometry import average_divisors
 from .graph import Shape
 from .int8_operators import Int8AveragePool, Int8MaxPool
-from .onnx_append import Rounding, rescale, same_integers
+from .onnx_append import Rounding, RoundingError, rescale, same_integers
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
-from .onnx_values import Average, Integer, Maximum, Pending, Real
+from .onnx_values import Integer, Maximum, Pending, Real, Waiting
 from .operators import AveragePool, MaxPool
 
 
@@ -57,7 +58,7 @@ def averaged(
     """The average of a dequantized tensor."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
-    return pending_result(node, Average(data=data, pool=operator), shape)
+    return pending_result(node, Waiting(round=partial(round_average, data=data, pool=operator)), shape)
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
@@ -140,16 +141,22 @@ def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
     """Averages over whole rows, columns or planes: a tensor `natural`, (N, C, OH, OW), reshaped to `shape`."""
-    operation = Average(data=data, pool=AveragePool(window=Window(kernel=kernel), counted=(0, 0, 0, 0)))
+    pool = AveragePool(window=Window(kernel=kernel), counted=(0, 0, 0, 0))
+    operation = Waiting(round=partial(round_average, data=data, pool=pool))
     return pending_result(node, operation, natural, shape=shape)
 
 
-def round_average(context: ImportContext, average: Average, to: Rounding) -> str:
+def round_average(context: ImportContext, to: Rounding, *, data: Real, pool: AveragePool) -> str:
     """Adds an integer average pool."""
-    source = average.data.quantization
-    window, counted = average.pool.window, average.pool.counted
-    bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
-    plane = context.tensors[average.data.tensor].nchw[2:]
+    source = data.quantization
+    window, counted = pool.window, pool.counted
+    try:
+        bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
+    except AccumulatorError as error:
+        raise RoundingError(
+            f"ends '{to.pending.members[0]}', where {error}", "use smaller windows, or leave it float"
+        ) from None
+    plane = context.tensors[data.tensor].nchw[2:]
     divisors = average_divisors(plane, window, counted, any(counted))
     scales = tuple(
         (int(count), average_pool_scale(source.scale, to.grid.scale, int(count)))
@@ -163,7 +170,7 @@ def round_average(context: ImportContext, average: Average, to: Rounding) -> str
         scale_by_divisor=scales,
         post=to.post(),
     )
-    return to.append(context, operator, (average.data.tensor,))
+    return to.append(context, operator, (data.tensor,))
 
 
 def round_maximum(context: ImportContext, maximum: Maximum, to: Rounding) -> str:
