@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,9 +23,12 @@ from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.sketches import bound
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.codegen.cpu.machine import host_target_at
+from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule.schedule import replay
 from vdla.compiler.schedule.trace import trace_from_lists
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.templates.cpu.sketches import scheduled
@@ -55,6 +58,20 @@ REDUCTIONS = (
     ((1, 196, 1024), (1,)),
 )
 """Shapes and axes of sums whose last axis is kept."""
+POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...] = (
+    (4, 112, 16, 3, 2, 1, "max"),
+    (4, 112, 16, 2, 2, 0, "max"),
+    (8, 35, 16, 3, 1, 1, "average"),
+    (16, 28, 16, 3, 1, 1, "max"),
+    (16, 13, 16, 5, 1, 2, "max"),
+    (16, 13, 16, 9, 1, 4, "max"),
+    (32, 7, 16, 7, 1, 0, "average"),
+    (24, 7, 4, 3, 1, 1, "average"),
+    (3, 224, 1, 3, 1, 1, "average"),
+    (3, 64, 1, 3, 2, 1, "max"),
+    (4, 17, 1, 5, 1, 2, "max"),
+)
+"""Planes, height and width, lanes of a position, kernel, stride and pads of pools, and their kind."""
 LEAST_SECONDS = 2e-3
 
 
@@ -74,6 +91,11 @@ def _cases() -> dict[str, tuple[Operator, Program]]:
     for shape, axes in REDUCTIONS:
         name = f"sum:{'x'.join(map(str, shape))} over {','.join(map(str, axes))}"
         found[name] = ("reduction", reduction(shape, axes, "sum"))
+    for outer, size, lanes, kernel, stride, pad, kind in POOLS:
+        name = f"{kind}-pool:{outer}x{size}x{size}x{lanes},{kernel},{stride},{pad}"
+        window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
+        program = float_pool(outer=outer, height=size, width=size, lanes=lanes, window=window, kind=kind)
+        found[name] = ("pool", program)
     return found
 
 
@@ -86,7 +108,10 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
     """The row of a case: `hand` is the trace of the template's schedule."""
     operator, program = CASES[name]
     target, rng = host_target_at(level), np.random.default_rng(0)
-    arrays = {p.name: rng.standard_normal(p.shape, np.float32) for p in program.parameters}
+    # On cache lines, as in networks; both kernels read the same arrays.
+    arrays = {
+        p.name: aligned_copy(rng.standard_normal(p.shape, np.float32), p.shape) for p in program.parameters
+    }
     schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, operator))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]
     times = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)

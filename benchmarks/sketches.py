@@ -27,12 +27,10 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
-from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
-from vdla.compiler.templates.cpu import pool as pool_cpu
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
@@ -41,7 +39,6 @@ from vdla.compiler.tune.program_features.program import program_features
 SECONDS = 2e-3
 """Least seconds of one timed repetition."""
 SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
-POOL = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +77,6 @@ def cases() -> dict[str, Case]:
                 block=16,
             ),
             template=lambda target, program: depthwise_cpu.schedule(target, program, SAME),
-        ),
-        "max-pool of 4 x 112 x 112 x 16": Case(
-            program=float_pool(outer=4, height=112, width=112, lanes=16, window=POOL, kind="max"),
-            template=lambda target, program: pool_cpu.schedule(target, program, POOL),
         ),
     }
 

@@ -43,7 +43,7 @@ from .loops import row_partials
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
 from .table import CPU
-from .workload import CpuWorkload, ElementwiseCpu, PoolCpu
+from .workload import CpuWorkload, ElementwiseCpu
 from .workload import Operator as SketchedOperator
 
 KERNELS: Mapping[type, str] = MappingProxyType(
@@ -70,6 +70,8 @@ _SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
         Softmax: "softmax",
         Normalization: "normalization",
         Reduction: "reduction",
+        MaxPool: "pool",
+        AveragePool: "pool",
     }
 )
 """Names of operators whose knobs come from sketch rules; others that have an expression are "generic"."""
@@ -95,8 +97,6 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return lower_dense(graph, node, operator)
         case Elementwise():
             return _elementwise(graph, node, operator)
-        case MaxPool() | AveragePool():
-            return _pool(graph, node, operator)
     place, tuned = KERNELS.get(type(operator)), _SKETCHED.get(type(operator), "generic")
     if isinstance(operator, MatrixProduct):
         expression = _matrix_product(graph, node)
@@ -149,18 +149,3 @@ def _elementwise(graph: Graph, node: Node, operator: Elementwise) -> LoweredCpuN
         from .elementwise import schedule  # The body is too long for a workload: default knobs.
 
     return _lowered(graph, node, "elementwise", expression, schedule)
-
-
-def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool) -> LoweredCpuNode:
-    expression = expression_of(graph, node)
-    outer, height, width, lanes = expression.program.parameters[0].shape
-    workload = PoolCpu(
-        outer=outer,
-        height=height,
-        width=width,
-        lanes=lanes,
-        window=operator.window,
-        kind="max" if isinstance(operator, MaxPool) else "average",
-        counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
-    )
-    return _lowered(graph, node, "pool", expression, workload)

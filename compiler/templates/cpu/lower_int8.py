@@ -58,7 +58,6 @@ from . import conv2d_int8 as conv2d_int8_cpu
 from . import depthwise as depthwise_cpu
 from . import elementwise as elementwise_cpu
 from . import movement as movement_cpu
-from . import pool as pool_cpu
 from . import quantization as quantization_cpu
 from .conv2d_knobs import flattened
 from .lowered import LoweredCpuNode
@@ -212,7 +211,7 @@ def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
     """A max-pool's kernel."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     program = int8_max_pool((batch * blocks, height, width, lanes), window)
-    return _pool(graph, node, program, window)
+    return _pool(graph, node, program)
 
 
 def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
@@ -226,18 +225,19 @@ def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> Lowere
         bias=operator.bias - UNSIGNED_OFFSET * prod(window.kernel),
         post=operator.post,
     )
-    return _pool(graph, node, program, window, {"S": operator.scales})
+    return _pool(graph, node, program, {"S": operator.scales})
 
 
 def _pool(
     graph: Graph,
     node: Node,
     program: Program,
-    window: Window,
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> LoweredCpuNode:
     """The kernel of a pool's program."""
-    schedule = partial(pool_cpu.schedule, window=window)
+    from .sketches import scheduled
+
+    schedule = partial(scheduled, operator="pool")
     return _lowered(node, program, schedule, graph, {"X": node.inputs[0]}, constants)
 
 

@@ -86,9 +86,9 @@ def scheduled(
 
 
 def _template(operator: Operator, program: Program, window: Window | None) -> Callable[..., Schedule] | None:
-    """The template of an operator's program; None for products, and for reductions whose last axis is kept."""
+    """The template of an operator's program; None for products, pools, and reductions whose last axis is kept."""
     match operator:
-        case "matmul":
+        case "matmul" | "pool":
             return None
         case "reduction" if not any(loop.name == "reduce.l" for loop in loops(program)):
             return None

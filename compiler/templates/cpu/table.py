@@ -79,20 +79,6 @@ def template_named(name: str) -> Template[CpuTarget, Any, Program]:
                     ),
                 ),
             )
-        case "pool_cpu":
-            from . import pool, pool_space
-
-            return Template(
-                name=name,
-                space=lambda target, w: pool_space.space(target, w.program(), w.window),
-                choice=lambda target, w: pool_space.default_values(target, w.program(), w.window),
-                schedule=_scheduled(
-                    lambda target, w, values: pool_space.knobs_of(target, w.program(), w.window, values),
-                    lambda target, program, w, knobs: pool.schedule(
-                        target, program, w.window, knobs, parallel=True
-                    ),
-                ),
-            )
         case "elementwise_cpu":
             from . import elementwise, elementwise_space
 

@@ -17,12 +17,11 @@ from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.work import statement_runs
-from ...te.blocks import Pads, Window
+from ...te.blocks import Window
 from ...te.merge import Shape, merge_broadcast
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
-from ...te.ops.float_pool import float_pool
 from ...te.ops.product import Matrices, product
 from ...te.ops.sums import Activation, Epilogue
 
@@ -136,32 +135,6 @@ class DenseCpu(_Described):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolCpu(_Described):
-    """`te.ops.float_pool`, scheduled by `pool_cpu`."""
-
-    template: Literal["pool_cpu"] = "pool_cpu"
-    outer: int
-    height: int
-    width: int
-    lanes: int
-    window: Window
-    kind: Literal["max", "average"]
-    counted: Pads = (0, 0, 0, 0)
-
-    def program(self) -> Program:
-        """The tensor expression. Raises ValueError if the window does not fit."""
-        return float_pool(
-            outer=self.outer,
-            height=self.height,
-            width=self.width,
-            lanes=self.lanes,
-            window=self.window,
-            kind=self.kind,
-            counted=self.counted,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElementwiseCpu(_Described):
     """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`; a fused node is one workload.
 
@@ -188,8 +161,10 @@ class ElementwiseCpu(_Described):
         return float_elementwise(self.shapes, expression(self.steps))
 
 
-Operator: TypeAlias = Literal["matmul", "softmax", "normalization", "reduction", "conv_transpose", "generic"]
-"""Operators whose schedule has no space of knobs; "generic": all operators without a schedule of their own."""
+Operator: TypeAlias = Literal[
+    "matmul", "softmax", "normalization", "reduction", "pool", "conv_transpose", "generic"
+]
+"""Operators whose knobs come from sketch rules; "generic": all operators without a name of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +206,7 @@ class SketchCpu(_Described):
         }
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | ElementwiseCpu | SketchCpu
+CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | ElementwiseCpu | SketchCpu
 MOST_RUNS = 1 << 36
 """Most statement executions of a program: about a minute at a nanosecond each."""
 

@@ -27,7 +27,6 @@ from vdla.compiler.templates.cpu.workload import (
     DepthwiseCpu,
     ElementwiseCpu,
     Parts,
-    PoolCpu,
 )
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.tune.measure.reference import expected
@@ -60,8 +59,6 @@ WORKLOADS = {
     ),
     "depthwise": DepthwiseCpu(batch=2, channels=10, height=9, width=7, window=ODD, block=4, parts=ALL),
     "dense": DenseCpu(rows=9, depth=36, columns=50, parts=Parts(bias=True, activation="relu")),
-    "blocks": PoolCpu(outer=2, height=9, width=8, lanes=24, window=ODD, kind="max"),
-    "planes": PoolCpu(outer=2, height=9, width=20, lanes=1, window=ODD, kind="average", counted=(1, 0, 0, 1)),
     "chain": ElementwiseCpu.of(
         [(3, 6, 300), (6, 1), (3, 1, 300)],
         select(argument(0) < 0.5, argument(0) * argument(1) - argument(2), maximum(argument(2), -0.25)),
@@ -175,7 +172,7 @@ def test_sums_in_memory_are_an_axis_of_the_space():
     assert ranks < own.account(own.columns(in_registers)).quantities["estimated cycles"]
 
 
-@pytest.mark.parametrize("workload", [WORKLOADS["conv2d"], WORKLOADS["depthwise"], WORKLOADS["planes"]])
+@pytest.mark.parametrize("workload", [WORKLOADS["conv2d"], WORKLOADS["depthwise"]])
 def test_the_defaults_point_is_the_defaults_program(workload):
     program = workload.program()
     default = CPU.schedule(SERVER, workload, None, program)
@@ -207,7 +204,7 @@ def test_spaces_of_the_papers_layers_hold_many_programs(name):
 
 
 def test_counted_programs_are_no_fewer_than_estimated():
-    small = CPU.space(SERVER, WORKLOADS["planes"])
+    small = CPU.space(SERVER, WORKLOADS["chain"])
     exact = count_programs(small)
     assert 0.1 * exact < least_programs(small, np.random.default_rng(6), 5_000) < exact < small.size
 

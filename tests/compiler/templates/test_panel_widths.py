@@ -10,7 +10,7 @@ from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.cpu.dense_space import default_values, space
 from vdla.compiler.templates.cpu.panel_widths import LEAST_SUMS, SLOWER, Panels, PanelWidths
-from vdla.compiler.templates.cpu.workload import DenseCpu, PoolCpu
+from vdla.compiler.templates.cpu.workload import DenseCpu, DepthwiseCpu
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
 TARGETS = {name: parse_target(X86 + name) for name in ("icelake-server", "haswell", "nehalem")}
@@ -45,12 +45,5 @@ def test_few_kinds_of_panels_serve_all_lengths(name: str, depth: int, columns: i
 
 
 def test_other_workloads_keep_their_own() -> None:
-    pool = PoolCpu(
-        outer=1,
-        height=8,
-        width=8,
-        lanes=16,
-        window=Window(kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),
-        kind="max",
-    )
-    assert PanelWidths(host_target(), {}).choose(pool) is None
+    depthwise = DepthwiseCpu(batch=1, channels=16, height=8, width=8, window=Window(kernel=(2, 2)), block=16)
+    assert PanelWidths(host_target(), {}).choose(depthwise) is None

@@ -15,7 +15,9 @@ from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.float_pool import float_pool, pool_window
-from vdla.compiler.templates.cpu import pool as pool_cpu
+from vdla.compiler.templates.cpu.sketches import scheduled
+
+SCHEDULE = functools.partial(scheduled, operator="pool")
 
 
 def reference(x, kind, *, ceil_mode=0, include=0, **attributes):
@@ -94,7 +96,7 @@ def test_pools(case, kind, ceil_mode, include, block, level):
     if kind == "max" or not include:
         expected[empty] = -np.inf if kind == "max" else np.nan
     expected = blocked(expected, block)
-    (result,) = run(program, arrays, functools.partial(pool_cpu.schedule, window=window), targets()[level])
+    (result,) = run(program, arrays, SCHEDULE, targets()[level])
     np.testing.assert_allclose(result, expected, rtol=1e-6)
     if expected.size < 400:
         np.testing.assert_array_equal(evaluate(program, arrays), result)
@@ -117,7 +119,7 @@ def test_not_a_number_wins():
     x = np.zeros((1, 4, 4, 1), np.float32)
     x[0, 1, 1], x[0, 3, 3], x[0, 2, 2] = np.nan, np.inf, -np.inf
     program = float_pool(outer=1, height=4, width=4, lanes=1, window=window, kind="max")
-    (result,) = run(program, {"X": x}, functools.partial(pool_cpu.schedule, window=window), targets()[0])
+    (result,) = run(program, {"X": x}, SCHEDULE, targets()[0])
     np.testing.assert_array_equal(result[0, :, :, 0], [[np.nan, 0], [0, np.inf]])
 
 
@@ -126,10 +128,9 @@ def test_large_windows_in_parallel(lanes):
     window = pool_window(kernel=(5, 7), strides=(1, 2), pads=(2, 3, 2, 3), height=30, width=41)
     program = float_pool(outer=5, height=30, width=41, lanes=lanes, window=window, kind="average")
     x = np.random.default_rng(1).integers(-64, 64, program.parameters[0].shape).astype(np.float32)
-    schedule = functools.partial(pool_cpu.schedule, window=window)
     with Pool(2) as pool:
-        (result,) = run(program, {"X": x}, schedule, targets()[0], pool)
-    (alone,) = run(program, {"X": x}, schedule, targets()[-1])
+        (result,) = run(program, {"X": x}, SCHEDULE, targets()[0], pool)
+    (alone,) = run(program, {"X": x}, SCHEDULE, targets()[-1])
     padded = np.pad(x.astype(np.float64), ((0, 0), (2, 2), (3, 3), (0, 0)), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 7), (1, 2))[:, :, ::2]
     np.testing.assert_allclose(result, np.nanmean(windows, (-2, -1)), rtol=1e-5, atol=1e-6)

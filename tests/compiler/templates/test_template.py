@@ -62,7 +62,7 @@ def test_names_in_a_table_are_unique():
 
 def test_rows_that_import_on_need_name_functions_and_templates_that_exist():
     assert [template_named(name).name for name in TEMPLATES] == list(TEMPLATES)
-    assert cpu_template("pool_cpu").name == "pool_cpu"
+    assert cpu_template("sketch_cpu").name == "sketch_cpu"
     with pytest.raises(KeyError):
         cpu_template("conv2d")
     assert all(callable(lower.schedule_at(place)) for place in lower.KERNELS.values())

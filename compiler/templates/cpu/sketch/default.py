@@ -7,11 +7,15 @@ from math import prod
 
 from ..dense import row_block
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile
-from .sketch import Sketches, candidates, permuted
+from .sketch import INLINE, OUTERMOST, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
 
 COPIED_ROWS = 32
 """Least number of rows of a product at which copying a panel pays."""
+ROWS, COLUMNS = 2, 4
+"""Positions of a window in a tile: rows if vectors run over columns, columns if they run over channels."""
+WRITTEN_TERMS = 16
+"""Largest window, in terms, that is written out, and whose pads are tested in the tiles along borders."""
 
 
 def default_values(given: Sketches) -> dict[str, int]:
@@ -19,7 +23,8 @@ def default_values(given: Sketches) -> dict[str, int]:
 
     Vectors run along the innermost loop of the sum's consumer. The product's operand with that loop is read in panels,
     whose loops are outside of those over rows: a panel is copied if enough rows read it, or if it could not be read in
-    vectors. A sum of one operand has as many vectors as keep the adders busy. Other knobs have their first value.
+    vectors. A sum of one operand has as many vectors as keep the adders busy, one over a window a few positions. Other
+    knobs have their first value.
     """
     axes = {axis.name: axis.values for axis in given.axes}
     values = {name: known[0] for name, known in axes.items()}
@@ -30,7 +35,10 @@ def default_values(given: Sketches) -> dict[str, int]:
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]
     wanted = {lane.name: given.lanes(summed.bits) * LATENCY_SUMS}
     blocks: dict[str, int] = {}
-    if len(wide) == len(narrow) == 1:
+    if positions := _positions(summed):
+        wanted = _window_tile(given, summed, positions)
+        values |= _taps(summed)
+    elif len(wide) == len(narrow) == 1:
         rows = [axle for axle in summed.axles if axle.inner not in wide[0].loops()]
         wanted, blocks = _product_tile(given, summed, lane, rows)
         values |= _panels(given, summed, wide[0], lane, rows)
@@ -39,6 +47,29 @@ def default_values(given: Sketches) -> dict[str, int]:
         values[f"tile.{k}"] = max(known for known in axes[f"tile.{k}"] if known <= length)
         values[f"block.{k}"] = max(known for known in axes[f"block.{k}"] if known <= blocks.get(axle.name, 0))
     return {name: value for name, value in values.items() if name in axes}
+
+
+def _positions(summed: Sum) -> list[Axle]:
+    """The loops over a window's positions, each of which moves along a dimension together with a term; else none."""
+    terms = {term.name for term in summed.terms}
+    read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
+    moved = {name for names in read if names & terms for name in names - terms}
+    return [axle for axle in summed.axles if axle.inner in moved]
+
+
+def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
+    """Elements of a register tile by loop: two vectors of channels at some columns, or a vector of columns in rows."""
+    lanes, channels, columns = given.lanes(summed.bits), summed.axles[-1], positions[-1]
+    if channels not in positions:
+        return {channels.name: 2 * lanes, columns.name: COLUMNS}
+    return {columns.name: lanes} | {axle.name: ROWS for axle in positions[-2:-1]}
+
+
+def _taps(summed: Sum) -> dict[str, int]:
+    """The knobs of a window's terms: few are written out, and pads are tested in borders; many are read from a copy."""
+    if prod(term.size for term in summed.terms) <= WRITTEN_TERMS:
+        return {"unroll": WRITTEN_TERMS, "producer": INLINE}
+    return {"unroll": WRITTEN_TERMS // 2, "producer": OUTERMOST}
 
 
 def _product_tile(

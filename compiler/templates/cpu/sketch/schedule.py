@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ....ir.expr import Select
 from ....ir.stmt import Assign, Copy, Reduce
-from ....ir.visit import find_statement
+from ....ir.visit import find_statement, free_vars, walk, walk_expr
 from ....ir.work import statement_runs
 from ....schedule import LegalityError, Schedule
-from ..loops import TEAMS, has_loop, peel_ragged, team_times
+from ..loops import TEAMS, has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
 from .cost import effective_values
 from .sketch import (
@@ -51,6 +52,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     for _, tiles in tiled:
         if given.parallel:
             _share(s, tiles.shared)
+        _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.around)
     around = given.stages.around
     if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
@@ -96,13 +98,15 @@ class _Tiles:
     """The loops of a tiled sum: `around` are the loops around a tile, outermost first; `of` maps a loop of the consumer
     to its loops over tiles and blocks.
 
-    `shared`: loops that threads may share, best first. `repeated`: loops of more than one iteration.
+    `shared`: loops that threads may share, best first. `bordered`: loops in whose first and last
+    iteration terms may be pads. `repeated`: loops of more than one iteration.
     """
 
     knobs: _Knobs
     around: tuple[str, ...]
     of: Mapping[str, tuple[str, ...]]
     shared: tuple[str, ...]
+    bordered: tuple[str, ...]
     repeated: frozenset[str]
 
 
@@ -127,6 +131,8 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
     lane = inside[knobs.vector.name]
     others = [loop.name for loop in summed.others if loop.size > 1]
     s.reorder(*outer, *order, *rows, lane, *others)
+    tested = _borders(s, summed) if producer == INLINE else set()
+    bordered = {tiles[a.name] for a in summed.axles if a.inner in tested and a.name not in blocks}
     around = [*outer, *order]
     s.compute_at(summed.name, around[-1])
     s.set_scope(summed.buffer, "register")
@@ -151,8 +157,26 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
         around=tuple(around),
         of={name: tuple([loops[name] for loops in (tiles, blocks) if name in loops]) for name in names},
         shared=tuple(shared),
+        bordered=tuple([loop for loop in order if loop in bordered]),
         repeated=frozenset([name for name, count in counts.items() if count > 1]),
     )
+
+
+def _borders(s: Schedule, summed: Sum) -> set[str]:
+    """The sum's loops on which a condition of its terms depends: whether a position is one of the pads."""
+    value = next(
+        node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
+    )
+    conditions = [e.condition for e in walk_expr(value) if isinstance(e, Select)]
+    return {name for condition in conditions for name in free_vars(condition)}
+
+
+def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
+    """Makes the first and the last iteration of nested loops over tiles kernels of their own, so that only these test
+    whether a position is one of the pads."""
+    parts = [""]
+    for loop in loops:
+        parts = [f"{part}{end}" for part in parts for end in peel_ends(s, f"{loop}{part}", True, True)]
 
 
 def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:

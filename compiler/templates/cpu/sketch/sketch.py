@@ -31,7 +31,8 @@ UNROLLED = (1, 2, 4, 8, 16)
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Positions of a sum's producers: before all loops, in one of three loops around the sum, or inline."""
+"""Positions of a sum's producers: before all loops, in one of three loops around the sum, or inline, where the tiles
+along borders are kernels of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
