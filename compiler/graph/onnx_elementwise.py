@@ -14,9 +14,8 @@ from ..te.post import Combination
 from .abilities import needs
 from .graph import Tensor
 from .int8_operators import Quantization
-from .onnx_append import Rounding, rescale
 from .onnx_attributes import OnnxNode
-from .onnx_emit import on_input_grid, real_operand
+from .onnx_emit import Rounding, on_input_grid, real_operand, rescale
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_products import with_bias
 from .onnx_rounding import activation_type

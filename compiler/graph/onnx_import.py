@@ -7,7 +7,7 @@ without matching of patterns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, NoReturn
@@ -55,26 +55,13 @@ def import_model(
     """
     loaded = load_apart(source, batch=batch)
     label, model = loaded.label, loaded.proto
-    context = ImportContext(
-        source=label,
-        opset=opset_of(model),
-        static_shapes=static_shapes(model),
-        abilities=abilities,
-    )
-    for name, array in loaded.arrays().items():
-        context.values[name] = Constant(array=array)
-    constants = frozenset(context.values)
-    for info in model.graph.input:
-        if info.name not in context.values:
-            bind_input(context, info)
-    nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
-    context.model_nodes, context.initializers = nodes, constants
+    context = begin(label, model, loaded.arrays(), abilities, bind_input)
     if every:
-        _import_every(context, nodes)
+        _import_every(context, context.model_nodes)
     else:
-        for node in nodes:
+        for node in context.model_nodes:
             import_node(context, node)
-    producers = {output: node for node in nodes for output in node.outputs}
+    producers = {output: node for node in context.model_nodes for output in node.outputs}
     outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
     return Graph(
         name=model.graph.name or "graph",
@@ -85,6 +72,26 @@ def import_model(
         constants=context.constants,
         views=context.views,
     )
+
+
+def begin(
+    label: str,
+    model: onnx.ModelProto,
+    arrays: Mapping[str, np.ndarray],
+    abilities: Abilities,
+    bind: Callable[[ImportContext, onnx.ValueInfoProto], None],
+) -> ImportContext:
+    """The context of an import before the first node: the model's initializers are `arrays`; `bind` binds an input."""
+    context = ImportContext(
+        source=label, opset=opset_of(model), static_shapes=static_shapes(model), abilities=abilities
+    )
+    context.values.update((name, Constant(array=array)) for name, array in arrays.items())
+    context.initializers = frozenset(arrays)
+    context.model_nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
+    for info in model.graph.input:
+        if info.name not in arrays:
+            bind(context, info)
+    return context
 
 
 def _import_every(context: ImportContext, nodes: Sequence[OnnxNode]) -> None:

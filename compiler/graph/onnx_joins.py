@@ -9,9 +9,8 @@ import numpy as np
 from ..te.blocks import Pair
 from .graph import Shape
 from .int8_operators import Channels, Positions, Quantization
-from .onnx_append import Rounding, rescale_all
 from .onnx_attributes import OnnxNode
-from .onnx_emit import real_operand
+from .onnx_emit import Rounding, real_operand, rescale_all
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_rounding import activation_type
 from .onnx_strided_views import arranged, elements_of, natural_of, seen_as

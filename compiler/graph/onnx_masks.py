@@ -16,18 +16,16 @@ uses, get the softmax of equal scores.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
 
 import numpy as np
 
 from vdla.isa.rows import ENTRY_BITS
 
 from .int8_operators import Channels, Quantization
-from .onnx_append import Rounding, RoundingError, append
 from .onnx_attributes import OnnxNode
 from .onnx_axes import softmax_axis
 from .onnx_elementwise import pairwise, stored_operand
-from .onnx_emit import emit
+from .onnx_emit import append, emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_rows import data_of, shared_rows, step_of
@@ -194,14 +192,6 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
     append(context, pending, tensor, operator, (rows.data.tensor, greatest), tensor)
     view = rows.view(natural)
     return Real(tensor=tensor, shape=view.shape, quantization=scores.quantization, view=view)
-
-
-def refuse_rounding(_: ImportContext, masked: Masked, to: Rounding) -> NoReturn:
-    """Raises RoundingError: the grid between mask and softmax is chosen here."""
-    raise RoundingError(
-        f"rounds '{to.pending.name}', scores to which a float mask was added",
-        "leave what is between mask and softmax float, or quantize the mask",
-    )
 
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:

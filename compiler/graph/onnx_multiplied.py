@@ -11,8 +11,8 @@ from vdla.isa.arithmetic import requantize_scale
 
 from .abilities import needs
 from .int8_operators import Group, Products
-from .onnx_append import Rounding
 from .onnx_attributes import OnnxNode
+from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_matrices import matrices
 from .onnx_strided_views import elements_of, seen_as

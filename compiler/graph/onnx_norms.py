@@ -8,13 +8,11 @@ model's quantizers are left out.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
 
 import numpy as np
 from onnx import TensorProto
 
 from .abilities import needs
-from .onnx_append import Rounding, RoundingError
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_integer_context import ImportContext, pending_result
@@ -179,12 +177,4 @@ def _same(a: Real, b: Real) -> bool:
 def _pending(context: ImportContext, node: OnnxNode, data: Real, operation: Centred) -> Pending:
     return pending_result(
         node, operation, context.tensors[data.tensor].shape, shape=data.shape, view=data.view
-    )
-
-
-def refuse_rounding(_: ImportContext, centred: Centred | Squared, to: Rounding) -> NoReturn:
-    """Raises RoundingError: rows minus their mean cannot be a quantized tensor."""
-    raise RoundingError(
-        f"rounds '{to.pending.name}', rows less their mean",
-        "leave what a normalization computes of them float",
     )

@@ -14,9 +14,8 @@ from .accumulators import fitted_bias
 from .geometry import window_extent
 from .graph import Shape
 from .int8_operators import Int8Convolution, Interleave
-from .onnx_append import Rounding, bias_of, bias_step
 from .onnx_attributes import OnnxNode
-from .onnx_emit import plane_operand, real_operand
+from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import QUANTIZE, ImportContext, pending_result
 from .onnx_strided_views import Rows, rows_of
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Waiting

@@ -13,9 +13,8 @@ from ..te.ops.resize import AxisTable, axis_table
 from ..te.post import Post
 from .graph import Shape
 from .int8_operators import Resample
-from .onnx_append import Rounding, rescale
 from .onnx_attributes import OnnxNode
-from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_emit import Rounding, emit, plane_operand, real_operand, rescale
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_joins import moved_to
 from .onnx_strided_views import check_size, settled

@@ -11,9 +11,9 @@ from vdla.isa.rows import FRACTION_BITS, exponentials
 from ..te.blocks import Pair
 from .abilities import needs
 from .int8_operators import Rows as IntegerRows
-from .onnx_append import Rounding
 from .onnx_attributes import OnnxNode
 from .onnx_axes import one_axis, softmax_axis
+from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext
 from .onnx_strided_views import rows_of, settled
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value

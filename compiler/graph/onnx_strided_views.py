@@ -19,8 +19,8 @@ from ..ir.limits import MOST_CONSTANT_BYTES
 from ..te.blocks import Pair
 from .budgets import SMALLER
 from .int8_operators import Channels, Int8Operator, Positions, Swap
-from .onnx_append import append
 from .onnx_attributes import OnnxNode
+from .onnx_emit import append
 from .onnx_integer_context import ImportContext
 from .onnx_values import Integer, Pending, Real, Same
 

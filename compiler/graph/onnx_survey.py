@@ -17,12 +17,12 @@ import onnx
 from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .int8_operators import Quantization
-from .onnx_attributes import OnnxNode, read_node
+from .onnx_attributes import OnnxNode
 from .onnx_context import import_node
 from .onnx_emit import on_input_grid
-from .onnx_import import bind_input
+from .onnx_import import begin, bind_input
 from .onnx_integer_context import ImportContext
-from .onnx_load import initializer_array, opset_of, static_shapes
+from .onnx_load import initializer_array, static_shapes
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
@@ -73,17 +73,9 @@ def survey_model(
     `abilities`: those of the accelerator. Nodes whose names are in `elsewhere` are refused without an import.
     """
     types = _declared_types(model)
-    context = ImportContext(
-        source=label, opset=opset_of(model), static_shapes=static_shapes(model), abilities=abilities
-    )
-    for initializer in model.graph.initializer:
-        context.values[initializer.name] = Constant(array=initializer_array(label, initializer))
-    constants = frozenset(context.values)
-    for info in model.graph.input:
-        if info.name not in context.values:
-            _bind_if_possible(context, info)
-    nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
-    context.model_nodes, context.initializers = nodes, constants
+    arrays = {item.name: initializer_array(label, item) for item in model.graph.initializer}
+    context = begin(label, model, arrays, abilities, _bind_if_possible)
+    nodes = context.model_nodes
     refusals: dict[int, str] = {}
     for index, node in enumerate(nodes):
         try:

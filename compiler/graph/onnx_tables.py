@@ -8,9 +8,9 @@ from vdla.isa.arithmetic import dequantize, quantize
 
 from .abilities import needs
 from .int8_operators import Table
-from .onnx_append import Rounding
 from .onnx_attributes import OnnxNode
 from .onnx_constants import evaluate_node
+from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_strided_views import same_view, without_pads
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..te.blocks import Window
 from .int8_operators import ActivationType, Quantization
 
 if TYPE_CHECKING:
-    from .onnx_append import Rounding
+    from .onnx_emit import Rounding
     from .onnx_integer_context import ImportContext
 
 
@@ -104,9 +104,13 @@ Bias = Constant | QuantizedConstant | None
 
 
 class Operation:
-    """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it."""
+    """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it.
+
+    `alone`: problem and way out where the operation is rounded before the operator that it is for.
+    """
 
     __slots__ = ()
+    alone: ClassVar[tuple[str, str] | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,15 +174,23 @@ class Masked(Operation):
     """Masked scores, for a softmax alone: `step` is the score of one step of the stored values of `data`, `mask` an
     addend of 0 or less that broadcasts to the scores."""
 
+    alone = (
+        "scores to which a float mask was added",
+        "leave what is between mask and softmax float, or quantize the mask",
+    )
     data: Real
     step: float
     mask: np.ndarray | FloatInput
+
+
+OF_A_NORM = ("rows less their mean", "leave what a normalization computes of them float")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Centred(Operation):
     """Rows minus their mean; for a normalization alone."""
 
+    alone = OF_A_NORM
     data: Real
 
 
@@ -186,6 +198,7 @@ class Centred(Operation):
 class Squared(Operation):
     """The squares of `Centred`; for a normalization alone."""
 
+    alone = OF_A_NORM
     data: Real
 
 

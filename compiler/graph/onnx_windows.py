@@ -15,10 +15,9 @@ from .accumulators import AccumulatorError, average_bias
 from .geometry import average_divisors
 from .graph import Shape
 from .int8_operators import Int8AveragePool, Int8MaxPool
-from .onnx_append import Rounding, RoundingError, rescale, same_integers
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
-from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand, rescale, same_integers
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
 from .onnx_values import Integer, Maximum, Pending, Real, Waiting
