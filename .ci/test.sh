@@ -25,7 +25,8 @@ check() {
 "$bin/python" .ci/warm.py rtl >/dev/null 2>&1 &
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
-check "pyright" "$bin/pyright"
+# A larger space for new objects: node would spend a tenth of the time on collecting them.
+check "pyright" env NODE_OPTIONS=--max-semi-space-size=128 "$bin/pyright"
 check "import floors" "$bin/lint-imports" --cache-dir .import_linter_cache
 wait
 if ((${#failed[@]})); then

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vdla.compiler.ir.quick_init import collector_paused
+from vdla.util.collector import collector_paused
 from vdla.util.files import make_folder, write_whole
 
 from .graph.errors import InvalidModelError, ModelError, NodeError

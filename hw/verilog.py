@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amaranth._toolchain.yosys import YosysError
@@ -16,6 +14,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from vdla.isa.config import Config
+from vdla.util.collector import collector_paused
 from vdla.util.errors import UserError
 
 from .shared_modules import SharedModules, flat_members
@@ -50,22 +49,8 @@ def component_module(
     Amaranth would join paths by two underscores, which tools mangle. The clock is `clk`, the reset `rst` (high,
     synchronous). `report` is called with a line on each step.
     """
-    with _without_collector():
+    with collector_paused():
         return _component_module(component, name, report)
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Disables garbage collection: hardly any of Amaranth's millions of small objects is garbage before the end, and
-    repeated scans take a quarter of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _component_module(component: wiring.Component, name: str, report: Callable[[str], None]) -> VerilogModule:
