@@ -1,5 +1,5 @@
-"""Features that predict area and longest paths of a machine's modules, by module of the RTL, from the configuration
-alone.
+"""Features of a machine, computed from its configuration, that predict the area and the longest path of each module of
+its RTL.
 
 The quantities of a module follow from its Verilog: register bits, bits that pass a multiplexer, products, bits of adder
 trees, logarithms for counters and buffer trees.
@@ -17,12 +17,13 @@ from vdla.isa.extensions import EXTENSIONS
 from .memories import Memory
 
 _SUM_BITS = 16
-"""Bits of a product in the array."""
+"""Width of a product in the array, in bits."""
 _CUTTER = ("one", "bus log", "bus")
 _REQUESTS = ("one", "bus log", "words log")
 MEMORY_BITS = ("own register bits", "own mux bits")
-"""Bits of a module's memories that are flip-flops, and of their read multiplexers: a bit costs the same in every
-module."""
+"""Names of two features: bits of a module's memories that are flip-flops, and bits of the read multiplexers of these
+memories. Their cost per bit is the same in every module.
+"""
 _QUEUE = ("one", "instruction bits", "depth log", *MEMORY_BITS)
 _FIFO = ("one", "bus bits", "words log", *MEMORY_BITS)
 
@@ -201,8 +202,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "tokens": ("six", ("one", "token log")),
     }
 )  # fmt: skip
-"""Features by module name (one entry for equal instances): the feature that counts the instances, and the features of
-one instance's area.
+"""For each module of the RTL: the name of the count of its instances (`counts_of`), and the names of the features that
+predict the area of one instance. Equal instances share an entry.
 """
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
@@ -237,23 +238,25 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""Candidates for a machine's longest path, by the module in which they end: the feature of machines that have the path,
-and the features of its delay.
+"""Candidates for a machine's longest path, by the module in which the path ends: the name of a count (`counts_of`) that
+is 0 on machines without the path, and the names of the features that predict its delay.
 """
 
 
 def log2(value: float) -> float:
-    """Number of bits of a counter up to `value`."""
+    """log2 of `value`, rounded up to an integer: the bits of an index into `value` entries."""
     return float((int(value) - 1).bit_length())
 
 
 def _extensions(config: Config) -> dict[str, float]:
-    """For each extension 1.0 on a machine that has it, else 0.0."""
+    """1.0 for each extension that the machine has, 0.0 for the others, by name."""
     return {name: float(config.has(name)) for name in EXTENSIONS}
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """A machine's number of instances for each feature that counts instances."""
+    """Number of instances on a machine by name of the count, the first entry of a module's row in MODULES; 0 for
+    hardware that the machine lacks.
+    """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes
     return {
@@ -275,7 +278,9 @@ def counts_of(config: Config) -> dict[str, float]:
 
 
 def features_of(config: Config) -> dict[str, float]:
-    """The quantities of all modules, without the `own` quantities of single modules."""
+    """Value of every feature by name, except the features that differ from module to module (`own_features`) and access
+    times (`access_features`).
+    """
     lanes, bus, there = config.batch * config.block_out, config.memory.bus_bytes, _extensions(config)
     post, patch, depthwise, subtract, taps, zero_points, table, broadcast, rows, sweep, wide = (
         there[name]
@@ -300,7 +305,8 @@ def features_of(config: Config) -> dict[str, float]:
     )
     row_bits, bus_bits, half_bits = 8.0 * config.block_in, 8.0 * bus, 32.0 * config.block_out
     tree = sum((config.block_in >> level) * (_SUM_BITS + level) for level in range(1, int(input_log) + 1))
-    # Bits of the sums of the tree's last levels, if there is a sum for each fold instead of one for each pair.
+    # (number of pairs, bits of a sum) of the adder tree's last levels, which have a sum for each of `folds` parts
+    # of the tile instead of one for each pair.
     last_levels = [(1 << level, _SUM_BITS + input_log - level) for level in range(int(log2(folds)))]
     banks = -(-config.acc_depth // config.acc_bank_depth)
     passes, stages = config.post_passes, config.multiplier_stages
@@ -441,13 +447,13 @@ def features_of(config: Config) -> dict[str, float]:
 
 
 OWN = frozenset({*MEMORY_BITS, "depth log", "words log"})
-"""Names of the features from `own_features`."""
+"""Names of the features that `own_features` computes."""
 _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
-    """Nanoseconds from address to data of memories in which paths begin. `access`: that time of each module's slowest
-    macro.
+    """Access times (address to data, in ns) of the memories in which paths begin, by feature; 0 without a macro.
+    `access`: access time of the slowest macro of each module (`cell_model.access_by_module`).
     """
 
     def slowest(*modules: str) -> float:
@@ -456,7 +462,7 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
     inputs = slowest("inp", "chain")
     return {
         "operand access": max(inputs, slowest("wgt")),
-        # The multiplexer of both memories, if it is on the slowest operand's path.
+        # 1 if the slowest operand passes the multiplexer between input scratchpad and chain memory.
         "chain before operand": float("chain" in access and inputs > slowest("wgt")),
         "bank access": slowest("compute.accumulators"),
         "uop access": slowest("compute"),
@@ -469,7 +475,9 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
 
 
 def own_features(config: Config, module: str, memories: list[Memory]) -> dict[str, float]:
-    """Quantities of one `module` only: of its FIFO or queue, and of its memories that are flip-flops."""
+    """Values of the features in OWN for one `module`: bits of its memories that are flip-flops, bits of their read
+    multiplexers, and log2 of the depth of its FIFO or queue.
+    """
     small = [memory for memory in memories if memory.module == module and not memory.is_macro]
     found = {
         "own register bits": float(sum(memory.bits for memory in small)),

@@ -29,9 +29,9 @@ Costs = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFigures:
-    """Figures of a machine: square millimetres of `logic` and `memory` by unit, and nanoseconds of its longest path,
-    which ends in the module `slowest`. `area_ends` and `path_ends`: 90% intervals, as factors of the whole area and of
-    the path.
+    """Predicted figures of a machine: `logic` and `memory` in square millimetres by unit, and its longest path in
+    nanoseconds, which ends in the module `slowest`. `area_ends` and `path_ends`: 90% intervals, as factors of the whole
+    area and of the path.
     """
 
     logic: Mapping[str, float]
@@ -49,7 +49,7 @@ class CellFigures:
 
     @property
     def clock_mhz(self) -> float:
-        """The fastest clock."""
+        """The fastest clock in MHz."""
         return 1e3 / self.longest_ns
 
 
@@ -78,7 +78,7 @@ class CellModel:
         return node_text(self.library, self.node_nm)
 
     def predict(self, config: Config) -> CellFigures:
-        """The figures of a machine."""
+        """Predicted area, longest path and their 90% intervals for a machine."""
         memories = memories_of(config)
         logic = self.logic_by_module(config, memories)
         macros = [memory for memory in memories if memory.is_macro]
@@ -111,8 +111,8 @@ class CellModel:
         }
 
     def flip_flops_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
-        """The flip-flops of each kind of module, summed over its instances. Memories too small for macros count one
-        flip-flop for each bit.
+        """Number of flip-flops of each kind of module, summed over its instances. A memory too small for a macro has
+        one flip-flop for each bit.
         """
         counts, features = counts_of(config), features_of(config) | register_features(config)
         small = {memory.module for memory in memories if not memory.is_macro}
@@ -126,7 +126,7 @@ class CellModel:
         return found
 
     def paths_by_place(self, config: Config, macros: list[Memory]) -> dict[str, float]:
-        """Nanoseconds of the longest path to each place of `PATHS` that a machine has."""
+        """Delay in nanoseconds of each candidate of PATHS that a machine has, by the module in which the path ends."""
         counts = counts_of(config)
         features = features_of(config) | access_features(access_by_module(macros, self.scale))
         return {
@@ -136,7 +136,7 @@ class CellModel:
     def _by_unit(self, modules: Mapping[str, float]) -> dict[str, float]:
         found: dict[str, float] = {}
         for module, area in modules.items():
-            # Modules that no machine of the fit had count with their macros alone.
+            # A module that no machine of the fit had has no coefficients: only its macros have area.
             unit = self.units.get(module) or unit_of_path(module)
             found[unit] = found.get(unit, 0.0) + area / 1e6
         return {unit: area for unit, area in found.items() if area}

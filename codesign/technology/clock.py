@@ -1,7 +1,7 @@
-"""The clock of a machine and its source, the same in every command, report and model.
+"""The clock of a machine and the source of that clock, the same in every command, report and model.
 
-A configuration states an assumed clock. The model of syntheses predicts a clock from the machine, which is used
-wherever figures come from the models. A synthesis of the machine itself measures the clock (`explore.syntheses`).
+A configuration states an assumed clock. The model of syntheses predicts a clock from the configuration; it is used
+wherever area and energy come from models. A synthesis of the machine measures its clock (`explore.syntheses`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODELLED = "modelled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """A clock of `hertz`; `source` is "assumed" or "modelled"."""
+    """A clock in hertz; `source` is "assumed" or "modelled"."""
 
     hertz: float
     source: str
@@ -39,7 +39,9 @@ class Clock:
 
 
 def clock_of(config: Config, components: Components) -> Clock:
-    """The clock of a machine: by the model of syntheses, or the configuration's own if figures come from a table."""
+    """The clock of a machine: predicted by the model of syntheses, or the configuration's own clock if `components` is
+    a table.
+    """
     if not components.modelled:
         return Clock(hertz=config.clock_hertz, source=CLOCK_IS)
     return Clock(hertz=predicted(config).clock_mhz * 1e6, source=MODELLED)

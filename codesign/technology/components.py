@@ -24,10 +24,10 @@ OPERATIONS = (
     "float32_add",
     "flip_flop_bit",
 )
-"""Entries that each have an area (square micrometres) and an energy (picojoules)."""
+"""Entries of the table that each have an area (square micrometres) and an energy (picojoules)."""
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
 MACROS = "cacti-45nm"
-"""Value of `area_um2_per_bit` that selects the table of macros that syntheses use."""
+"""Value of `area_um2_per_bit` that selects the SRAM macros that syntheses use."""
 
 
 class ComponentsError(UserError):
@@ -47,8 +47,8 @@ class Components:
     sources: Mapping[str, str]
     digest: str
     modelled: bool = False
-    """Whether models replace the table: of syntheses (`cell_model.py`) for area and clock, of switching
-    (`modelled_energy.py`) for energy.
+    """Whether models replace the table: the model of syntheses (`cell_model.py`) for area and clock, the model of
+    switching (`modelled_energy.py`) for energy.
     """
 
     def sram_area(self, size: int) -> float:
@@ -56,8 +56,8 @@ class Components:
         return 8 * size * self.sram["area_um2_per_bit"]
 
     def sram_energy(self, size: int, width: int) -> float:
-        """Picojoules of a read or write of `width` bytes at once in a memory of `size` bytes, made of macros side by
-        side whose energy grows with the root of their size.
+        """Picojoules of one read or write of `width` bytes in a memory of `size` bytes, made of macros side by side;
+        the energy of a macro grows with the root of its size.
         """
         port = self.sram["port_bytes"]
         macros = max(1, math.ceil(width / port))
@@ -83,7 +83,7 @@ def default_components() -> Components:
 
 
 MODELS = "models"
-"""The name of `default_components` for `--technology`."""
+"""Value of `--technology` that selects `default_components`."""
 
 
 def load_components(path: str | Path | None) -> Components:
@@ -103,7 +103,7 @@ def load_components(path: str | Path | None) -> Components:
 
 
 def components_from_dict(values: Mapping[str, Any]) -> Components:
-    """The table with these fields (`dataclasses.asdict`), received from another process."""
+    """The table with the fields in `values` (from `dataclasses.asdict`), received from another process."""
     return Components(**values)
 
 
@@ -129,8 +129,8 @@ def _parse(data: bytes, where: str) -> Components:
 
 
 def _with_macros(sram: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry with the value of MACROS replaced by a number: square micrometres a bit of a macro of 32 KiB with words
-    of 64 bits.
+    """The entry [sram] with a number in place of MACROS: square micrometres per bit of a 32 KiB macro with 64-bit
+    words.
     """
     if sram.get("area_um2_per_bit") != MACROS:
         return sram

@@ -15,7 +15,7 @@ _VOLTS, _CLOCK_NS = 1.35, 1.25
 _IDD0, _IDD2N, _IDD3N, _IDD4R, _IDD4W = 66, 32, 47, 235, 171
 """Currents in milliamperes."""
 _RAS, _RP, _BURST, _BYTES_A_BURST = 28, 11, 4, 16
-"""Clock cycles, and bytes of a burst of eight."""
+"""Row active time and precharge time in clock cycles, burst in clock cycles, and bytes of a burst of eight."""
 
 ROW_BYTES: Final = 2048
 ACTIVATION_PJ: Final = _VOLTS * _CLOCK_NS * (_IDD0 * (_RAS + _RP) - _IDD3N * _RAS - _IDD2N * _RP)
@@ -26,7 +26,7 @@ SOURCE: Final = "DDR3L-1600, 4 Gbit x16, 1.35 V: currents of the data sheet as i
 
 
 def dram_picojoules(read: int, written: int, runs: Mapping[str, int]) -> float:
-    """The energy of `read` and `written` bytes on the bus, in `runs` contiguous runs by mover.
+    """Picojoules of `read` and `written` bytes on the bus, in `runs` contiguous runs by mover (`events.MOVERS`).
 
     Every run opens a row, and another row at each row boundary it crosses. Rows that stay open from one run to the
     next, and rows that other movers close in between, are ignored.

@@ -13,7 +13,9 @@ from .modelled_energy import energy_by_model
 
 
 def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
-    """Microjoules by unit, by the model of switching or, if `components` is a table, by the table."""
+    """Energy of a launch in microjoules by unit, by the model of switching or, if `components` is a table, by the
+    table.
+    """
     return (
         energy_by_model(config, events, hertz=clock_of(config, components).hertz)
         if components.modelled
@@ -22,12 +24,13 @@ def energy_by_unit(config: Config, events: Events, components: Components) -> di
 
 
 def energy_by_table(config: Config, events: Events, components: Components) -> dict[str, float]:
-    """Microjoules by unit. Every operation costs the energy of the table, whatever its operands are.
+    """Energy of a launch in microjoules by unit. Every operation costs the energy of the table, whatever its operands
+    are.
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
-    overwriting operation only writes; where the array folds, only the lanes with sums). Loaded data pass a FIFO and are
-    written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain memory are written
-    there, and read as if from the input scratchpad. The table lists the parts left out.
+    overwriting operation only writes; with the fold extension, only lanes that receive a sum are accessed). Loaded data
+    pass a FIFO and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain
+    memory are written there, and read at the cost of the input scratchpad. The table lists the parts left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out
@@ -38,7 +41,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
 
     matrix = events.matrix
     # Each position that an operation multiplies lane by lane costs as much as a DEPTHWISE operation, except for the
-    # accumulators. Positions that the array holds are not read again.
+    # accumulators. Positions still held in the array from the previous operation are not read again.
     positions = {mode: mode.positions * events.by_mode[mode.name] for mode in MODES if mode.by_lane}
     alone = sum(positions.values())
     held = sum((mode.operations(config) - 1) * count for mode, count in positions.items())
@@ -61,7 +64,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     found = {
         "array": products * (energy["int8_multiply"] + energy["int32_add"]),
         "alu": events.alu * lanes * energy["int32_add"],
-        # Each vector is scaled; a vector with an operand is scaled twice more and added.
+        # Each stored vector is scaled once; one with an operand is scaled twice more and added.
         "post": (events.stored + 2 * events.combined)
         * lanes
         * (energy["float32_multiply"] + energy["float32_add"]),
@@ -79,7 +82,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         each = components.sram_energy(config.chain_buffer_bytes, config.out_bytes)
         found["chain memory"] = events.chained * each
     if config.has("table"):
-        # Every lane reads a bus word of its copy.
+        # Every lane reads a bus word of its own copy of the tables.
         each = components.sram_energy(config.tables * TABLE_BYTES, config.memory.bus_bytes)
         found["look-up tables"] = events.stored * lanes * each
     return {name: value / 1e6 for name, value in found.items()}

@@ -1,6 +1,7 @@
-"""Energy of events: the energy of each event in a unit, for any machine, from coefficients that were fitted to replays.
+"""Coefficients of the model of switching: the energy of each event in a part of a machine, fitted to replays of
+netlists.
 
-A unit's energy is a sum over features: counts of events times their width in the machine (lanes, products, bytes, bits
+A part's energy is a sum over features: counts of events times their width in the machine (lanes, products, bytes, bits
 that change), so one coefficient serves all machines. Clock pins of flip-flops are no event: they cost the library's
 energy in every cycle, for the number of flip-flops of the area model (`cell_model.CellModel.flip_flops_by_module`);
 leakage is proportional to that model's area of logic.
@@ -29,9 +30,9 @@ from .memories import memories_of
 class Spread:
     """Errors of predicted against replayed energy, on machines left out of the fit.
 
-    Relative root mean square error of each part: `data` of bits that change, `clock` pins, `memories`. The parts'
-    errors are independent, so the error of the whole is the root of their sum of squares; `reach` times that error is
-    the distance of the 90% interval's ends from the prediction.
+    `data`, `clock` and `memories`: relative root mean square error of the energy of changing data bits, of clock pins,
+    and of memories. The three errors are independent, so the error of the sum is the root of their sum of squares;
+    `reach` times that error is the distance of the 90% interval's ends from the prediction.
     """
 
     data: float
@@ -40,17 +41,17 @@ class Spread:
     reach: float
 
     def deviation(self, data: float, clock: float, memories: float, *, rates: float = 0.0) -> float:
-        """Standard deviation of the sum of the parts' errors, in the unit of the parts. `rates`: additional relative
-        error of `data` if rates replace operands (`operand_rates.OperandRates.spread`)."""
+        """Standard deviation of the sum `data` + `clock` + `memories`, in the unit of these energies. `rates`:
+        additional relative error of `data` if rates replace operands (`operand_rates.OperandRates.spread`).
+        """
         return math.hypot(self.data * data, rates * data, self.clock * clock, self.memories * memories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
-    """Coefficients: picojoules of `events` by unit and feature, and of the `clock` pin of a flip-flop in a cycle;
-    `leakage` in nanowatts of a square micrometre of logic. `library`, `volts` and `nanometres` are those of the
-    measurements; `sram_scale` scales memory macros to them. `machines`: names of the machines whose replays were
-    fitted.
+    """Coefficients: picojoules of `events` by part and feature, and of the `clock` pin of one flip-flop in a cycle;
+    `leakage` in nanowatts of a square micrometre of logic. `library`, `volts` and `nanometres` describe the replayed
+    netlists; `sram_scale` scales memory macros to them. `machines`: names of the machines whose replays were fitted.
     """
 
     library: str
@@ -69,25 +70,25 @@ class EventEnergy:
         return node_text(self.library, self.nanometres)
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
-        """Picojoules of changing data bits, by unit."""
+        """Picojoules of changing data bits, by part of `event_features.GROUPS`."""
         return {
             unit: sum(cost * features[name] for name, cost in costs.items())
             for unit, costs in self.events.items()
         }
 
     def clocks(self, config: Config, cycles: float) -> dict[str, float]:
-        """Picojoules of clock pins by unit."""
+        """Picojoules of clock pins in `cycles` cycles, by part of `event_features.GROUPS`."""
         counts = shipped_cell_model().flip_flops_by_module(config, memories_of(config))
         return {unit: count * self.clock * cycles for unit, count in _by_part(counts).items()}
 
     def leakages(self, config: Config, seconds: float) -> dict[str, float]:
-        """Picojoules of the logic's leakage, by unit."""
+        """Picojoules of the logic's leakage in `seconds`, by part of `event_features.GROUPS`."""
         areas = shipped_cell_model().logic_by_module(config, memories_of(config))
         return {unit: 1e3 * seconds * self.leakage * area for unit, area in _by_part(areas).items()}
 
 
 def _by_part(modules: Mapping[str, float]) -> dict[str, float]:
-    """Sums over modules by part of `event_features.GROUPS`."""
+    """Values of RTL modules, summed over each part of `event_features.GROUPS`."""
     found: dict[str, float] = {}
     for module, value in modules.items():
         part = part_of_module(module)

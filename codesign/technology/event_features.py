@@ -1,5 +1,6 @@
 """Features that predict the energy of each part of a machine: the simulator's counts and changed bits, times the
-machine's copies of the hardware that switches with them."""
+machine's number of copies of the hardware that switches with them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetch",),
     "control": ("",),
 }
-"""Parts of a machine by paths of RTL instances, without numbers; an instance belongs to the first part that matches."""
+"""For each part of a machine, prefixes of paths of RTL instances, without numbers; an instance belongs to the first
+part with a matching prefix.
+"""
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "array": (
@@ -66,7 +69,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetched", "instructions", "fetch beats", "cycles"),
     "control": ("instructions", "cycles", "beats"),
 }  # fmt: skip
-"""Names of the features from which the energy of data is predicted, by part of the machine."""
+"""For each part of a machine, the names of the features that predict the energy of its changing data bits."""
 
 
 def part_of_path(path: str) -> str:
@@ -86,17 +89,19 @@ _INSTANCES: Mapping[str, str] = MappingProxyType(
         "stage_b_lane": "stage_b",
     }
 )
-"""Modules whose instances have another name than the module."""
+"""Names of instances by name of their module, where the two differ."""
 
 
 @cache
 def part_of_module(module: str) -> str:
-    """The part that a module of `cell_features.MODULES` ("compute.pipeline.accumulator_lane") belongs to."""
+    """The part of `GROUPS` that a module of `cell_features.MODULES`, "compute.operations" say, belongs to."""
     return part_of_path(".".join(_INSTANCES.get(name, name) for name in module.split(".")))
 
 
 def features_of(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """The features of a launch. `changes` are the changing bits by `sim.statistics.MEASURED`."""
+    """Value of every feature for one launch. `changes`: number of changed bits by name of a counter of
+    `sim.statistics.MEASURED`.
+    """
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
     read, runs, issued = events.read, events.runs, events.issued
     load_bytes = read["inp"] + read["wgt"]
@@ -104,10 +109,10 @@ def features_of(config: Config, events: Events, changes: Mapping[str, float]) ->
     words = ("fetched", "loaded_words", "compute_words", "store_words")
     return {
         **changes,
-        # The tile's row that DEPTHWISE takes reaches every row of the array.
+        # The tile row that a DEPTHWISE operation reads is driven to every row of the array.
         "row bits": changes["chosen"] * config.columns if ArrayShape.of(config).by_lane else 0.0,
-        # A bit of an input reaches a multiplier in every row of the tile, a bit of a weight one for every vector of the
-        # batch.
+        # An input bit is driven to one multiplier in every row of the tile, a weight bit to one for every vector of
+        # the batch.
         "input bits": changes["inputs"] * config.columns,
         "weight bits": changes["weights"] * config.batch,
         "operations": float(events.matrix + events.alu),

@@ -20,10 +20,12 @@ from vdla.sim.folded_reads import adding_operations
 from ..report.traffic import register_fields
 
 MOVERS = ("load", "compute", "store", "written")
-"""Kinds of transfers: loads of the load and compute units, loads and operands of the store unit, and outputs."""
+"""Kinds of DRAM transfers: loads by the load unit, loads by the compute unit, loads and operand reads by the store
+unit, and outputs.
+"""
 
 HELD = ("uop", "inp", "wgt")
-"""Scratchpads whose consecutive reads of one place are counted."""
+"""Scratchpads for which `Events.held` counts consecutive reads of the same place."""
 
 
 def _none() -> dict[str, int]:
@@ -33,15 +35,15 @@ def _none() -> dict[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """Counts of one launch. Operations are of whole vectors; `overwriting` are array operations that read no
-    accumulator, `swept` the `taps` in sweeps, `slow` ALU operations that shift or multiply, `two` ALU operations that
-    read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored` vectors that it
-    stores, `chained` stored vectors that go to the chain memory, `combined` stored vectors with an operand. `read` (by
-    kind) and `written` are bytes on the bus.
+    accumulator, `swept` the part of `taps` in sweeps, `slow` ALU operations that shift or multiply, `two` ALU
+    operations that read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored`
+    vectors that it stores, `chained` stored vectors that go to the chain memory, `combined` stored vectors with an
+    operand. `read` (by kind) and `written` are bytes on the bus.
 
-    `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` contiguous pieces
-    of DRAM by `MOVERS`; `busy` cycles of load and store unit. `kept_lanes` are lanes of accumulators that a folding
-    array leaves unchanged. `held` are reads of micro-ops, input vectors and weight tiles from the same place as in the
-    operation before, counted for instructions with a single micro-op.
+    `issued`: instructions by unit; `settings`: CONFIG instructions of the store unit; `posts`: STORE.POST instructions;
+    `runs`: contiguous pieces of DRAM by `MOVERS`; `busy`: cycles in which load and store unit are busy. `kept_lanes`
+    are lanes of accumulators that a folding array leaves unchanged. `held`: reads of micro-ops, input vectors and
+    weight tiles from the same place as in the previous operation, counted for instructions with a single micro-op.
     """
 
     cycles: int
@@ -69,26 +71,26 @@ class Events:
 
     @property
     def matrix(self) -> int:
-        """Operations of the array."""
+        """Number of array operations of all modes."""
         return sum(self.by_mode.values())
 
     @property
     def by_mode(self) -> dict[str, int]:
-        """Operations of the array by name of its mode (`isa.array_modes`)."""
+        """Number of array operations by name of their mode (`isa.array_modes`)."""
         single = {"gemm": self.gemm, "depthwise": self.depthwise}
         return {**single, "taps": self.taps - self.swept, "sweep": self.swept}
 
     @property
     def vectors_read(self) -> int:
-        """Input vectors that the array reads, where a position is one vector."""
+        """Number of input vectors that the array reads: the positions of each operation's mode, summed."""
         return sum(mode.positions * self.by_mode[mode.name] for mode in MODES)
 
 
 def count_events(
     program: Program, simulation: SimulationResult, only: NDArray[np.bool_] | None = None
 ) -> Events:
-    """The events of a simulated program; with `only` (n,) operations count for these instructions alone, while cycles
-    and bytes are the whole program's.
+    """The events of a simulated program. `only` (bool, one for each instruction) selects the instructions whose
+    operations count; cycles and bytes are always the whole program's.
     """
     words = np.asarray(program.instructions)
     config = program.config
@@ -147,13 +149,13 @@ def count_events(
 
 
 def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:
-    """Number of operations, in instructions with one micro-op, that read the same place as the operation before, by
-    scratchpad.
+    """For each scratchpad of HELD, the number of operations that read the same place as the operation before, in
+    instructions with one micro-op.
     """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
-        """Number of operations whose place equals the previous one's; columns `out` and `inner` hold the
-        loops' steps.
+        """Number of operations whose place equals the previous one's; `out` and `inner` are the columns with the steps
+        of the outer and inner loop.
         """
         single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
         outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]
@@ -175,7 +177,7 @@ def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.int
 def _runs(
     rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]], words: NDArray[np.uint64]
 ) -> dict[str, int]:
-    """Pieces of DRAM that loads and stores touch; adjacent rows are one piece."""
+    """Number of contiguous pieces of DRAM that loads and stores access, by mover; adjacent rows are one piece."""
 
     def pieces(*kinds: int) -> int:
         which = of(*kinds)

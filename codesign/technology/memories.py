@@ -1,6 +1,6 @@
-"""The memories of a machine's RTL, by module: their words and bits, from the configuration alone.
+"""List of the memories in a machine's RTL, computed from its configuration: module, number of words, bits of a word.
 
-They follow the RTL (`hw/`); tests compare them with the memories found by synthesis.
+The list repeats facts of the RTL (`hw/`); tests compare it with the memories found by synthesis.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Memory:
 
 
 def memories_of(config: Config) -> list[Memory]:
-    """All memories that are macros in some machine; those that never are, such as owners of bursts, are left out."""
+    """The memories of a machine, without the kinds that are too small for a macro in every configuration, such as
+    owners of bursts.
+    """
     return [
         Memory(module=module, count=count, words=words, width=width)
         for module, count, words, width in (
@@ -70,7 +72,7 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
 
 
 def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
-    """A memory of input vectors, in banks if TAPS reads several vectors at once."""
+    """A memory of `words` input vectors of `size` bytes, split into banks if TAPS reads several vectors at once."""
     if ArrayShape.of(config).banks == 1:
         yield module, 1, words, 8 * size
         return
@@ -95,7 +97,7 @@ def _load(config: Config) -> Iterator[_Row]:
     shift, batch_bits = bus.bit_length() - 1, 2 if config.batch <= 4 else 3
     yield "load.fifo", 1, config.fifo_bytes("load") // bus, 8 * bus + 1
     yield "compute.loader.fifo", 1, config.fifo_bytes("compute") // bus, 8 * bus + 1
-    # Fields of LOAD.INP, its position in a bus word, and the value of its pads.
+    # Bits of a job: fields of LOAD.INP, the position in a bus word, and the padding value.
     job = 66 + 2 * shift + 8
     if not config.has("patch"):
         yield "load.element_jobs", 1, LOADS_IN_FLIGHT, job

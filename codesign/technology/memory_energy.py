@@ -1,10 +1,10 @@
-"""Energy of a machine's memories in a launch: reads and writes of each macro, times CACTI's energy of one.
+"""Energy of a machine's memories in a launch: reads and writes of each macro, times CACTI's energy of one access.
 
-Macros are those of `memories.memories_of`; smaller memories are flip-flops, whose energy is in the events. Reads and
-writes are of whole words; a port that stays at the address of its last read does not read. Memories that no event
-counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, entries of statistics of rows. Replays of
-netlists (`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of these sums are part of the
-interval.
+Macros are from `memories.memories_of`; the energy of smaller memories, which are flip-flops, is in the events. Reads
+and writes are of whole words; a port that stays at the address of its last read does not read. Memories that no event
+counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, and the entries of row statistics. Replays
+of netlists (`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of these sums are part of
+the interval.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .events import Events
 from .memories import Memory, memories_of
 
 Accesses = Mapping[str, tuple[float, float]]
-"""(reads, writes) by module, summed over its memories of one width."""
+"""(reads, writes) by module, summed over the module's memories of equal width."""
 
 UNITS: Mapping[str, str] = {
     "compute": "uop scratchpad",
@@ -32,16 +32,16 @@ UNITS: Mapping[str, str] = {
     "store.tables.table_lane": "look-up tables",
     "store.pipeline.row_lane": "look-up tables",
 }
-"""The unit of the memories' energy by module; memories of other modules are FIFOs and queues."""
+"""Unit that the energy of a module's memories counts for; memories of all other modules count for QUEUES."""
 QUEUES = "FIFOs and queues"
 
 
 def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
-    """Reads and writes of the memories of each module in a launch with these events."""
+    """Numbers of (reads, writes) of each module's memories in a launch with these events."""
     bus, read = config.memory.bus_bytes, events.read
     matrix = events.matrix
     operations = matrix + events.alu
-    # Lanes that a folding array leaves unchanged: their bits are not driven.
+    # Accumulator vectors' worth of lanes that a folding array leaves unchanged, so does not write.
     kept = events.kept_lanes / (config.batch * config.block_out)
     inp_word = config.inp_bytes * (config.position_inputs if ArrayShape.of(config).banks > 1 else 1)
     through_bus = events.stored - events.chained
@@ -57,7 +57,7 @@ def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
         # Reads of the chain memory are counted with those of the input scratchpad.
         "chain": (0.0, events.chained * config.out_bytes / config.chain_word_bytes),
         "compute": (operations - held["uop"], read["uop"] / config.uop_bytes),
-        # Loaded int8 is widened to int32: a lane is one byte or four on the bus, and no count tells which.
+        # Loaded int8 is widened to int32, but no event counts int8 loads: every lane counts as four bytes on the bus.
         "compute.accumulators": (
             operations - events.overwriting + events.two + events.window_reads,
             operations + read["acc"] / config.acc_bytes - kept,
@@ -82,7 +82,7 @@ _QUEUED = ("load", "compute", "store")
 
 
 def memory_picojoules(config: Config, counts: Accesses, scale: Scale) -> dict[str, float]:
-    """Picojoules by unit of UNITS and QUEUES. Of several memories of one width in a module, each gets accesses in
+    """Picojoules by unit of UNITS and QUEUES. If a module has several memories of equal width, each gets accesses in
     proportion to its words.
     """
     found: dict[str, float] = {}
@@ -106,5 +106,5 @@ def _words(memory: Memory) -> int:
 
 @lru_cache(maxsize=4096)
 def macro_energy(words: int, width: int, scale: Scale) -> MacroFigures:
-    """The figures of a macro of `words` of `width` bits with a read and a write port."""
+    """Area, access time and energy of a macro of `words` of `width` bits with a read and a write port."""
     return memory_figures(words, width, scale)

@@ -1,8 +1,8 @@
-"""Energy of a launch by the model of switching: logic by event, clock pins, leakage, scratchpads, DRAM; one node each.
+"""Energy of a launch by the model of switching: logic by event, clock pins, leakage, memories and DRAM.
 
-Logic is in the library whose netlists were replayed, memories are of the SRAM table scaled to it, DRAM is a device with
-its own node. A simulation of timing alone has no operands: the rates of `operand_rates.py` then replace their changed
-bits.
+Logic has the library of the replayed netlists, memories the SRAM table scaled to that library's node, DRAM a device
+with a node of its own. A timing-only simulation has no operands: the numbers of changed bits are then estimates, by the
+rates of `operand_rates.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .memory_energy import QUEUES, UNITS, accesses, memory_picojoules
 from .operand_rates import shipped_rates
 
 MOST_PRODUCTS, MOST_LANES, MOST_BUS_BYTES = 64, 8, 32
-"""Limits of the machines whose replays were fitted (`benchmarks/harness/energy_rows.py`)."""
+"""Most multiplications a cycle, lanes and bus bytes of the machines whose replays were fitted
+(`benchmarks/harness/energy_rows.py`).
+"""
 
 LEFT_OUT = (
     "glitches, wires, the clock tree (clock pins are in, none is gated), pads, leakage of memories; DRAM's standby and "
@@ -35,8 +37,9 @@ def energy_by_model(
     *,
     hertz: float | None = None,
 ) -> dict[str, float]:
-    """Microjoules by unit. `changes` are the changing bits by `sim.statistics.MEASURED`, by default from the shipped
-    rates. Leakage lasts for the program's duration at `hertz`, by default the configuration's own clock.
+    """Energy of a launch in microjoules by unit. `changes`: number of changed bits by counter of
+    `sim.statistics.MEASURED`, by default estimated with the shipped rates. Leakage lasts for the program's duration at
+    `hertz`, by default the configuration's own clock.
     """
     model = shipped_event_energy()
     if changes is None:
@@ -55,7 +58,7 @@ def energy_by_model(
 
 
 def is_inside(config: Config) -> bool:
-    """Whether a machine is no larger than those whose netlists were replayed."""
+    """Whether a machine is within the limits of the machines whose netlists were replayed."""
     return (
         config.multiplies_per_cycle <= MOST_PRODUCTS
         and config.batch * config.block_out <= MOST_LANES
@@ -64,9 +67,9 @@ def is_inside(config: Config) -> bool:
 
 
 def energy_interval(energy: Mapping[str, float]) -> tuple[float, float]:
-    """The 90% interval of the sum of `energy` (by unit, with rates in place of operands), as factors. Errors of data,
-    clock pins and memories come from replays of machines left out of the fit, those of rates from other networks.
-    Leakage and DRAM count as exact.
+    """90% interval of the sum of `energy` (by unit, of a launch whose changed bits are estimates), as factors of the
+    sum. Errors of data, clock pins and memories come from replays of machines left out of the fit, the error of the
+    rates from other networks. Leakage and DRAM count as exact.
     """
     spread = shipped_event_energy().spread
     whole = sum(energy.values())

@@ -1,6 +1,6 @@
-"""Rates of changing bits, for events without operands, measured once on a network.
+"""Estimated numbers of changing bits for launches simulated without operands, by rates measured once on a network.
 
-The explorer simulates timing alone, so it has counts of events but no operands; every quantity of
+The explorer simulates timing alone, so it has counts of events but no operands; every counter of
 `sim.statistics.MEASURED` is estimated as a rate times its base count (`bases_of`). Rates are measured on real programs
 (`benchmarks/operand_rates.py`) and stored in operand_rates.json with their source.
 """
@@ -22,9 +22,9 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
-    """Changed bits per unit of each quantity's base, by `MEASURED`, measured on `network` and `machine`. `spread`:
-    relative root mean square error of the data's energy with these rates, against the operands of other networks and
-    machines.
+    """Changed bits per base count (`bases_of`) for each counter of `MEASURED`, measured with `network` on `machine`.
+    `spread`: relative root mean square error of the data's energy with these rates, against the operands of other
+    networks and machines.
     """
 
     network: str
@@ -33,13 +33,13 @@ class OperandRates:
     spread: float
 
     def changes(self, config: Config, events: Events) -> dict[str, float]:
-        """An estimate of the changing bits in a launch with these events."""
+        """Estimated number of changing bits by counter of `MEASURED`, for a launch with these events."""
         bases = bases_of(config, events)
         return {name: self.rates[name] * bases[name] for name in MEASURED}
 
 
 def bases_of(config: Config, events: Events) -> dict[str, float]:
-    """The count to which each quantity of `MEASURED` is proportional."""
+    """For each counter of `MEASURED`, the count of events to which it is proportional."""
     lanes = config.batch * config.block_out
     matrix = events.matrix
     taken = events.vectors_read
@@ -80,7 +80,7 @@ def bases_of(config: Config, events: Events) -> dict[str, float]:
 
 
 def rates_from(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """The rates of a program from its measured `changes`; 0 for a quantity whose base count is 0."""
+    """The rates of a program, from its measured numbers of changed bits; 0 for a counter whose base count is 0."""
     bases = bases_of(config, events)
     return {name: changes[name] / bases[name] if bases[name] else 0.0 for name in MEASURED}
 

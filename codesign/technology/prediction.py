@@ -15,14 +15,14 @@ from .events import count_events
 from .memory_energy import accesses, memory_picojoules
 
 LOOKED_AT = 20_000
-"""Operations of the array that are examined inside; of larger programs a random sample."""
+"""Number of array operations whose internal bits are examined; of a program with more operations, a random sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Microjoules in the library's node: of changing `data`, of `clock` pins, which are never gated, and of `leakage`
-    by part (`event_features.GROUPS`), and of `memories` by unit (`memory_energy.UNITS`). `low` and `high`: the 90%
-    interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
+    """Energy of a program in microjoules, in the library's node: of changing `data` bits, of `clock` pins (never gated)
+    and of `leakage` by part (`event_features.GROUPS`), and of `memories` by unit (`memory_energy.UNITS`). `low` and
+    `high`: the 90% interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
     """
 
     cycles: int
@@ -42,8 +42,8 @@ class Prediction:
 def predict_energy(
     program: Program, *, model: EventEnergy | None = None, looked_at: int = LOOKED_AT
 ) -> Prediction:
-    """The energy of a program with its data. The inside of the array is examined for `looked_at` operations, chosen at
-    random over the whole program; all else is counted in full.
+    """The energy of a program with its data. Internal bits of the array are examined in `looked_at` operations, chosen
+    at random over the whole program; everything else is counted in full.
 
     Raises ProgramError and SimulationError as `simulate` does.
     """

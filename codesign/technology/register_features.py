@@ -41,17 +41,19 @@ REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Features of the registers of one instance by module, for modules in which they differ from the features of area."""
+"""Names of the features that predict the registers of one instance, for modules in which they differ from the features
+of its area.
+"""
 
 
 def names_of(module: str) -> tuple[str, ...]:
-    """Features of a module's registers, without bits of memories."""
+    """Names of the features that predict a module's registers, without the bits of its memories."""
     names = REGISTERS.get(module, MODULES[module][1])
     return tuple(name for name in names if name not in MEMORY_BITS)
 
 
 def register_features(config: Config) -> dict[str, float]:
-    """The quantities in `REGISTERS` that are not in `cell_features.features_of`."""
+    """Values of the features in REGISTERS that `cell_features.features_of` does not compute."""
     lanes, bus, size = config.batch * config.block_out, config.memory.bus_bytes, config.instruction_bytes
     factor_bits = float(ArrayShape.of(config).factor_bits)
     depth, passes = config.fetch_buffer_depth, config.post_passes
@@ -69,7 +71,7 @@ def register_features(config: Config) -> dict[str, float]:
         "whole instructions": whole,
         "whole instructions, depth log": whole * log2(depth),
         "banked instruction bits": banked * 8.0 * size,
-        # For every bank its address and whether it has the newest word; and the bank of a vector's first word.
+        # Bits: for every bank an address and a flag for the newest word, and the bank of a vector's first word.
         "window places": float((ring_bits - bank_bits + 1 << bank_bits) + bank_bits),
         "ring is a macro": float(_patch_ring_bits(config) >= LEAST_MACRO_BITS),
         "part bits": 32.0 * lanes / passes * (config.block_out > lanes // passes),
@@ -80,8 +82,9 @@ def register_features(config: Config) -> dict[str, float]:
 
 
 def _column_bits(config: Config) -> int:
-    """Register bits of a column: every product in each stage of the multipliers, every sum of the tree. Where the array
-    folds, the last levels have a sum for each fold.
+    """Register bits of an array column: every product in each stage of the multipliers, and every sum of the adder
+    tree. On a machine with the fold extension the last levels have one sum for each of `config.tile_parts` parts of the
+    tile.
     """
     bits = ArrayShape.of(config).product_bits
     found, sums, pairs = (

@@ -13,8 +13,8 @@ TABLE = "assumed: table of components"
 
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
-    """Sources by name of a figure (clock, latency, area, energy, edp): the models, or the table with the
-    configuration's own clock.
+    """The source of each figure (clock, latency, area, energy, edp) by name: the models, or the table of components
+    with the configuration's own clock.
     """
     if not components.modelled:
         return {
