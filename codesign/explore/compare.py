@@ -23,12 +23,13 @@ from .space import field_values, shown
 
 Row = dict[str, Any]
 LONG_NAME = 24
-"""Longest name in the comparison; a machine with a longer name is called after its file."""
+"""Most characters of a machine's name in the comparison; a longer name is replaced by the name of the machine's file.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compared:
-    """Figures and layers of both machines by network (`report.layers.columns`)."""
+    """Two machines, with the figures and the layers of each; layers by network (`report.layers.columns`)."""
 
     labels: tuple[str, str]
     machines: tuple[Config, Config]
@@ -39,7 +40,7 @@ class Compared:
 
     @cached_property
     def fields(self) -> list[Row]:
-        """The fields in which the machines differ, with both values."""
+        """One row for each field in which the machines differ, with both values."""
         first, second = (field_values(machine) for machine in self.machines)
         return [
             {"field": name, "first": value, "second": second[name]}
@@ -90,8 +91,8 @@ class Compared:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Sentences on the second machine's difference from the first: its amount, its causes, and the layers with most
-        of it.
+        """Sentences on the second machine's difference from the first: its amount, its causes, and the layers with the
+        largest part of it.
         """
         found = []
         for network in self.networks:
@@ -144,8 +145,8 @@ def compare_machines(
     components: Components,
     files: tuple[Path | None, Path | None] = (None, None),
 ) -> Compared:
-    """Evaluates both machines; one with a long name is called after its file. Raises UserError if one cannot run a
-    network.
+    """Evaluates both machines on all networks; a machine with a long name is called after its file. Raises UserError if
+    a machine cannot run a network.
     """
     names = [_label(machine, file) for machine, file in zip(machines, files, strict=True)]
     labels = [f"{names[0]} (A)", f"{names[1]} (B)"] if names[0] == names[1] else names
@@ -194,5 +195,5 @@ def _row(kind: str, name: str, unit: str, values: Sequence[float]) -> Row:
 
 
 def _known(value: Any) -> Any:
-    """A field's value for a configuration; None for sizes that follow from others."""
+    """A field's value as the page shows it: "left out" for None, a size that follows from other fields."""
     return "left out" if value is None else shown(value)

@@ -30,11 +30,11 @@ from .schedules.choose import NO_TRIALS, Effort, choose_schedules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFigures:
-    """One launch of a network. Cycles are exact; microjoules by unit follow from the simulator's events and the
-    coefficients of a model or a table.
+    """Figures of one launch of a network. Cycles are exact; `energy` in microjoules by unit follows from the
+    simulator's events and the coefficients of a model or a table.
 
-    `schedules` are the knobs, by node, of layers with another schedule than their template's; `before` are the cycles
-    with the templates' schedules alone (None: the network does not run so, or no layer has another schedule).
+    `schedules` are knobs by node, of layers with another schedule than their template's; `before` are the cycles with
+    the templates' schedules alone (None: the network does not run with them, or no layer has another schedule).
     """
 
     cycles: int
@@ -51,23 +51,23 @@ class NetworkFigures:
 
     @property
     def utilization(self) -> float:
-        """Roofline cycles over cycles."""
+        """Ratio of roofline cycles to cycles."""
         return self.roofline_cycles / self.cycles
 
     @property
     def microjoules(self) -> float:
-        """Energy of all units."""
+        """Energy of all units in microjoules."""
         return sum(self.energy.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Figures of a machine: square millimetres by unit, the clock (None only if nothing could be evaluated), and the
-    figures of its networks by name. `failed` is the reason if there are no figures.
+    """Figures of a machine: `area` in square millimetres by unit, the clock (None only if nothing could be evaluated),
+    and the figures of its networks by name. `failed` is the reason if there are no figures.
 
-    By name of a metric (`metrics.METRICS`): `intervals` of area and latency if a model gives them, as the ends of the
-    90% interval relative to the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights);
-    `rungs`, the sources of the figures whose `Metric.rung` is empty.
+    By name of a metric (`metrics.METRICS`): `intervals` are 90% intervals of area and latency if a model gives them, as
+    factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); `rungs` are the
+    sources of the figures whose `Metric.rung` is empty.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -78,22 +78,22 @@ class Figures:
     rungs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def no_slower_than(self, other: Figures) -> bool:
-        """Whether this machine can run all networks, and needs at most as many cycles as `other` for each of them."""
+        """Whether this machine can run all networks, each in at most as many cycles as `other` needs."""
         return self.failed is None and all(
             self.networks[name].cycles <= item.cycles for name, item in other.networks.items()
         )
 
     @property
     def square_millimetres(self) -> float:
-        """Area of all units."""
+        """Area of all units in square millimetres."""
         return sum(self.area.values())
 
 
 def evaluate(
     config: Config, networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS
 ) -> Figures:
-    """The figures of a machine, each network with the best schedules that `effort` finds. A machine that cannot run a
-    network has no figures, only the reason.
+    """The figures of a machine, each network with the best schedules that `effort` finds. If the machine cannot run a
+    network, `failed` is the reason and there are no figures.
     """
     found: dict[str, NetworkFigures] = {}
     for network in networks:
@@ -164,7 +164,7 @@ def to_json(figures: Figures) -> dict[str, Any]:
 
 
 def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
-    """[[names of nodes, their common knobs], ...]; nodes that the templates decide are left out."""
+    """[[names of nodes, their common knobs], ...]; nodes with their template's own schedule are left out."""
     if not item.schedules:
         return {}
     alike: dict[str, tuple[list[str], dict[str, int]]] = {}
@@ -226,8 +226,9 @@ def sources_of_figures() -> str:
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """Hash of all inputs of figures besides the machine: networks, table, versions of the compiler and of the models of
-    area and energy, and the effort on schedules; 16 hexadecimal digits. Networks' weights are not included.
+    """Hash of everything besides the machine that figures depend on: networks, table of components, versions of the
+    compiler and of the models of area and energy, and the effort on schedules; 16 hexadecimal digits. Networks' weights
+    are not included.
     """
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key

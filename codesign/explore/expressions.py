@@ -1,6 +1,7 @@
 """Arithmetic and conditions over a machine's fields, from the file of a search space: parsed, never executed as Python.
 
-block_out = "block_in" conditions = ["wgt_buffer_bytes >= 256 * block_in * block_out"]
+block_out = "block_in"
+conditions = ["wgt_buffer_bytes >= 256 * block_in * block_out"]
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from vdla.util.errors import UserError
 MOST_CHARACTERS = 500
 """Longest accepted expression; the limit keeps nesting shallow."""
 MOST_BITS = 128
-"""Most bits of a value, so that products of products cannot fill the memory."""
+"""Most bits of a value; the limit keeps products of products from filling the memory."""
 
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -52,8 +53,8 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Reads sums, products, `//`, `%`, comparisons, `and`, `or`, `not` of integers and fields. Raises UserError for
-    others.
+    """Parses an expression of integers and fields: sums, products, `//`, `%`, comparisons, `and`, `or`, `not`. Raises
+    UserError for anything else.
     """
     if len(text) > MOST_CHARACTERS:
         raise UserError(f"an expression has {len(text)} characters, of which {MOST_CHARACTERS} are the most")

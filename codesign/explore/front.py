@@ -11,8 +11,8 @@ Values = NDArray[np.float64]
 
 
 def pareto(values: Values) -> NDArray[np.bool_]:
-    """bool (n,): which rows of [n, objectives] no other row dominates, that is, is nowhere worse and somewhere better
-    than.
+    """Mask, bool [n], of the rows of `values` [n, objectives] that no other row dominates. A row dominates another if
+    it is nowhere larger and somewhere smaller.
     """
     best = np.ones(len(values), bool)
     for row in range(len(values)):
@@ -24,7 +24,8 @@ def pareto(values: Values) -> NDArray[np.bool_]:
 
 
 def hypervolume(values: Values, reference: Sequence[float]) -> float:
-    """The volume between a set of points [n, objectives] and `reference`; only points below `reference` count.
+    """The volume between a set of points [n, objectives] and the corner `reference` [objectives]; only points below
+    `reference` in every objective count.
 
     Computed by slices along the last objective (Fleischer's definition; exact for any number of objectives).
     """

@@ -18,12 +18,12 @@ from .front import pareto
 
 Floats = NDArray[np.float64]
 MOST_FRONT = {1: 1, 2: 1000, 3: 100}
-"""Most members of the front used for boxes, by number of objectives; the number of boxes is about that number to the
-power of objectives less one. Larger fronts are thinned out evenly along the first objective.
+"""Most members of the front used for boxes, by number of objectives; the number of boxes is about the number of members
+to the power of (objectives - 1). Larger fronts are thinned out evenly along the first objective.
 """
 _FRONT_OF_MANY = 16
 _CHUNK = 2_000_000
-"""Approximate largest number of elements of an array."""
+"""Approximate largest number of elements of an array in `expected_growth`."""
 
 
 def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
@@ -54,7 +54,7 @@ def _boxes(front: Floats, corner: Floats) -> list[tuple[list[float], list[float]
         if number:
             point = ordered[number - 1, :-1]
             if not (stairs <= point).all(axis=1).any():
-                # The slices so far end here: from here on the point dominates more.
+                # The point dominates more of the region above `low`: write the boxes up to `low`, then begin new ones.
                 found += [([*b, begin], [*t, low]) for b, t in known if low > begin]
                 stairs = np.vstack([stairs[~(stairs >= point).all(axis=1)], point])
                 begin, known = low, _boxes(stairs, corner[:-1])
@@ -64,8 +64,8 @@ def _boxes(front: Floats, corner: Floats) -> list[tuple[list[float], list[float]
 
 
 def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floats]) -> Floats:
-    """float64 [n]: the expected volume of the boxes that each of n designs dominates. `means` and `deviations` are [n,
-    objectives]; the deviation of a known objective is 0.
+    """Expected volume, float64 [n], of the boxes (`free_boxes`) that each of n designs dominates. `means` and
+    `deviations` are [n, objectives]; the deviation of a known objective is 0.
     """
     lower, upper = boxes
     found = np.empty(len(means))

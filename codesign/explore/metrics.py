@@ -127,7 +127,9 @@ _CONSTRAINT = re.compile(r"\s*([a-z]+)\s*(<=|>=|<|>)\s*([0-9.]+(?:[eE][-+]?[0-9]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A limit on a metric, in its own unit. `upper`: the value must not be larger than the limit; else not smaller."""
+    """A `limit` on a metric, in the metric's unit. `upper`: the value must not be larger than the limit; else not
+    smaller.
+    """
 
     text: str
     metric: Metric
@@ -135,14 +137,14 @@ class Constraint:
     upper: bool
 
     def excess(self, value: float) -> float:
-        """Excess of a value over the limit, as a fraction of it; 0 or less where the limit holds."""
+        """Excess of a value over the limit, as a fraction of the limit; 0 or less if the constraint holds."""
         over = value - self.limit if self.upper else self.limit - value
         return over / self.limit if self.limit else over
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """Rungs by name of a metric, over those of `figures` that have not failed; several rungs are joined by "or"; an
-    empty text if all failed.
+    """The source (rung) of each metric by name, over all figures that have not failed; different sources are joined by
+    "or". Empty texts if all figures failed.
     """
     all_figures = [item for item in figures if item.failed is None]
     return {
@@ -161,7 +163,7 @@ def metric_of(name: str) -> Metric:
 
 
 def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Metrics by their names. Raises UserError for none, unknown and repeated ones."""
+    """Metrics by their names. Raises UserError for no name, an unknown or a repeated name."""
     names = [name.strip() for name in names]
     if not names or len(set(names)) != len(names):
         raise UserError("give at least one objective, each once, as in latency,energy,area")

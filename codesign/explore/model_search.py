@@ -2,9 +2,10 @@
 
 Surrogates (`surrogate.py`) predict the objectives of machines that were not evaluated, from quantities computed from
 the machine; objectives that follow from the machine exactly, such as its area, are computed. A batch is filled one
-machine after the other: each has the largest expected growth of the front's hypervolume in logarithms, multiplied by
-the probability that it runs and meets the constraints; machines chosen before it count with their predictions. Points
-that are no machine, or that break a constraint known in advance, are never proposed.
+machine after the other: the next is the machine with the largest expected growth of the front's hypervolume (of
+logarithms of the objectives), multiplied by the probability that the machine runs and meets the constraints. Machines
+already in the batch are part of the front, with their predictions. Points that are no machine, or that break a
+constraint known in advance, are never proposed.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ from .surrogate import NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
-"""Number of points among which a batch is chosen: all points of a smaller space, else random ones and neighbours of the
-front.
+"""Number of points from which a batch is chosen: all points of a smaller space, else random points and neighbours of
+the front.
 """
 MOST_MISSED = 8192
-"""Consecutive random points without a machine within the limits after which a space is taken to have no more."""
+"""Number of consecutive random points that are no machine within the limits, after which the search assumes that the
+space has no more machines.
+"""
 _OPTIMISM = 3.0
 """Standard deviations subtracted from a prediction to decide whether a design may still be on the front."""
 _CHECKED = 32
-"""Number of candidates whose growth is recomputed at once after another one was chosen."""
+"""Number of candidates whose expected growth is recomputed at once after one was chosen."""
 _MARGIN = 0.1
 """Distance of the reference point beyond the worst values, as a fraction of their range."""
 _FLOOR = 1e-12
@@ -59,7 +62,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """A prediction and its later evaluation: base-2 logarithms of an objective, and half the interval's width."""
+    """A prediction and its later evaluation: base-2 logarithms of an objective; `half` is half the width of the 90%
+    interval.
+    """
 
     metric: str
     predicted: float
@@ -73,7 +78,9 @@ class Guess:
 
 
 class ModelSearch:
-    """The strategy of this module. Its points depend only on the seed and on the results passed to `tell`."""
+    """A strategy (`search.Strategy`) that proposes machines by surrogates. Its points depend only on the seed and on
+    the results passed to `tell`.
+    """
 
     learns = True
 
@@ -117,8 +124,8 @@ class ModelSearch:
                     )
 
     def _fresh(self) -> Iterator[Point]:
-        """Random points that were not proposed before and break no constraint known in advance; ends if none is left,
-        or none is found among many.
+        """Random points that were not proposed before and break no constraint known in advance; ends if no point is
+        left, or after `MOST_MISSED` misses in a row.
         """
         space = self._problem.space
         seen, missed = set(self._named), 0
@@ -186,7 +193,7 @@ class ModelSearch:
         return list(found.values())
 
     def _neighbours(self) -> list[Point]:
-        """Points one step away from the front's points, or one step in each of two fields, in a fixed order."""
+        """Points one step away from the front's points, or one step in each of two fields, in seeded random order."""
         space, found = self._problem.space, list[Point]()
         told = [item for item in self._told if item.objectives is not None and item.excess <= 0]
         if not told:
@@ -269,7 +276,9 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """Means and standard deviations of an objective's base-2 logarithm, to be minimized."""
+        """(means, standard deviations) of the base-2 logarithm of one objective, as a value to minimize, for each
+        machine of `pool`.
+        """
         problem = self._problem
         if metric.from_machine:
             values = [metric.value(item.machine, item.known, problem.weights) for item in pool]
@@ -280,7 +289,9 @@ class ModelSearch:
         return model.predict(np.stack([item.features for item in pool]))
 
     def _chance(self, pool: Sequence[Candidate]) -> Floats:
-        """The probability that each machine runs all networks and keeps the limits on metrics that need a run."""
+        """The probability that each machine of `pool` runs all networks and meets the constraints on metrics that need
+        a run.
+        """
         problem, chance = self._problem, np.ones(len(pool))
         tried = [told for told in self._told if self._candidate(told.point) is not None]
         ran = [told for told in tried if told.objectives is not None]

@@ -21,8 +21,9 @@ MOST_WEIGHT = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network of a study: its fused graph, the bytes of its model for other processes, and its weight. `file` is its
-    path, empty if it is no file. `kept` are kernels lowered for one machine that serve others.
+    """A network of a study: its fused graph, the bytes of its model for other processes, and its weight. `file` is the
+    path of the model, empty if it was no file. `kept` caches kernels lowered for one machine, for use on other
+    machines.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Network:
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
-    """A quantized network for a study. Raises UserError, as compiling it does."""
+    """Reads a quantized network for a study. Raises UserError if weight or model are not valid."""
     if not 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT:
         raise UserError(
             f"the weight {weight:g} of a network must be a number from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}"
@@ -49,7 +50,7 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
 
 
 def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
-    """Several networks, with their weights; networks of equal names get numbers."""
+    """Reads several networks with their weights; equal names get numbers ("net-2")."""
     found: list[Network] = []
     for model, weight in models:
         network = load_network(model, weight=weight)

@@ -37,8 +37,9 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of evaluation: the workers of the `scheduler` at an address, or `workers` processes of this machine; 1
-    is this process itself, without `timeout`. `notify` gets a line when no evaluation has finished for a while.
+    """The place of evaluation: the workers of a `scheduler` at an address, else `workers` processes of this machine.
+    One worker is this process itself, which has no `timeout`. `notify` is called with a line of text when no evaluation
+    has finished for a while.
     """
 
     workers: int = 1
@@ -48,7 +49,7 @@ class Place:
 
 
 HERE = Place()
-"""This process."""
+"""Evaluation in this process."""
 
 
 class Evaluator(Protocol):

@@ -63,8 +63,8 @@ def _machines(problem: Problem) -> Iterator[Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Result of a point: its objectives to minimize (None: no machine, or a network does not run), its excess over the
-    worst constraint, and the values of the constraints' metrics.
+    """Result of a point: its `objectives` as values to minimize (None: no machine, or a network does not run), the
+    `excess` of the constraint that it breaks most, and the values of the constraints' metrics.
     """
 
     point: Point

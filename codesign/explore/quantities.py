@@ -1,6 +1,7 @@
-"""Quantities of a machine and its networks, computed without compiling, from which models predict figures.
+"""Quantities of a machine and its networks, computed without compiling, from which surrogate models predict figures.
 
-They cost several microseconds a layer. They are features of learned models, not bounds or estimates for users.
+Their computation takes several microseconds a layer. The quantities are features of learned models, not bounds or
+estimates for users.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ QUANTITIES = (
     "scratchpad bytes",
     "queue and FIFO bytes",
 )
-"""The columns of `quantities`, each as its base-2 logarithm."""
+"""Names of the quantities, in the order of the result of `quantities`, which has their base-2 logarithms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
-    """A network's layers, float64 [layers] each: `depth` input channels times the `window` are the multiplies of one
-    output element; further outputs, pixels, bytes read, weights and the layer's weight. A depthwise layer has depth 1
-    and `spread` False.
+    """Layers of networks in columns, each float64 [layers]. One output element of a layer takes `depth` (input
+    channels) times `window` (kernel positions) multiplications. Further: output channels, output pixels, input elements
+    `read`, number of weights, and the `weight` of the layer's network. `spread` is False for a depthwise layer, which
+    has depth 1.
     """
 
     depth: Floats
@@ -92,7 +94,9 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
 
 
 def _products(machine: Config, layers: Layers) -> Floats:
-    """Number of vector products for all output channels of a pixel; an array that folds takes the shape with fewest."""
+    """Number of vector products [layers] for all output channels of a pixel. An array with the fold extension can be
+    reshaped: the shape with the fewest products counts.
+    """
     groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
     found = [
         np.ceil(layers.depth / (machine.block_in // count))
@@ -103,7 +107,7 @@ def _products(machine: Config, layers: Layers) -> Floats:
 
 
 def quantities(machine: Config, layers: Layers) -> list[float]:
-    """The `QUANTITIES` of a machine."""
+    """The base-2 logarithms of the `QUANTITIES` of a machine, in their order."""
     rows, columns, batch = machine.block_in, machine.block_out, machine.batch
     blocks_in, blocks_out = np.ceil(layers.depth / rows), np.ceil(layers.outputs / columns)
     steps = np.ceil(layers.pixels / batch)

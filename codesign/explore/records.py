@@ -37,7 +37,7 @@ def _record(value: Any) -> tuple[tuple[str, str], Figures]:
 
 
 def existing_records(paths: Sequence[Path]) -> Known:
-    """The records in files of other studies. RecordError also for a missing file."""
+    """The records in the files of other studies. Raises RecordError for a damaged or missing file."""
     known: Known = {}
     for path in paths:
         if not path.exists():
@@ -59,7 +59,7 @@ class RecordsFile(LineFile):
         super().__init__(path, cut=True)
 
     def append(self, study: str, machine: str, fields: Mapping[str, Value], figures: Figures) -> None:
-        """Writes one record."""
+        """Appends the figures of one machine."""
         value = {"format": FORMAT, "study": study, "machine": machine, "fields": plain(fields)}
         line = json.dumps({**value, **to_json(figures)}, separators=(",", ":"), allow_nan=False)
         self.append_line(line.encode() + b"\n")

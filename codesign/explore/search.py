@@ -52,7 +52,7 @@ class Exhaustive:
 
 
 class RandomSearch:
-    """Points at random, none twice."""
+    """Random points, none of them twice."""
 
     learns = False
 
@@ -104,8 +104,8 @@ class OptunaSearch:
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
-        """Points to evaluate, as in `Strategy`. When the sampler repeats a point, it receives that point's first
-        result.
+        """Points to evaluate, as in `Strategy`. If the sampler repeats a point, the sampler receives that point's first
+        result again.
         """
         found: list[Point] = []
         tries = 0

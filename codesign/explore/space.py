@@ -37,10 +37,10 @@ from .expressions import Expression, parse_expression
 MOST_VALUES = 4096
 """Most values of one field."""
 MOST_LOOKED_AT = 4096
-"""Points examined before a space is declared empty."""
+"""Number of points that are examined before a space is declared empty."""
 Value = int | tuple[str, ...]
 Point = tuple[int, ...]
-"""An index into the values of each axis."""
+"""One index for each axis, into the values of that axis."""
 
 
 class SpaceError(UserError):
@@ -57,7 +57,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """All combinations of `axes` with the `derived` fields, under all conditions."""
+    """All combinations of the values of `axes`, with the `derived` fields, that meet all `conditions`."""
 
     base: Config
     axes: tuple[Axis, ...]
@@ -93,8 +93,8 @@ class Space:
         return chosen
 
     def machine(self, point: Point) -> Config:
-        """The machine of a point. UserError, with the reason, if a condition does not hold or the fields contradict
-        each other.
+        """The machine of a point. Raises UserError, with the reason, if a condition does not hold or the fields
+        contradict each other.
         """
         chosen = self.fields(point)
         known = {**field_values(self.base), **chosen}
@@ -108,12 +108,14 @@ class Space:
         return self._made(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of every FIFO of the machine with these fields. Raises UserError if the fields make no machine."""
+        """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields make no
+        machine.
+        """
         machine = self._made(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
 
     def _made(self, chosen: Mapping[str, Value]) -> Config:
-        """The base with these fields. Raises UserError if the fields contradict each other."""
+        """The base configuration with the fields in `chosen`. Raises UserError if the fields contradict each other."""
         memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
         own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}
         name = " ".join(f"{key}={shown(value)}" for key, value in chosen.items())
@@ -131,12 +133,12 @@ def _reads_fifo(expression: Expression) -> bool:
 
 
 def shown(value: Value) -> int | str:
-    """A value for tables: extensions joined to one word."""
+    """A field's value in tables; names of extensions are joined by "+"."""
     return "+".join(value) if isinstance(value, tuple) else value
 
 
 def size_text(value: int | str) -> str:
-    """A value for an axis of a picture: whole KiB with their unit."""
+    """Text of a value on a picture's axis; a multiple of 1024 as "16 Ki"."""
     if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
         return f"{value // 1024} Ki"
     return f"{value:,}" if isinstance(value, int) else value
@@ -285,12 +287,14 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
 
 
 def without_machine(space: Space) -> str | None:
-    """Text on the examined points that are no machine, with the most frequent reason; None if all are machines."""
+    """Text on the points that are no machine (all points, or a sample of a large space) with the most frequent reason;
+    None if all are machines.
+    """
     reasons: Counter[str] = Counter()
     first: dict[str, str] = {}
     for point in _sample(space):
         if (error := machine_error(space, point)) is not None:
-            # In a reason, the text before the first number is its subject.
+            # Reasons are grouped by their text before the first comma, the subject.
             kind = str(error).partition(",")[0]
             reasons[kind] += 1
             first.setdefault(kind, str(error))

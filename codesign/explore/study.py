@@ -1,4 +1,4 @@
-"""A study: machines of a space evaluated one batch after the other, recorded, and the best of them.
+"""A study: machines of a space are evaluated one batch after the other and recorded, and the best of them form a front.
 
 A strategy that learns proposes a batch and receives all its results before the next, so a study depends on space,
 networks, seed and batch size only, not on the number of processes. A continued study proposes the same points again and
@@ -40,8 +40,8 @@ RECORDS = "records.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A point of the space: its fields, the machine (None: the fields make none) and its figures. `excess` is the worst
-    constraint's excess over its limit, as a fraction of the limit; 0 if all constraints hold.
+    """A point of the space: its fields, the machine (None if the point is no machine) and its figures. `excess` is the
+    worst constraint's excess over its limit, as a fraction of the limit; 0 if all constraints hold.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Design:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
     """The settings of a search. Every machine gets the best schedules that `effort` finds; at the end the front's
-    machines get those of `front_effort`, if that has more trials.
+    machines get the schedules of `front_effort`, if it has more trials.
     """
 
     space: Space
@@ -89,7 +89,7 @@ class Study:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the inputs of figures besides the machine."""
+        """A hash of everything besides the machine that figures depend on (`evaluate.study_key`)."""
         return study_key(self.networks, self.components, self.effort)
 
     @property
@@ -99,8 +99,8 @@ class Study:
 
     @cached_property
     def front_key(self) -> str:
-        """`key` of the front's figures with `front_effort`; `key` itself if `front_effort` has no more trials than
-        `effort`.
+        """The `key` of figures of the front's designs with `front_effort`; equal to `key` if `front_effort` has no more
+        trials than `effort`.
         """
         if not self.tunes_front:
             return self.key
@@ -124,7 +124,7 @@ class Study:
         return intervals_of(design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
-        """A point with its figures."""
+        """The design at `point`, with its number in the study, machine and figures."""
         try:
             fields = self.space.fields(point)
         except UserError:
@@ -181,7 +181,7 @@ class Study:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exploration:
     """The designs of a study in the order of their evaluation. `evaluated` is the number of designs that were run; the
-    others came from records.
+    other designs come from records.
     """
 
     study: Study
@@ -191,8 +191,8 @@ class Exploration:
 
     @cached_property
     def front(self) -> tuple[Design, ...]:
-        """The feasible designs that no other one dominates, in the order of their first objective; the first one of
-        equals.
+        """The feasible designs that no other one dominates, in the order of their first objective; of designs with
+        equal objectives only the first.
         """
         feasible = [design for design in self.designs if design.feasible]
         if not feasible:
@@ -215,8 +215,9 @@ def explore(
     """Searches until the budget is spent or the space has no more points.
 
     Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
-    `told` is called with the exploration after every batch, `tuning` with the numbers of the front's designs done and
-    of all. KeyboardInterrupt ends the search and returns the exploration so far, marked `interrupted`.
+    `told` is called with the exploration after every batch, `tuning` after the schedules of each design of the front
+    with (number of its designs done, number of its designs). KeyboardInterrupt ends the search and returns the
+    exploration so far, marked `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.problem)
     records: Known = dict(known or {})
@@ -266,8 +267,8 @@ def explore(
 
 
 def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
-    """The exploration in which the front's designs have the figures that `records` has under `front_key`, unless a
-    network is slower.
+    """The exploration with the figures that `records` has under `front_key` for designs of the front, except designs on
+    which a network is slower with them.
     """
     study = exploration.study
     if not study.tunes_front:

@@ -1,8 +1,8 @@
 """Models of a figure over machines, with an uncertainty: gradient-boosted trees on the residuals of a linear model.
 
 The figure's logarithm is a ridge regression on quantities of the machine (`quantities.py`), corrected by an ensemble of
-trees (XGBoost), each trained without one fold. The errors of each fold's trees on that fold estimate the error: the
-interval is wide enough for the share `INSIDE` of them. Equal data give equal models.
+trees (XGBoost). Each fold of the data has its own trees, trained without it; their errors on the fold estimate the
+model's error, and the interval is wide enough for the share `INSIDE` of these errors. Equal data give equal models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RIDGE = 0.1
 INSIDE = 0.9
 """The share of values that an interval should contain."""
 NORMAL = 1.6449
-"""Standard deviations of a normal distribution that contain the share `INSIDE` of it."""
+"""Distance from the mean, in standard deviations, within which the share `INSIDE` of a normal distribution is."""
 FEWEST = 4
 """Least number of values for a model."""
 
@@ -51,7 +51,7 @@ class Surrogate:
     error: float
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Means and deviations [n] of the logarithm for `features` [n, f]."""
+        """(means [n], standard deviations [n]) of the logarithm for `features` [n, f]."""
         straight = _design((features - self.shift) / self.scale) @ self.line
         corrections = np.array([tree.inplace_predict(features) for tree in self.trees], float)
         spread = corrections.std(axis=0) if len(self.trees) else np.zeros(len(features))
@@ -59,7 +59,7 @@ class Surrogate:
 
 
 def fit(features: Floats, values: Floats, seed: int) -> Surrogate:
-    """A model of `values` [n], logarithms, over `features` [n, f]. Raises MissingTunerError without xgboost."""
+    """A model of the logarithms `values` [n] over `features` [n, f]. Raises MissingTunerError without xgboost."""
     library = load_xgboost()
     shift, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)
     order = np.random.default_rng(seed).permutation(len(values))

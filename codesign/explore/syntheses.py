@@ -26,8 +26,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """A machine mapped onto the cells of a `library` (`sha256` of its file): square millimetres by unit, the fastest
-    clock (None without a timing tool), and the `seconds` of the synthesis.
+    """A machine mapped onto the cells of a `library` (`sha256` is the hash of its file): `area` in square millimetres
+    by unit, the fastest clock (None without a timing tool), and the `seconds` of the synthesis.
     """
 
     library: str

@@ -1,7 +1,8 @@
-"""Synthesis of a front's designs: their Verilog mapped onto the library to which the model of area and clock is fitted.
+"""Synthesis of a front's designs: their Verilog is mapped onto the library to which the model of area and clock is
+fitted.
 
-Modules mapped before, for any machine, come from the cache of synthesis; a design in the folder's file is not mapped
-again.
+Modules that were mapped for any machine before come from the cache of synthesis; a design with a line in the folder's
+file of syntheses is not mapped again.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """At most `most` designs of the front: first those synthesized already; then, for half of the rest, designs spread
-    over the front, including the best of each objective; then the designs with the least certain area.
+    """At most `most` designs of the front: first the designs synthesized already; then, for half of the rest, designs
+    spread over the front, including the best of each objective; then the designs with the widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]
@@ -71,7 +72,7 @@ def synthesize_designs(
     designs: Sequence[Design], folder: Path, known: Syntheses, told: Progress
 ) -> dict[str, Synthesis]:
     """Synthesizes designs; results by digest of the machine, each added to the folder's file at once. `told` is called
-    with each design's number and step.
+    with the number of a design and the name of a step.
 
     KeyboardInterrupt ends the work and returns the results so far. Raises ToolError, NetlistError, LibertyError and
     RecordError.

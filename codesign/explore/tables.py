@@ -19,17 +19,17 @@ from .space import plain, shown
 from .study import Design, Exploration
 
 FRONT = "front"
-"""Name of the folder of the front's designs."""
+"""Name of the folder with the files of the front's designs."""
 
 
 def schedules_file(network: str) -> str:
-    """Name of the file, in a design's folder, of schedules that `vdla run --records` applies to a network."""
+    """Name of a file in a design's folder: the schedules that `vdla run --records` applies to `network`."""
     return f"{network}.schedules.jsonl"
 
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
-    """One dictionary for each design: number, fields, every metric, whether it is feasible and on the front, the reason
-    of a failure; if schedules were tried, also the cycles without them.
+    """One dictionary for each design: number, fields, every metric, whether the design is feasible and on the front,
+    the reason of a failure; if schedules were tried, also the cycles with the templates' own schedules.
     """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())

@@ -31,11 +31,11 @@ Progress = Callable[[int, str], object]
 def verify_designs(
     study: Study, designs: Sequence[Design], folder: Path, told: Progress = lambda number, step: None
 ) -> dict[int, Verified]:
-    """Co-simulates designs on one seeded input of each network; results by number. Designs co-simulated before (same
-    machine, network, compiler and Verilog) are not repeated. `told` is called with each design's number and step.
+    """Co-simulates designs on one seeded input of each network; results by number of the design. Designs co-simulated
+    before (same machine, network, compiler and Verilog) are not repeated. `told` is called with the number of a design
+    and the name of a step.
 
-    KeyboardInterrupt ends the work and returns the results so far. Raises WriteError, and BuildError without the
-    tools.
+    KeyboardInterrupt ends the work and returns the results so far. Raises WriteError, and BuildError without the tools.
     """
     found: dict[int, Verified] = {}
     try:

@@ -1,4 +1,5 @@
-"""A process that evaluates machines: the tuner's worker (`compiler/tune/measure/worker.py`) with other candidates.
+"""A process that evaluates machines: the tuner's worker (`compiler/tune/measure/worker.py`), with machines as
+candidates.
 
 A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
 "machines": their fields, "trials": of schedules}; a candidate is {"machine": index in that list}. Its result has the

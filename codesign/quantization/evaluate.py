@@ -1,7 +1,7 @@
 """Evaluates one set of decisions: the error of the outputs on samples not used in calibration, the latency and the
 energy.
 
-The error is that of the file that would be written, simulated in float32. Cycles are exact: every region of the
+The error is measured on the file that would be written, simulated in float32. Cycles are exact: every region of the
 accelerator is compiled and simulated. Float layers cost the time of a stated processor, or of this machine.
 """
 
@@ -50,9 +50,10 @@ REPEAT = 5
 class Figures:
     """The error, latency and energy of a set of decisions.
 
-    `sqnr` is the least of all outputs, in dB. Seconds are those of the accelerator (its `cycles` at its clock), of
-    conversions at its borders, and of the processor; `regions` is the number of the accelerator's regions. If there are
-    no figures, `failed` is the reason.
+    `sqnr` is the SQNR of the worst output, in dB; `top1` the least share of equal largest values, None without such
+    outputs. `accelerator_seconds` are `cycles` at the accelerator's clock, `border_seconds` conversions between int8
+    and float32 at its borders; `regions` is the number of the accelerator's regions. If there are no figures, `failed`
+    is the reason.
     """
 
     sqnr: float = 0.0
@@ -138,7 +139,7 @@ class Evaluator:
                 )
 
     def evaluate(self, decisions: Decisions) -> Figures:
-        """The figures of decisions; decisions that give no valid network have a reason instead."""
+        """The figures of `decisions`; if they give no valid network, `failed` is the reason."""
         try:
             proto = self.calibrated.write(decisions).proto
             sqnr, top1 = self._error(proto)
@@ -149,7 +150,9 @@ class Evaluator:
             return Figures(failed=str(error))
 
     def exact_sqnr(self, proto: onnx.ModelProto) -> float:
-        """The SQNR of a quantized file on the held-out samples; its regions are simulated with integers."""
+        """The SQNR in dB of a quantized file's worst output on the held-out samples; the accelerator's regions are
+        simulated with integers.
+        """
         division = compile_divided(
             proto.SerializeToString(), self.target.config, cpu=cpu_now(kernels=self.kernels)
         )
@@ -262,7 +265,9 @@ def _fields(region: Region) -> dict[str, Any]:
 
 
 def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, float | None]:
-    """The least SQNR of all outputs in dB (inf if they are equal), and the least agreement of largest values."""
+    """(SQNR of the worst output in dB, inf if all outputs are equal; least share of equal largest values over all
+    outputs, None without one).
+    """
     errors = {name: Error() for name in expected[0]}
     for values, real in zip(got, expected, strict=True):
         for name, error in errors.items():

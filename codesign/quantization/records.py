@@ -21,7 +21,9 @@ Known = dict[tuple[str, Decisions], Figures]
 
 
 def read_records(path: Path) -> Known:
-    """The records in a file; of equal ones the first. Empty if there is no file. Raises RecordError."""
+    """The figures in a file; the first of records with equal key and decisions. Empty if there is no file. Raises
+    RecordError.
+    """
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a quantization"):
         known.setdefault(key, figures)
@@ -55,13 +57,13 @@ def decisions_from_json(value: Mapping[str, Any]) -> Decisions:
 
 
 class RecordsFile(LineFile):
-    """Appends records to a file, see `LineFile`; an incomplete last line is removed."""
+    """Appends records to a file (`LineFile`); an incomplete last line is removed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, cut=True)
 
     def append(self, study: str, decisions: Decisions, figures: Figures) -> None:
-        """Writes one record."""
+        """Appends the figures of one set of decisions."""
         value = {"format": FORMAT, "study": study, "decisions": decisions_to_json(decisions)}
         line = json.dumps({**value, **to_json(figures)}, separators=(",", ":"), allow_nan=False)
         self.append_line(line.encode() + b"\n")

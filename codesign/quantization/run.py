@@ -1,4 +1,6 @@
-"""Quantization within a budget: calibrates once, searches for decisions, chooses a set of them, and tests its file."""
+"""Quantization within a budget: calibrates once, searches for decisions, chooses one set of decisions, and tests the
+file quantized by it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from .study import Found, Member, SearchSettings, Study, search, study_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Limits by which a member of the front is chosen, see `Found.choose`."""
+    """Limits for the choice of a member of the front (`Found.choose`): least SQNR in dB, largest latency in
+    milliseconds.
+    """
 
     sqnr: float | None = None
     latency: float | None = None
@@ -33,9 +37,10 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """The result of a search, the chosen member with the reason, and its file.
+    """The result of a search: the chosen member, the reason of the choice, and the quantized model `proto`.
 
-    `exact_sqnr` is the file's SQNR on the held-out samples, simulated with integers.
+    `exact_sqnr` is the model's SQNR in dB on the held-out samples, with the accelerator's regions simulated in
+    integers. `runs` and `held_out` are the numbers of calibration samples and of held-out samples.
     """
 
     found: Found
@@ -48,8 +53,8 @@ class Outcome:
 
 
 def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
-    """Samples for calibration, and the last quarter of all samples, which is held out. Raises UserError for a single
-    sample.
+    """(samples for calibration, held-out samples): the first three quarters and the last quarter. Raises UserError for
+    a single sample.
     """
     if len(samples) < 2:
         raise UserError(
@@ -77,8 +82,8 @@ def open_study(
     settings: SearchSettings,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A study of `model` on `target`, calibrated on `samples`, which can evaluate decisions only within the `with`
-    block. Figures are those of `held_out` samples; `choices` are decisions made by the user, by layer.
+    """A study of `model` on `target`, calibrated on `samples`; it can evaluate decisions only within the `with` block.
+    The error is measured on the `held_out` samples; `choices` are decisions made by the user, by layer.
 
     Raises UserError.
     """
@@ -125,7 +130,7 @@ def decide(
     told: Callable[[Found], object] | None = None,
     runs: int,
 ) -> Outcome:
-    """Searches an open study, calibrated on `runs` runs, and chooses a member. Raises UserError."""
+    """Searches an open study, calibrated on `runs` samples, and chooses a member by `goal`. Raises UserError."""
     found = search(study, folder=folder, told=told)
     wanted = goal or Goal()
     chosen, reason = found.choose(sqnr=wanted.sqnr, latency=wanted.latency)

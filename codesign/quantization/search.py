@@ -1,8 +1,9 @@
-"""A search for decisions: uniform ones, then single layers, then combinations in the order of gain per cost.
+"""A search for decisions: first uniform ones, then changes of single layers, then combinations in the order of gain per
+cost.
 
 The search is a generator: it yields decisions and is sent their figures, so that it neither runs nor records anything.
-Equal seeds and figures give equal decisions. It uses two numbers, the noise over signal at the output and a cost. It
-predicts that a move changes both as much as it did alone; but all reported figures were evaluated.
+Equal seeds and figures give equal decisions. Decisions are compared by two numbers: noise over signal at the output,
+and a cost. A move is predicted to change both numbers as much as it did alone; but all reported figures were evaluated.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""Share of the remaining budget for moves of single layers."""
+"""Share of the budget that remains after the uniform decisions, for moves of single layers."""
 CHAIN = 0.7
-"""Share of the budget remaining after those for combinations in the order of gain per cost."""
+"""Share of the budget that remains after the single layers, for combinations in the order of gain per cost."""
 DRAWN = 24
-"""Number of random changes of members of the front for each one that is evaluated."""
+"""Number of random changes of members of the front for each change that is evaluated."""
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
-"""Differences in dB, and factors of cost, up to which points count as equal; other held-out samples might
-reverse them.
+"""Largest difference in dB and largest ratio of costs of points that count as equal; other held-out samples might
+reverse smaller differences.
 """
 MOST_TRIES = 20
 """Number of sets of random changes without any new decisions after which the search ends."""
@@ -40,7 +41,8 @@ MOST_TRIES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A change of one decision: where a layer is placed, the type of a group, or the scales of a layer's weights.
+    """A change of one decision: the place of a layer (accelerator or processor), the type of a group, or the scales of
+    a layer's weights.
 
     `cost` is an estimate of the change of cost, made before any evaluation.
     """
@@ -70,8 +72,9 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """`starts` are uniform decisions; `settled` drops decisions without effect, and returns None for decisions that
-    make no network; The search yields at most `budget` decisions.
+    """State of a search. `starts` are uniform decisions; `settled` removes decisions without effect, and returns None
+    for decisions that give no quantized network. At most `budget` sets of decisions are yielded; `known` has the
+    figures of all evaluated ones, `effects` the measured effect of each move alone.
     """
 
     starts: Sequence[Decisions]
@@ -100,9 +103,8 @@ class Search:
         return self.budget - len(self.known)
 
     def _run(self, decisions: Decisions) -> Generator[Decisions, Figures, Figures | None]:
-        """The figures of decisions, which are evaluated if they are new.
-
-        None if the decisions give no network that runs, or if the budget is spent.
+        """The figures of `decisions`, which are evaluated if they are new. None if they give no network that runs, or
+        if the budget is spent.
         """
         made = self.settled(decisions)
         if made is None:
@@ -115,13 +117,13 @@ class Search:
 
     @property
     def _begun(self) -> list[Decisions]:
-        """The starts that run."""
+        """The starts that were evaluated and give a network that runs."""
         made = [start for start in map(self.settled, self.starts) if start is not None]
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
-        """Each move alone, in the order of estimated cost; types and scales only if changing all of them
-        together paid.
+        """Evaluates each move alone on top of `base`, in the order of estimated cost; moves of types and of scales only
+        if changing all of them together lowered cost or error.
         """
         paying = {kind for kind in ("type", "weights") if self._pays(kind)}
         order = sorted(
@@ -154,8 +156,8 @@ class Search:
         return False
 
     def _chain(self, base: Decisions) -> Asking:
-        """One move after the other on top of the base: the next is always the one that removes most noise
-        for its cost.
+        """Adds one move after the other to `base`: the next is always the move with the least expected cost for each
+        unit of noise that it removes.
         """
         until, before = self.left - int(CHAIN * self.left), self.known[base]
         current, waiting = base, [move for move in self.moves if self.expected(move, base).noise < 0]
@@ -167,7 +169,7 @@ class Search:
                 current, before = move.on(current), found
 
     def _around(self) -> Asking:
-        """Random changes of members of the front; of each set of `DRAWN` the most promising one is evaluated."""
+        """Evaluates random changes of members of the front: of each set of `DRAWN` changes the most promising one."""
         random, tries = Random(self.seed), 0
         while self.left > 0 and tries < MOST_TRIES:
             front = self.front()
@@ -194,7 +196,9 @@ class Search:
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
-        """Expected effect of a move on top of `decisions`: its effect alone, or the median effect of its kind."""
+        """Expected effect of a move on top of `decisions`: its effect alone if known, else the median noise of the
+        evaluated moves of its kind and its estimated cost.
+        """
         known = self.effects.get(move)
         if known is None:
             alike = [effect for other, effect in self.effects.items() if other.kind == move.kind]
@@ -206,9 +210,9 @@ class Search:
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """Number of dB by which a point would be above the front.
+        """Number of dB by which a point of this noise and cost would be better than the front.
 
-        A point that is cheaper than the whole front is compared with the front's lowest point.
+        A point that is cheaper than the whole front is compared with the member of the front with most noise.
         """
         below = [self.known[member].noise for member in front if self.cost(self.known[member]) <= cost]
         reference = min(below) if below else max(self.known[member].noise for member in front)
@@ -242,9 +246,9 @@ def _differences(decisions: Decisions) -> int:
 
 
 def knee(points: Iterable[tuple[float, float]]) -> int:
-    """The index of the point that is farthest above the line between both ends of a front.
+    """Index of the point that is farthest above the line between both ends of a front.
 
-    Points are (log of cost, dB), cheapest first; with fewer than three points it is the first.
+    Points are (log of cost, dB), cheapest first; with fewer than three points the index is 0.
     """
     values = np.array(list(points), float)
     if len(values) < 3:

@@ -36,12 +36,14 @@ UNIFORM = {
     "per-tensor u8": (False, "uint8"),
     "per-tensor s8": (False, "int8"),
 }
-"""Uniform decisions, equal for all layers, by name."""
+"""Uniform decisions, equal for all layers, by name: (scales for each channel, type of activations)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A set of evaluated decisions, with the number of its evaluation. `label` is the name of uniform decisions."""
+    """An evaluated set of decisions; `number` counts evaluations from 0, `label` is the name of uniform decisions, else
+    empty.
+    """
 
     number: int
     decisions: Decisions
@@ -51,8 +53,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How a search goes: at most `budget` evaluations, a `cost` that is traded off against the error, and the `seed` of
-    its random choices. Raises UserError for a budget below 1.
+    """Settings of a search: at most `budget` evaluations, a `cost` that is traded off against the error, and the `seed`
+    of its random choices. Raises UserError for a budget below 1.
     """
 
     budget: int
@@ -66,7 +68,9 @@ class SearchSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """The subject of a search and its settings. `fixed` are decisions made by the user."""
+    """A network on a target, and the settings of a search for its quantization. `key` identifies the study in records;
+    `fixed` are decisions made by the user.
+    """
 
     evaluator: Evaluator
     recipe: Recipe
@@ -80,8 +84,8 @@ class Study:
         return self.evaluator.calibrated.layers
 
     def settled(self, decisions: Decisions) -> Decisions | None:
-        """`decisions` with the user's decisions in place of others, and without decisions that have no effect. None if
-        no product stays quantized.
+        """`decisions` overridden by the user's decisions, without decisions that have no effect. None if no convolution
+        or product stays quantized.
         """
         calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
         if all(layer.name in whole.floats for layer in self.layers if layer.weighted):
@@ -90,7 +94,7 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """Uniform decisions by name; of decisions with equal effect only the first."""
+        """Uniform decisions by name; only the first of those with equal effect."""
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
             made = self.settled(
@@ -101,11 +105,13 @@ class Study:
         return found
 
     def value(self, figures: Figures) -> float:
-        """The cost in the figures."""
+        """The study's cost in `figures`: latency in ms or energy in uJ."""
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """Every decision that the search may reverse, with the estimated cost of a layer on the stated processor."""
+        """All moves of the search; a move of a layer's place has the cost of the layer on the stated processor as its
+        estimate.
+        """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:
             if layer.operator and layer.name not in self.fixed.places:
@@ -133,7 +139,7 @@ class Study:
 class Found:
     """The members of a study in the order of their evaluation.
 
-    `evaluated`: how many of them were run; the others were found in records.
+    `evaluated`: number of members that were run; the other members come from records.
     """
 
     study: Study
@@ -149,10 +155,10 @@ class Found:
         return tuple(by_decisions[decisions] for decisions in front_of(known, self.study.value))
 
     def choose(self, *, sqnr: float | None = None, latency: float | None = None) -> tuple[Member, str]:
-        """The member that is chosen, and the reason.
+        """(chosen member, reason).
 
-        It is the cheapest one with at least `sqnr` dB, the one with the least error within `latency` milliseconds, or
-        the knee of the front. Raises UserError, which names the nearest member, if there is none.
+        The member is the cheapest one with at least `sqnr` dB, the one with the least error within `latency`
+        milliseconds, or the knee of the front. Raises UserError, which names the nearest member, if there is none.
         """
         source = self.study.evaluator.calibrated.model.source
         if not self.front:
@@ -256,7 +262,7 @@ def study_key(
 ) -> str:
     """A hash of everything besides the decisions that figures depend on: 16 hexadecimal digits.
 
-    `evaluation` are the digests of machine, table and processor.
+    `evaluation`: digest of the machine, digest of the table of components, and text of the processor.
     """
     digest = blake2b(digest_size=8)
     digest.update(model)

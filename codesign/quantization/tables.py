@@ -1,4 +1,4 @@
-"""The results of a search for decisions: rows, one JSON object, a picture of the front, and files."""
+"""The results of a search for decisions as rows of a table, one JSON object, a picture of the front, and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIMULATED = "the written file, simulated in float32 on held-out samples"
 
 
 def rungs(found: Found) -> dict[str, str]:
-    """The source of each figure, by name."""
+    """The source of each figure ("sqnr", "cycles", "border_ms" ...), by name."""
     target = found.study.evaluator.target
     processor = target.processor.rung
     of_machine = rungs_of_machine(target.config, target.components)
@@ -42,8 +42,8 @@ def rungs(found: Found) -> dict[str, str]:
 
 
 def rows(found: Found) -> list[dict[str, Any]]:
-    """A dictionary for each member: number, label of uniform ones, figures, and how many layers are float, s8 and per
-    tensor.
+    """One dictionary for each member: number, name of uniform decisions, figures, and the numbers of float layers, of
+    s8 groups and of per-tensor layers.
     """
     front = {member.number for member in found.front}
     table: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ def rows(found: Found) -> list[dict[str, Any]]:
 
 
 def figures(member: Member) -> dict[str, Any]:
-    """The figures of a member, by names with units; None for a member that failed."""
+    """The figures of a member, by names with units; None in place of each figure if the member failed."""
     found, decisions = member.figures, member.decisions
     sizes = {
         "float_layers": len(decisions.floats),

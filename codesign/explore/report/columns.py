@@ -10,12 +10,15 @@ from vdla.isa.config import Config, toml_text
 from .layers import rounded
 
 FEW = 4
-"""A column with this many times fewer distinct values than designs is written as its distinct values and an index for
-each design."""
+"""A column is written as its distinct values, and an index for each design, if it has at least FEW times as many
+designs as distinct values.
+"""
 
 
 def column(values: Sequence[Any]) -> Any:
-    """JSON values of all designs: {"all": value}, {"values": [...], "index": [...]}, or {"each": [...]}."""
+    """A column of one value for each design as JSON: {"all": value} if all are equal, {"values": [distinct values],
+    "index": [one for each design]} if few are distinct, else {"each": [values]}.
+    """
     keys = [repr(value) for value in values]
     different = dict(zip(keys, values, strict=True))
     if len(different) == 1:
@@ -27,7 +30,9 @@ def column(values: Sequence[Any]) -> Any:
 
 
 def numbers(values: Sequence[float | None]) -> Any:
-    """A column of figures: integers exactly, others with the digits that a page shows; None for a missing figure."""
+    """A column of figures (`column`): integers exactly, others rounded to the digits that a page shows; None for a
+    missing figure.
+    """
     return column([_digits(value) for value in values])
 
 

@@ -29,7 +29,9 @@ from .synthesized import beside_predicted
 Layers = Mapping[str, Mapping[str, Any]]
 """A machine's layers by network, each as `layers.columns` returns them."""
 STATES = ("failed", "over", "feasible", "front", "reference")
-"""States of a design: no figures; breaks a constraint; meets all; dominated by no other; shown for comparison."""
+"""States of a design, in this order: without figures; breaks a constraint; meets all constraints; dominated by no other
+design; shown for comparison.
+"""
 COMMANDS = (
     ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),
     (
@@ -52,8 +54,9 @@ none.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A co-simulation of a design: the networks run on its RTL, the number of cycles, the number of differences
-    (cycles, counters, bytes, layers) and the `first` one; `seconds` including the RTL's build.
+    """Result of a co-simulation of a design: the networks run on its RTL, the number of cycles, the number of
+    differences from the simulator (cycles, counters, bytes, layers) and the text of the `first` one; `seconds` include
+    the RTL's build.
     """
 
     networks: tuple[str, ...]
@@ -306,7 +309,7 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Ends of the intervals as columns, for metrics with intervals."""
+    """Ends ("low", "high") of the 90% intervals as columns, for metrics with intervals."""
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]
     for metric in METRICS.values():
@@ -326,7 +329,7 @@ def _shown(value: Value | None) -> int | str | None:
 
 
 def _name(fields: Mapping[str, Value]) -> str:
-    """The name of a machine, as `Space.machine` forms it."""
+    """The name that `Space.machine` gives a machine with these fields."""
     return " ".join(f"{name}={shown(value)}" for name, value in fields.items())
 
 
@@ -343,8 +346,8 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """The two designs shown first, as indices: the one with the least product of the objectives (inverse if more is
-    better) among the front's designs with layers, and the base. None if nothing ran.
+    """Indices of the two designs shown first, "a" and "b": the one with the least product of the objectives (inverse if
+    more is better) among the front's designs with layers, and the base. None if nothing ran.
 
     A product compares factors: a design of three times the latency and nine tenths of the area ranks low, although
     distances within the front's range would rank it high.

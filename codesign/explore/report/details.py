@@ -29,7 +29,7 @@ FORMAT = 1
 
 
 def spread(exploration: Exploration, most: int) -> tuple[Design, ...]:
-    """The front, or `most` of its designs: the best of each objective, and others spread between."""
+    """The designs of the front, at most `most`: the best of each objective, and others spread between."""
     front = exploration.front
     if len(front) <= most:
         return front
@@ -48,7 +48,8 @@ def details_of(
     verified: Mapping[int, Verified] | None = None,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> Details:
-    """The details of an exploration; those stored in the file of `folder` are not computed again.
+    """The details of an exploration; details stored in the file of `folder` are not computed again. `told` is called
+    with (machines done, machines to do).
 
     KeyboardInterrupt ends the computation and returns the details so far. `most` = 0: only stored details.
     """
@@ -59,7 +60,7 @@ def details_of(
         for design in spread(exploration, most)
         if design.machine is not None
     }
-    # A design whose schedules were tuned since has other layers now.
+    # Stored layers are out of date if the design's schedules were tuned after they were stored.
     of_design = {d.machine.digest: d.figures for d in exploration.designs if d.machine is not None}
     for digest in machines.keys() & of_design.keys() & known.keys():
         if _schedules(known[digest][0]) != _schedules(of_design[digest]):

@@ -8,14 +8,14 @@ from typing import Any
 from ...report.numbers import figure
 
 SMALL = 0.05
-"""Changes below this fraction of the sum of all changes are not named."""
+"""Changes below this fraction of the sum of all absolute changes are not named."""
 MOST = 3
 Rows = Sequence[tuple[str, float, float]]
 """Rows of (name, value of the first machine, value of the second)."""
 
 
 def change(name: str, first: float, second: float, unit: str = "") -> str:
-    """Text on the change from the first value to the second."""
+    """Text on the difference of two values: its amount, its direction, and the ratio."""
     if first == second:
         return f"{name}: equal"
     word = "more" if second > first else "less" if unit else "fewer"
@@ -43,7 +43,7 @@ def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows
 
 
 def cycles_by_layer(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """Cycles of the layers that both machines have."""
+    """(layer, cycles on the first machine, cycles on the second) for each layer that both machines have."""
     of_second = dict(zip(second["name"], second["cycles"], strict=True))
     return [
         (name, float(cycles), float(of_second[name]))

@@ -1,4 +1,6 @@
-"""Progress of a search by number of designs: the hypervolume of its front, and the best of each objective."""
+"""Progress of a search with the number of its designs: the hypervolume of the front, and the best value of each
+objective.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from ..study import Exploration
 
 MOST_POINTS = 120
 MOST_OBJECTIVES = 3
-"""Most objectives of a hypervolume; with more objectives its computation takes too long, so only the first ones are
-used.
+"""Most objectives of a hypervolume; of more objectives, whose hypervolume takes too long to compute, only the first
+ones are used.
 """
 REFERENCE = 1.1
 HOW = (
@@ -23,8 +25,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """History of a search after each of `designs` designs: the hypervolume as a share of the last one, and the best of
-    each objective (None before the first feasible design). `objectives` are those of the hypervolume.
+    """History of a search, with one value after each number of designs in `designs`: the hypervolume of the front as a
+    share of the last one, and the best value of each objective (None before the first feasible design). `objectives`
+    are the names of the objectives in the hypervolume.
     """
 
     objectives: tuple[str, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A kind of source. `word` occurs in the `Metric.rung` of every figure of this kind."""
+    """A kind of source of a figure. `word` occurs in the `Metric.rung` of every figure of this kind."""
 
     name: str
     word: str

@@ -19,27 +19,27 @@ from ..networks import Network
 from ..schedules.apply import NO_SETTINGS, compile_with
 
 EnergyModel = Callable[[Config, Events], Mapping[str, float]]
-"""Microjoules by unit of some events on a machine."""
+"""Microjoules by unit, for a machine and counts of events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerFigures:
-    """One layer: its account (cycles, causes of stalls, bytes; exact) and microjoules by unit."""
+    """Figures of one layer: its account (cycles, causes of stalls, bytes; all exact) and microjoules by unit."""
 
     account: LayerAccount
     energy: Mapping[str, float]
 
     @property
     def microjoules(self) -> float:
-        """Energy of all units."""
+        """Energy of all units in microjoules."""
         return sum(self.energy.values())
 
 
 def figures_by_layer(
     machine: Config, network: Network, energy: EnergyModel, schedules: Settings = NO_SETTINGS
 ) -> tuple[LayerFigures, ...]:
-    """The layers of one launch in the order of the program, with the `schedules` that templates do not decide. Raises
-    UserError if the machine cannot run the network.
+    """Figures of the layers of one launch, in the order of the program. `schedules` are knobs by node; other nodes have
+    their template's own schedule. Raises UserError if the machine cannot run the network.
     """
     compiled = compile_with(machine, network, schedules)
     program = compiled.program
@@ -51,7 +51,7 @@ def figures_by_layer(
 def split_by_layer(
     compiled: Compiled, simulation: SimulationResult, energy: EnergyModel
 ) -> tuple[LayerFigures, ...]:
-    """A simulation's figures by layer."""
+    """The figures of a simulation, split by layer in the order of the program."""
     program = compiled.program
     owner = owners(program)
     busy = count_events(program, simulation).busy

@@ -21,14 +21,14 @@ from ..space import size_text
 FRONT, PLAIN, A, B = GREEN, "#8d97a6", VERMILLION, BLUE
 SERIES = PARTS[:7]
 MOST_SERIES = len(SERIES) - 2
-"""Parts of a bar with a colour of their own, besides the first; the rest are drawn together."""
+"""Most parts of a bar with a colour of their own, besides the first; the other parts are drawn together."""
 MOST_UNITS = 12
 LEAST_BAR = 0.002
-"""Shortest bar that is drawn, relative to the panel's longest: rows with only shorter bars are left out."""
+"""Shortest bar that is drawn, relative to the longest bar of the panel; rows with only shorter bars are left out."""
 LINE = 120
 """Characters of a line of small print below a picture."""
 WIDE = 8.0
-"""Ratio of largest to least value from which on an axis is logarithmic."""
+"""An axis is logarithmic if the ratio of its largest to its least value is above this one."""
 Data = Mapping[str, Any]
 
 
@@ -235,7 +235,7 @@ def sensitivity_figure(data: Data) -> Figure | None:
 
 
 def history_figure(data: Data) -> Figure | None:
-    """The hypervolume against designs."""
+    """The hypervolume of the front as a share of the last one, against the number of designs."""
     history = data["history"]
     if not history["designs"]:
         return None
@@ -252,7 +252,7 @@ def history_figure(data: Data) -> Figure | None:
 
 
 def _parts(table: Mapping[str, Sequence[float]]) -> list[tuple[str, NDArray[np.float64]]]:
-    """The largest columns by name, and the sum of the rest."""
+    """The `MOST_SERIES` columns with the largest sums, by name, and the sum of the others."""
     ordered = sorted(table.items(), key=lambda item: -sum(item[1]))
     parts = [(name, np.asarray(column, float)) for name, column in ordered[:MOST_SERIES]]
     rest = [np.asarray(column, float) for _, column in ordered[MOST_SERIES:]]

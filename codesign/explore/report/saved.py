@@ -1,4 +1,4 @@
-"""The file of a study's settings in its folder; report pages can be rewritten from it and the records."""
+"""study.json, the file of a study's settings; report pages can be rewritten from it and the study's records."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
 def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
     """The exploration in a folder, from study.json and the records; nothing is evaluated.
 
-    For a killed study: its designs that are machines, in the order of their records. `notify` is called with a line on
+    A killed study has the designs that are machines, in the order of their records. `notify` is called with a line on
     designs whose records are missing. Raises UserError, which names the file.
     """
     path = folder / FILE
@@ -184,7 +184,7 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
 
 
 def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
-    """The points of a killed study that its records name."""
+    """Points of the designs that the records of a killed study name, in the order of the records."""
     found: dict[Point, None] = {}
     for line in read_file(path).splitlines() if path.exists() else ():
         try:

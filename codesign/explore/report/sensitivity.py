@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..space import Value, shown
 
 MOST_LEVELS = 8
-"""Most levels of a field; a field with more values has neighbouring values merged."""
+"""Most levels of a field; neighbouring values of a field with more values are merged into one level."""
 RIDGE = 1e-6
 HOW = (
     "the logarithm of the figure is fitted as a sum of one term for each value of each field (least squares over all "
@@ -40,7 +40,7 @@ class FieldEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """The effects of all fields on a figure, and the variance that all of them together explain (`explained`)."""
+    """The effects of all fields on a figure; all fields together explain the share `explained` of its variance."""
 
     designs: int
     explained: float

@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dict[int, Verified]:
-    """The co-simulated designs of a study in `folder`, by number."""
+    """Results of the co-simulations in `folder` that belong to `designs` of the study, by number of the design."""
     found = {}
     for design in designs:
         known = read_verified(folder / "front" / str(design.number), study, design)
@@ -47,7 +47,7 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
 
 
 def _key(study: Study, design: Design) -> str:
-    """A hash of the inputs of a design's programs, without its machine."""
+    """The study's key of a design's figures: with tuned schedules that of the front."""
     tuned = any(run.schedules for run in design.figures.networks.values())
     return study.front_key if tuned else study.key
 

@@ -40,7 +40,7 @@ def write_report(
     """Writes tables, machines, page and (if `drawn`) pictures; returns the paths. Raises WriteError.
 
     The page is written before the layers of up to `layers` designs are computed, and again after; `told` is called with
-    the designs done and their count.
+    (machines done, machines to do).
     """
     paths = [*write_tables(exploration, folder), write_page(exploration, folder, verified)]
     details = details_of(exploration, folder, most=layers, verified=verified, told=told)

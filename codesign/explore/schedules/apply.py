@@ -23,15 +23,17 @@ STRATEGY = "explore"
 
 
 def compile_with(config: Config, network: Network, settings: Settings, *, data: bool = True) -> Compiled:
-    """The network compiled for a machine, with `settings` for nodes that their templates do not decide. Raises
-    UserError.
+    """The network compiled for a machine. `settings` are knobs by node; other nodes have their template's own schedule.
+    Raises UserError.
     """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
     return compile_program(network.graph, config, data=data, kept=network.kept, records=records)
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:
-    """The settings as a record that `vdla run --records` and `vdla compile --records` apply; none without settings."""
+    """A record of `settings` (knobs by node), which `vdla run --records` and `vdla compile --records` apply; an empty
+    list without settings.
+    """
     if not settings:
         return []
     target = config.described

@@ -1,9 +1,10 @@
-"""Schedules of a design: several likely ones of every layer are tried, and the network is compiled with the best.
+"""Chooses schedules of a design: several likely ones of every layer are tried, and the network is compiled with the
+best.
 
 Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), the least estimated cost first:
-other orders and tiles, and each buffer with as many copies (virtual threads) as fit. Each is simulated alone. Then the
-whole network, in which layers overlap, decides: a schedule that is slower there than the template's own choice is
-dropped, so a design is never slower than without trials.
+other orders and tiles, and each buffer with as many copies (virtual threads) as fit. Each candidate is simulated alone.
+Then the whole network, in which layers overlap, decides: a schedule that is slower there than the template's own choice
+is dropped, so a design is never slower than without trials.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from ...report.split import layer_boundaries
 from ..networks import Network
 
 WORTH = 2e-4
-"""Least share of a network's cycles that a layer must be able to gain for its schedules to be tried."""
+"""Least share of a network's cycles that a layer may gain by another schedule; layers with less to gain are not tried.
+"""
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
-"""Most rounds; after more, hardly a layer has another schedule that is as fast."""
+"""Most rounds of `Effort.rounds`; after more, hardly a layer has another schedule that is as fast."""
 TEMPLATE: Values = MappingProxyType({})
 """Empty knobs: the template chooses."""
 CLOSE = 1.02
-"""Largest cycles of a candidate alone, relative to the best one alone, with which it may still be better in the
-network.
+"""Largest ratio of a candidate's cycles alone to the fastest candidate's with which it may still be the faster one in
+the network.
 """
 
 
@@ -62,7 +64,7 @@ class Effort:
 
     @property
     def key(self) -> str:
-        """A hash of the inputs of schedules besides machine and network; empty without trials."""
+        """Text that identifies all inputs of schedules except machine and network; empty without trials."""
         if not self.trials:
             return ""
         sources = sources_digest("vdla.compiler.tune.search", "vdla.codesign.explore.schedules")
@@ -74,8 +76,9 @@ NO_TRIALS = Effort()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
-    """Chosen schedules: knobs by node of the nodes that their templates do not decide, the network's cycles with them,
-    and its cycles with the templates' schedules (None: it does not run with those).
+    """Chosen schedules: `settings` are knobs by node, without nodes that have their template's own schedule; `cycles`
+    are the network's with these settings, `default` with the templates' schedules alone (None: it does not run with
+    them).
     """
 
     settings: Settings
@@ -84,7 +87,7 @@ class Chosen:
 
 
 def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen | None:
-    """The best schedules found; None if the machine runs the network with none of them. Raises UserError."""
+    """The best schedules found; None if the network runs with none of them. Raises UserError."""
     try:
         legalized = legalize(network.graph, config)
         trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized, kept=network.kept))
@@ -137,9 +140,8 @@ def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
 def _ranked(
     config: Config, trials: NetworkTrials, node: str, workload: Workload, count: int, enough: float
 ) -> Sequence[Values]:
-    """Schedules of a layer, the template's among them, that alone are the fastest or nearly so; the fastest first.
-
-    Empty if the template's schedule leaves no more than `enough` cycles to gain.
+    """Schedules of a layer, fastest first, whose cycles alone are within CLOSE of the fastest; the template's own
+    schedule is one of the candidates. Empty if it leaves no more than `enough` cycles to gain.
     """
     try:
         space = space_of(config, workload)
@@ -157,8 +159,8 @@ def _ranked(
 def _round(
     trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
 ) -> _Run | None:
-    """The fastest of three runs: `best`; every layer with its schedule number `number`; and every layer with the faster
-    of its schedules in these two runs.
+    """The fastest of three runs: `best`; every layer with the schedule at index `number` of its ranking; and every
+    layer with the faster of its schedules in these two runs.
     """
     before = {} if best is None else best.settings
     tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})
@@ -174,5 +176,5 @@ def _round(
 
 
 def _settings(values: Settings) -> Settings:
-    """`values` without the nodes that their templates decide."""
+    """`values` without nodes that have their template's own schedule (no knobs)."""
     return {node: knobs for node, knobs in values.items() if knobs}
