@@ -1,5 +1,5 @@
-"""python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: compiles a model into the cache, for another
-process.
+"""Command python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: compiles a model into the user's cache,
+for another process.
 
 It prints nothing, not even errors: the process that needs a missing entry compiles again and raises them.
 """

@@ -1,4 +1,4 @@
-"""The maximum float32 operations a second of one core, measured with independent multiply-adds in registers."""
+"""The peak rate of float32 operations of one core, measured with independent multiply-adds in registers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from vdla.compiler.codegen.cpu.machine_code import target_machine
 from vdla.compiler.ir.types import DType
 
 SUMS = 12
-"""Number of independent sums: more than latency times number of units of any core, and few enough for 16 registers."""
+"""Number of independent sums: more than the latency times the number of multiply-add units of any core, and few enough
+for 16 registers.
+"""
 STEPS = 200_000
 REPEATS = 15
 
 
 def core_peak_gflops(target: CpuTarget) -> float:
-    """Fused multiply-adds a second of one thread on this machine, two operations each, in GFLOP/s: the best of REPEATS.
+    """Peak rate of one thread on this machine in GFLOP/s, two operations for each fused multiply-add: the best of
+    REPEATS measurements.
 
     No kernel of `target` can be faster, since all kernels use vectors of the same width.
     """
@@ -37,8 +40,8 @@ def core_peak_gflops(target: CpuTarget) -> float:
 
 
 def _text(lanes: int) -> str:
-    """LLVM IR of a loop over SUMS multiply-adds of `lanes` floats; it returns a value that depends on all of them, so
-    that LLVM removes none.
+    """LLVM IR of a loop over SUMS multiply-adds of `lanes` floats; the function returns a value that depends on all
+    sums, so that LLVM removes none.
     """
     vector = f"<{lanes} x float>"
     name = f"@llvm.fma.v{lanes}f32"

@@ -1,4 +1,4 @@
-"""The network that a divided run is compared with: all of it on this processor, with each region's part of its time.
+"""The whole network on this processor, with which a divided run is compared, and each region's part of its time.
 
 It is the network of `vdla run --device cpu`, from the same cache. Another process compiles it into that cache in
 parallel, because compilation is mostly Python code, which keeps one core busy.
@@ -29,14 +29,14 @@ PRODUCTS = frozenset(
 )
 """Operators that take most of the time of the kernel that contains them."""
 _LONGEST_END = 10.0
-"""Seconds that the other process has to end by itself after it was asked to."""
+"""Seconds that the compiling process has to end after it was terminated; then it is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAlone:
     """The `seconds` of the whole network on the CPU, and each region's part of them by name.
 
-    If the network cannot run on the CPU, `remark` says why.
+    If the network cannot run on the CPU, `remark` is the reason.
     """
 
     regions: Mapping[str, float]
@@ -54,14 +54,14 @@ def all_on_cpu(times: Sequence[RegionTime]) -> CpuAlone:
 def compiled_meanwhile(
     model: Path, target: str, records: Sequence[str] | None
 ) -> Iterator[Callable[[], object]]:
-    """Starts another process that compiles `model` for `target` into the user's cache, with records as --records names
-    them.
+    """Starts another process that compiles `model` for `target` into the user's cache; `records` are values of
+    --records.
 
-    The function that this context yields waits for that process. Errors in it are raised by the next compilation of the
-    network. The process ends at the end of the block at the latest.
+    The context yields a function that waits for that process. Errors in the process are raised by the next compilation
+    of the network. The process ends at the end of the block at the latest.
     """
     command = [sys.executable, "-m", "vdla.codesign.compile_into_cache", str(model), target, *(records or ())]
-    # It has a session of its own: Ctrl-C is for this process, which ends the other one.
+    # A session of its own: Ctrl-C then reaches only this process, which ends the other one.
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -86,7 +86,7 @@ def run_cpu_alone(
     feeds: Mapping[str, np.ndarray],
     remark: Callable[[str], None],
 ) -> CpuAlone:
-    """Runs the network of `vdla run --device cpu`; times it like regions on the CPU, and divides its time among
+    """Runs the whole network on the CPU; times it as regions on the CPU are timed, and divides its time among
     `regions`.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
@@ -108,8 +108,9 @@ def divide_time(
 ) -> Mapping[str, float]:
     """`seconds` divided among regions by name, in proportion to the times of their kernels.
 
-    A kernel belongs to the region of its first product (`PRODUCTS`), else to that of its first node. A kernel that
-    computes no node of a region, such as a change of layout, belongs to the region of the kernel before it.
+    A kernel belongs to the region of its first product (`PRODUCTS`), or without a product to the region of its first
+    node. A kernel that computes no node of a region, such as a change of layout, belongs to the region of the kernel
+    before it.
     """
     owners = {node: region.name for region in regions for node in region.nodes}
     products = {

@@ -1,4 +1,4 @@
-"""The demonstration: a shipped model from file to report, checked on eight images."""
+"""The demonstration: a shipped model from its ONNX file to the report, checked on eight images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ LATENCIES = (60, 120, 240)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Results and files of the demonstration; `passed`: the outputs equal the reference's."""
+    """Results and files of the demonstration; `passed`: the outputs are within the check's tolerance, and the top-1
+    classes agree.
+    """
 
     account: RunAccount
     variants: tuple[Variant, ...]
@@ -38,7 +40,7 @@ class Demo:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The contents of report.json: the object of `vdla run`, and the variants."""
+        """The contents of report.json: the JSON object of `vdla run`, and the variants."""
         others = [
             {"name": v.name, "cycles": v.cycles, "utilization": round(v.utilization, 6)}
             for v in self.variants

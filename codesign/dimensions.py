@@ -1,5 +1,6 @@
-"""Models with symbolic dimensions, and inputs that decide shapes: `--dim NAME=SIZE` and `--constant NAME=VALUE,...` on
-the command line give them sizes and values."""
+"""Sizes for symbolic dimensions of a model, and values for inputs that decide shapes: `--dim NAME=SIZE` and `--constant
+NAME=VALUE,...` of the command line.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()
     if not sizes and not values:
         yield model
         return
-    # Modules that read models take long to import, and most models have no such dimensions.
+    # Modules that read models take long to import, and most models have no symbolic dimensions.
     from vdla.compiler.graph.bound_inputs import with_constants
     from vdla.compiler.graph.model_file import ModelFile
     from vdla.compiler.graph.onnx_load import with_dimensions
@@ -116,7 +117,7 @@ def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()
                 "these",
             ) from None
         except UserError as error:
-            # The same error with a new message: some classes take other arguments than the message.
+            # The same error with a new message; a new instance would need the arguments of its class.
             error.args = tuple(_renamed(item, path, model) for item in error.args)
             raise
 

@@ -1,4 +1,4 @@
-"""Inputs for a model, and reference outputs: ONNX Runtime's where they can be trusted."""
+"""Inputs for a model, and its reference outputs: ONNX Runtime's, or our own interpreter's where those may be wrong."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ INTERPRETER = "interpreter"
 MOST_LAUNCHES = 2**20
 """Largest number of launches of one run; more would be due to an error in a shape, or would take days."""
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
-"""An operator whose rows ONNX Runtime divides among threads, which choose a scale each: only with one thread are the
-results the model's.
+"""Name of an operator whose rows ONNX Runtime divides among threads; each thread chooses a scale, so only one thread
+computes what the model states.
 """
 _BARE_ARRAY = b"\x93NUMPY"
 
 
 class CheckError(UserError):
-    """A comparison that cannot be made on this machine, or input arrays that do not fit the model."""
+    """A comparison that cannot be made on this machine, or input arrays that do not match the model."""
 
 
 class RefusedModelError(CheckError):
@@ -54,21 +54,21 @@ class RefusedModelError(CheckError):
 
 
 class Input(Protocol):
-    """An input of anything that runs."""
+    """An input of a graph, a network or a program."""
 
     @property
     def name(self) -> str:
-        """Its name in the model."""
+        """The input's name in the model."""
         ...
 
     @property
     def dtype(self) -> DTypeLike:
-        """The type of its arrays."""
+        """The type of the input's arrays."""
         ...
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of its arrays."""
+        """The shape of the input's arrays."""
         ...
 
 
@@ -125,9 +125,9 @@ def sample_values(
 
 
 def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
-    """The arrays of an npz file by name. Raises CheckError for any other file, and for one with Python objects.
+    """The arrays of an npz file by name. Raises CheckError for any other file, and for a file with Python objects.
 
-    `fits` checks shapes and types, in the headers, before any data are read, and raises its own errors.
+    `fits` checks shapes and types in the headers before any data are read, and raises its own errors.
     """
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
@@ -143,7 +143,7 @@ def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
 
 
 def load_launches(inputs: Sequence[Input], path: Path) -> list[Arrays]:
-    """The arrays of an npz file as one dict for each launch, see `split_launches`; shapes are checked before data are
+    """The arrays of an npz file as one dict for each launch (`split_launches`); shapes are checked before data are
     read.
     """
     arrays = load_arrays(path, lambda headers: _count_launches(inputs, headers, str(path)))
@@ -165,7 +165,7 @@ def split_launches(
 
 
 def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
-    """Number of launches in arrays, of which only shapes and types are used. Raises CheckError."""
+    """Number of launches for which `arrays` are; only their shapes and types are used. Raises CheckError."""
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:
@@ -205,12 +205,12 @@ def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arra
 
 
 def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
-    """The outputs of one launch, computed by our own integer interpreter."""
+    """The outputs of one launch of a graph, computed by our own integer interpreter."""
     return load_outputs(graph, interpret(graph, store_inputs(graph, arrays)))
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """The reference that checks a run of a model: (name, reason why it is not the wanted one, or None).
+    """(name of the reference that checks a run of a model, reason why it is not the wanted one or None).
 
     `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
     """
@@ -259,7 +259,7 @@ def kernels_saturate() -> bool:
 
 
 def symmetric(graph: Graph) -> bool:
-    """Whether activations are int8: such models are compared layer by layer, without ONNX Runtime's optimization."""
+    """Whether a graph has int8 activations: it is then compared layer by layer, without ONNX Runtime's optimization."""
     return any(tensor.grid.dtype == "int8" for tensor in graph.tensors.values())
 
 
@@ -267,7 +267,7 @@ def symmetric(graph: Graph) -> bool:
 class LayerDifferences:
     """Differences of a model's integers from ONNX Runtime's, where each step has ONNX Runtime's own integers as inputs.
 
-    `largest` is the largest difference in quantization steps of anything that was `compared` (in one launch),
+    `largest` is the largest difference in quantization steps of all tensors that were `compared` (in one launch),
     `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's by name, a
     dict for each launch.
     """
@@ -284,7 +284,7 @@ def compare_layers(
     """Compares every step from a user's inputs to the outputs: quantization of inputs, every layer, and dequantization
     of outputs, each with ONNX Runtime's own integers as its inputs.
 
-    `abilities` are those of the target; into which layers the model is divided depends on them.
+    `abilities` are the target's; the division of the model into layers depends on them.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; from end to end, errors in the last bit of each layer add up (docs/measures.md). The same holds
@@ -337,18 +337,18 @@ def compare_layers(
 
 
 def _steps(ours: NDArray[Any], theirs: NDArray[Any]) -> int:
-    """The largest difference between two int8 arrays."""
+    """The largest absolute difference between the elements of two int8 arrays."""
     return int(np.abs(ours.astype(np.int16) - theirs.astype(np.int16)).max(initial=0))
 
 
 def _stored(
     tensor: Tensor, values: NDArray[Any], view: NDArray[Any] | None, others: NDArray[np.int8] | None
 ) -> NDArray[np.int8]:
-    """ONNX Runtime's values of a tensor in the form in which the accelerator stores it: integers, or float32 multiples
-    of a scale.
+    """ONNX Runtime's values of a tensor in the form in which the accelerator stores it: int8, quantized first if they
+    are float.
 
-    `view` is that of the model's tensor (`Graph.views`), which may be only a part of the stored one; the values of the
-    rest are `others`.
+    `view` has the places of the model's tensor in the stored one (`Graph.views`), which may be larger; the values of
+    its other places are `others`.
     """
     if values.dtype.kind == "f":
         grid = tensor.grid
@@ -366,11 +366,11 @@ def _stored(
 def onnxruntime_outputs(
     model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
 ) -> list[Arrays]:
-    """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError if it refuses the model.
+    """The outputs of every launch, computed by ONNX Runtime. Raises CheckError if ONNX Runtime refuses the model.
 
-    uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False;
-    symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair
-    stay (docs/measures.md).
+    Models with uint8 activations run at default optimization, where ONNX Runtime's integer kernels are used, unless
+    `optimized` is False; symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and
+    QuantizeLinear pair stay (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
     results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))
@@ -393,10 +393,10 @@ def session_runs(
     optimized: bool,
     way_out: str = "use --check interpreter",
 ) -> list[list[NDArray[Any]]]:
-    """The named outputs of a model (a path, or the bytes of one) for each launch, as ONNX Runtime computes them.
+    """The outputs `names` of a model (a path, or the bytes of a file) for each launch, computed by ONNX Runtime.
 
-    On processors where its integer kernels saturate, `optimized` is ignored for quantized models, so that it computes
-    their layers in float. Raises RefusedModelError, whose message ends with `way_out`.
+    On processors where ONNX Runtime's integer kernels saturate, `optimized` is ignored for quantized models, whose
+    layers it then computes in float. Raises RefusedModelError, whose message ends with `way_out`.
     """
     import onnxruntime
 
@@ -431,11 +431,13 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
 
 
 _MOST_STEPS = 2.0**31
-"""Number of quantization steps reported for outputs that cannot be compared, because one of them is not finite."""
+"""Number of quantization steps reported for outputs that cannot be compared, because their shapes differ or one of them
+is not finite.
+"""
 
 
 def top1_agrees(graph: Graph, ours: Arrays, theirs: Arrays) -> bool:
-    """Whether each image's largest value has the same index in both sets of outputs. Among equal values the first
+    """Whether each image's largest value has the same index in both sets of outputs. Of equal largest values the first
     counts, as in every top-1 measure.
     """
     for output in graph.outputs:

@@ -63,10 +63,10 @@ from .verdict import (
 
 
 def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
-    """Seeded inputs for one launch: the sample inputs of a shipped model; else values uniform over the range of the
-    input of an accelerator's region; else normal values.
+    """Seeded inputs for one launch. A shipped model gets its sample inputs. Inputs of another model that the
+    accelerator reads have values uniform over their quantized range, all others are from `sample_port`.
 
-    `limits`: results of `index_limits`.
+    `limits`: result of `samples.index_limits`.
     """
     shipped = shipped_samples(network, 1)
     if shipped is not None:
@@ -95,7 +95,7 @@ def run_launches(
     where: str,
     on_launch: Callable[[], None] = lambda: None,
 ) -> list[HeterogeneousResult]:
-    """Runs all launches. Raises UserError, whose message says with `where` where the inputs are from."""
+    """Runs all launches. Raises UserError, whose message begins with `where`, the source of the inputs."""
     results = []
     for feeds in launches:
         try:
@@ -118,8 +118,8 @@ def check_division(
     """Compares every launch with a reference, and the accelerator's regions with our own interpreter in all cases.
 
     `wanted` is auto, onnxruntime or interpreter. Returns the verdict (None if there was nothing to compare), and the
-    reason why the reference is not ONNX Runtime if the user did not choose another. Raises RuntimeError if simulator
-    and interpreter differ, which is a defect of the toolkit.
+    reason if the reference is not ONNX Runtime although the user did not choose another. Raises RuntimeError if
+    simulator and interpreter differ, which is a defect of the toolkit.
     """
     for result in results:
         for region in network.regions:
@@ -179,7 +179,9 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with these outputs, which are dequantized or quantized if only the divided model contains them."""
+    """The model with outputs `names`. If only the divided model has some of them (as dequantized or quantized tensors),
+    integer operators are written as float operators between DequantizeLinear and QuantizeLinear first.
+    """
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
         if (opset := opset_of(content)) < OLDEST_OPSET:
@@ -200,8 +202,8 @@ def _compare(
     """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
     its optimization.
 
-    With optimization it computes uint8 layers in integers, like the accelerator; but it then rounds float operators
-    between them in other ways than the model says.
+    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then rounds float
+    operators between them in other ways than the model says.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
@@ -237,7 +239,7 @@ def _compare(
 
 
 def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Arrays) -> RegionCheck:
-    """The check of a region that is run on ONNX Runtime's own tensors."""
+    """The check of a region, which is run on ONNX Runtime's own tensors."""
     compared = Compared(outputs=len(region.outputs))
     match region.code:
         case Compiled(graph=graph):
@@ -288,7 +290,9 @@ def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Array
 
 
 def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[RegionCheck, ...]:
-    """For each region the worst check over all launches: a failed one, or else the one with the largest difference."""
+    """For each region the worst check over all launches: a failed one before passed ones, then the one with the largest
+    difference.
+    """
     found = {check.name: check for check in known}
     for check in more:
         before = found.get(check.name)
@@ -298,7 +302,9 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """max |a - b| / max |b|. Equal infinities and NaN are ignored; others count as the greatest number."""
+    """max |a - b| / max |b| over finite elements. Elements where both are NaN or the same infinity are ignored; any
+    other such element makes the result the largest float64.
+    """
     if np.array_equal(ours, theirs):
         return 0.0
     a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
@@ -323,7 +329,7 @@ def account_division(
     alone: CpuAlone,
     check: DivisionCheck | None,
 ) -> DivisionAccount:
-    """The time of a run, region by region."""
+    """The account of a divided run: its times, region by region."""
     regions = [
         RegionAccount(
             name=region.name,

@@ -1,4 +1,4 @@
-"""A network of kernels on any target, compiled now or earlier."""
+"""Compiles a network for any target that runs networks kernel by kernel, or takes it from the user's cache."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .network_options import NetworkOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A network that is ready to run, the seconds that compiling or loading it took, and whether it was cached.
+    """A network that is ready to run, the seconds of its compilation or loading, and whether it was cached.
 
-    `knobs` says which of the records were applied; None without records, and if the network was compiled earlier.
+    `knobs` has the applied records; None without records, and if the network was compiled earlier.
     """
 
     network: KernelNetwork
@@ -51,8 +51,8 @@ def compile_on(
 ) -> CompiledNetwork:
     """The model in file `model`, compiled or from the cache, loaded on a device.
 
-    `remark` is called with sentences for the user, such as a cache that cannot be written; `told` with the numbers of
-    kernels done and of all. Raises UserError.
+    `remark` is called with sentences for the user, such as one on a cache that cannot be written; `told` with (number
+    of kernels done, number of all kernels). Raises UserError.
     """
     started = time.perf_counter()
     _remark(device, model, remark)
@@ -80,7 +80,7 @@ def write_network(
     remark: Callable[[str], None],
     told: Progress | None = None,
 ) -> SavedNetwork:
-    """Compiles a model into files (`KernelCompiler.files`); an archive is copied from the cache if it is there.
+    """Compiles a model into files (`KernelCompiler.files`); an archive that is in the cache is copied from there.
     Arguments and errors are those of `compile_on`.
     """
     _remark(compiler, model, remark)

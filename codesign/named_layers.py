@@ -1,5 +1,6 @@
-"""Layers that have names in commands and benchmarks: C1-C12 of ResNet-18 (the TVM paper, Table 2), D1-D9 of MobileNet,
-and others of odd sizes."""
+"""Layers with names for commands and benchmarks: C1-C12 of ResNet-18 (the TVM paper, Table 2), D1-D9 of MobileNet, and
+others of odd sizes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ CONVOLUTIONS = {
     "C11": (14, 256, 512, 1, 2),
     "C12": (7, 512, 512, 3, 1),
 }
-"""Height and width, channels, filters, kernel, stride."""
+"""Convolutions by name: height and width (equal), channels, filters, kernel, stride."""
 OTHER_CONVOLUTIONS = {
     f"{size};{channels}->{filters};{kernel},{stride}": (size, channels, filters, kernel, stride)
     for size, channels, filters, kernel, stride in (
@@ -46,7 +47,7 @@ OTHER_CONVOLUTIONS = {
         (7, 2048, 512, 1, 1),
     )
 }
-"""Convolutions in the form of `CONVOLUTIONS`, from other networks and of odd sizes."""
+"""Convolutions from other networks and of odd sizes; values as in `CONVOLUTIONS`."""
 DEPTHWISE = {
     "D1": (112, 32, 1),
     "D2": (112, 64, 2),
@@ -58,11 +59,13 @@ DEPTHWISE = {
     "D8": (14, 512, 2),
     "D9": (7, 1024, 1),
 }
-"""Height and width, channels, stride; the kernel is 3."""
+"""Depthwise convolutions by name: height and width (equal), channels, stride; the kernel is 3x3."""
 
 
 def same_window(size: int, kernel: int, stride: int) -> Window:
-    """SAME padding; if it is odd, the larger pad is at the end."""
+    """A window with SAME padding: ceil(size / stride) outputs; if the total padding is odd, the larger pad is at the
+    end.
+    """
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     low, high = total // 2, total - total // 2
     return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(low, low, high, high))

@@ -42,9 +42,9 @@ class ChangedModelError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """A compiled network's archive, and whether it was already cached (`hit`).
+    """The archive of a compiled network, and whether it was already cached (`hit`).
 
-    Without a hit, `knobs` says which records were applied.
+    Without a hit, `knobs` has the applied records.
     """
 
     path: Path
@@ -60,10 +60,10 @@ def cached_network(
     records: RecordBook | None = None,
     told: Progress | None = None,
 ) -> CacheEntry:
-    """The cached archive of `model` (a file's path or bytes); compiled by `compiler` with knobs of `records` if it is
-    not in the cache. `told` is passed to `compiler.save`.
+    """The cached archive of `model` (a file's path or bytes). If it is not in the cache, `compiler` compiles it with
+    knobs of `records`; `told` is passed to `compiler.save`.
 
-    Raises UserError, for a model that cannot be read or compiled, and CacheError if the cache cannot be used.
+    Raises UserError for a model that cannot be read or compiled, and CacheError if the cache cannot be used.
     """
     knobs = compiler.knobs(records)
     path, hit = cached_archive(
@@ -75,16 +75,16 @@ def cached_network(
 
 
 Content = ModelFile | bytes
-"""A model whose bytes cannot change."""
+"""A model in memory, whose bytes cannot change while it is compiled."""
 
 
 def cached_archive(
     model: Path | bytes, key: Callable[[Content], str], save: Callable[[Path, Content], object]
 ) -> tuple[Path, bool]:
-    """The path of the archive that `save` writes for `model`, and whether it was cached before.
+    """(path of the archive that `save` writes for `model`, whether it was cached before).
 
-    The file of `model` is read once. `key` makes a name from the file and all else that decides the archive's bytes;
-    `save` compiles the file. Raises UserError, CacheError.
+    The file of `model` is read once. `key` makes a name from the file and everything else that decides the archive's
+    bytes; `save` compiles the file into the path that it gets. Raises UserError, CacheError.
     """
     file = model if isinstance(model, bytes) else _read_file(model)
     name = key(file)
@@ -175,7 +175,7 @@ def _external_data(file: Content) -> str:
 
 @functools.cache
 def _compiler() -> str:
-    """The version of the compiler: a hash of its sources, and the versions of its libraries."""
+    """Text that identifies the compiler: a hash of its sources, and the versions of its libraries."""
     digest = hashlib.sha256()
     for package in (vdla.compiler, vdla.isa):
         root = Path(str(package.__file__)).parent
@@ -187,7 +187,7 @@ def _compiler() -> str:
 
 
 def _touch(path: Path) -> None:
-    """Marks an entry as used; in a cache that only others may write, this has no effect."""
+    """Marks an entry as used now; has no effect in a cache that this user may not write."""
     try:
         os.utime(path)
     except OSError:

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOptions:
-    """`batch` replaces a dynamic first dimension; `dump_passes` is a folder for the program after each pass.
+    """Options for compiling a network. `batch` replaces a dynamic first dimension; `dump_passes` is a folder for the
+    program after each pass.
 
     With `cache`, networks come from the user's cache and are stored there, unless passes are dumped. `records` of the
-    tuner set the knobs of kernels whose workloads they have.
+    tuner set the knobs of kernels whose workloads they contain.
     """
 
     batch: int = 1

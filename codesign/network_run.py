@@ -46,18 +46,18 @@ from .report.cycle_breakdown import CheckAccount
 from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, why_widened, widened
 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
-"""Advice for a model with operators that the accelerator does not have."""
+"""Advice for a model with operators that the accelerator does not support."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
 """Message shown while `load_simulator` works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Simulated:
-    """Several launches of one program.
+    """The results of several launches of one program.
 
     `launches` has the outputs of each launch as the model declares them (empty dicts if nothing was computed).
-    `simulation` is the result of the first launch; the timing of all is equal. `seconds` is the CPU time of that
-    simulation on the host, on one thread, with compiled code already loaded.
+    `simulation` is the result of the first launch; the timing of all launches is equal. `seconds` is the CPU time of
+    that simulation on the host, on one thread, with compiled code already loaded.
     """
 
     launches: tuple[Arrays, ...]
@@ -78,8 +78,8 @@ def compile_network(
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
 ) -> Compiled:
-    """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, says what to
-    do.
+    """Compiles the model in file `path` for the accelerator. Raises UserError, which names the file and, for a float
+    model, the ways to run it.
     """
     with ways_out(path):
         return compile_program(
@@ -89,9 +89,9 @@ def compile_network(
 
 @contextmanager
 def ways_out(path: Path) -> Iterator[None]:
-    """Context that compiles the model in file `path` for the accelerator.
+    """Context in which the model in file `path` is compiled for the accelerator.
 
-    UserErrors raised in it get the name of the file and advice on what to do.
+    UserErrors raised in the context get the name of the file and advice on what to do.
     """
     try:
         yield
@@ -125,8 +125,8 @@ def _processors_take(path: Path) -> bool:
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, in any form; True for a file that is no model, so that no advice to quantize it is
-    given.
+    """Whether a model is quantized, in any form; True for a file that is no model, so that its error has no advice to
+    quantize it.
     """
     try:
         read = read_model(path)
@@ -144,7 +144,7 @@ def simulate_network(
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
     """Simulates `compiled` on the inputs of each launch; with `data` False only the first launch, for its timing alone.
-    Raises InputError, whose message says with `where` where the inputs are from.
+    Raises InputError, whose message begins with `where`, the source of the inputs.
     """
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:
@@ -163,7 +163,7 @@ def simulate_network(
 
 @functools.cache
 def load_simulator() -> None:
-    """Loads the simulator's compiled code, so that the time of a later simulation does not include that.
+    """Loads the simulator's compiled code, so that the time of a later simulation does not include the loading.
 
     numba loads code from its cache at first use (and compiles it once after an installation, which takes about a
     minute). Therefore this function simulates a small program with all kinds of instructions.
@@ -177,9 +177,9 @@ def check_run(
 ) -> tuple[CheckAccount, str | None]:
     """Compares the outputs of every launch with a reference, and with our own interpreter in all cases.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason why the reference is not ONNX
-    Runtime if the user did not choose another. Raises RuntimeError if simulator and interpreter differ, which is a
-    defect of the toolkit.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason if the reference is not ONNX
+    Runtime although the user did not choose another. Raises RuntimeError if simulator and interpreter differ, which is
+    a defect of the toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)
@@ -229,9 +229,9 @@ def _layers_checked(
     abilities: Abilities,
     end_to_end: int | None = None,
 ) -> CheckAccount:
-    """The result of checking each step alone, together with the difference of the outputs.
+    """The verdict of a check of each step alone, together with the end-to-end difference of the outputs.
 
-    That difference is `end_to_end`, or if that is None, the one from ONNX Runtime without its optimization.
+    That difference is `end_to_end`; if it is None, the difference from ONNX Runtime without its optimization.
     """
     found = compare_layers(model, launches, abilities=abilities)
     if end_to_end is None:

@@ -37,11 +37,12 @@ from .verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """The comparison of outputs with a reference: max |a - b| / max |b| over all outputs, and whether top-1 agrees.
+    """Comparison of outputs with a reference's: max |a - b| / max |b| over all outputs, and whether the top-1 classes
+    agree.
 
-    The error is None if only one side is finite, or if b is all zeros and a is not; top-1 is None if no output is a
-    vector. `passed`: the outputs are within `tolerance` of the reference's; `tolerance_because` says why that is more
-    than usual, if it is. If `mode` is "layer by layer", `passed` says instead that every step that was `compared`
+    The error is None if only one side is finite, or if b is all zeros and a is not; `top1_equal` is None if no output
+    is a vector. `passed`: the outputs are within `tolerance` of the reference's; `tolerance_because` is the reason if
+    that is more than usual. If `mode` is "layer by layer", `passed` means instead that every step that was `compared`
     (quantization of inputs, each layer, dequantization of outputs) differs by at most `layer_tolerance` quantization
     steps; the largest difference is `layer_steps`. A check that compares nothing does not pass.
     """
@@ -66,9 +67,11 @@ def check_outputs(
     *,
     tensor_float: bool = False,
 ) -> tuple[OutputCheck | None, str | None]:
-    """Compares outputs with ONNX Runtime's. If it is not installed, returns None and the reason.
+    """Compares outputs with ONNX Runtime's. Returns (the check, None), or (None, the reason) if ONNX Runtime is not
+    installed or refuses the model.
 
-    `wanted` is auto or onnxruntime; `tensor_float`: products were allowed to use tf32. Raises CheckError.
+    `wanted` is auto or onnxruntime, with which a refusal is raised; `tensor_float`: products were allowed to use tf32.
+    Raises CheckError.
     """
     against, remark = reference_to_use(wanted, model)
     if against != ONNXRUNTIME:
@@ -126,9 +129,9 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Differences of each layer from the reference's, if the outputs are those of the model's integers.
+    """Differences of each layer from the reference's, if the outputs equal those of our integer interpreter.
 
-    None if they are not, or if some layers are not quantized. From end to end, one rounding can become many steps, or
+    None if they do not, or if some layers are not quantized. From end to end, one rounding can become many steps, or
     most of a small output.
     """
     try:
@@ -146,7 +149,7 @@ def _reference_outputs(
     model: Path, inputs: Mapping[str, np.ndarray], names: list[str], *, optimized: bool
 ) -> dict[str, np.ndarray]:
     if not names:
-        return {}  # ONNX Runtime has no type names for some of them.
+        return {}  # An empty list would request all outputs, also those whose types ONNX Runtime cannot name.
     (found,) = session_runs(
         str(model), names, [dict(inputs)], optimized=optimized, way_out="leave out --check"
     )
@@ -159,8 +162,8 @@ def _allowed(
     got: Mapping[str, np.ndarray],
     tolerance: float,
 ) -> bool:
-    """Whether outputs are within a tolerance; if the expected ones are all zeros, the outputs themselves must be that
-    small.
+    """Whether outputs are within a tolerance of the expected ones; where the expected ones are all zeros, whether the
+    outputs themselves are at most `tolerance`.
     """
     if error is not None:
         return within(error, tolerance)
@@ -173,7 +176,7 @@ def _allowed(
 
 
 def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float | None:
-    """The largest max |a - b| / max |b| of outputs by name.
+    """The largest of max |a - b| / max |b| over all outputs, a from `got` and b from `expected`.
 
     None if only one side is finite, or if b is all zeros and a is not.
     """

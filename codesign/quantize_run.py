@@ -22,7 +22,7 @@ from .evaluate import Arrays, load_launches, split_launches
 
 
 class CalibrationError(UserError):
-    """Calibration data that do not fit the model."""
+    """Calibration data that do not match the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +47,11 @@ def model_inputs(model: FloatModel) -> tuple[ModelInput, ...]:
 
 
 def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
-    """The arrays of the npz file at `path`, as one dict for each run of the model; their first dimension is that of
-    samples.
+    """The arrays of the npz file at `path`, as one dict for each run of the model; the first dimension of each array is
+    the number of samples.
 
-    Raises CalibrationError or CheckError, which name file and input, for data that do not fit or are not finite.
+    Raises CalibrationError or CheckError, which name file and input, for data that do not match the model or are not
+    finite.
     """
     return _checked(load_launches(_inputs_with_samples(model), path), str(path))
 
@@ -103,13 +104,13 @@ def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
     """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference
-    implementation. The reference is slow, but supports the whole standard; `remark` is called with the reason when it
-    is used. The run raises ModelError if the reference cannot run it either.
+    implementation. The reference is slow, but supports the whole standard; `remark` is called with the reason for its
+    use. The returned function raises ModelError if the reference cannot run the model either.
     """
     try:
         return compile_kernels(model.SerializeToString(), cpu_now(kernels=kernels)).run
     except ModelError as error:
-        # Without the error's advice, which is about running the model, and names its temporary form.
+        # Without the error's advice, which is on running the model, and refers to the temporary model.
         why = (
             f"node '{error.node}' ({error.op_type}): {error.problem}"
             if isinstance(error, NodeError)
@@ -140,7 +141,7 @@ def _on_reference(model: onnx.ModelProto) -> Run:
 
 
 def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[object]) -> dict[str, object]:
-    """A quantization as a JSON document."""
+    """The result of a quantization as a JSON document."""
     return {
         "activations": recipe.activations,
         "method": recipe.method,

@@ -18,8 +18,7 @@ from vdla.isa.describe import c_header
 def rtl_files(
     machine: Config, report: Callable[[str], None] = lambda text: None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Texts by file name, and the document in vdla.json. `report` is called with a line on each step of the
-    generation."""
+    """(texts by file name, the document in vdla.json). `report` is called with a line on each step."""
     module = generate_module(machine, report=report)
     document = _metadata(machine, module)
     contents = {
@@ -32,7 +31,9 @@ def rtl_files(
 
 
 def _metadata(config: Config, module: VerilogModule) -> dict[str, Any]:
-    """The configuration and its digest, ports, control registers and counters by byte address."""
+    """The document in vdla.json: the configuration and its digest, ports, control registers and counters by byte
+    address.
+    """
     return {
         "top": TOP,
         "clock": "clk",

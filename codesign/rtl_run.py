@@ -27,19 +27,19 @@ from .report.account_run import account_layers
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnRtl:
-    """Results of a network on the RTL, and all differences from the simulator's (empty if there are none)."""
+    """Results of a network on the RTL, and lines on all differences from the simulator's results (none if equal)."""
 
     simulated: Simulated
     differences: tuple[str, ...]
 
 
 LONG_RUN = 1_000_000
-"""Number of cycles from which a library pays that takes longer to build and runs faster."""
+"""Number of simulated cycles of a launch from which the library optimized for running is worth its longer build."""
 
 
 def library_for(compiled: Compiled) -> Optimize:
-    """The kind of library that is best for `compiled`, built if it is not there yet. Raises BuildError without the
-    tools.
+    """The kind of Verilated library ("build" or "run") that takes the least time for a launch of `compiled`; builds the
+    library if it does not exist. Raises BuildError without the tools.
     """
     cycles = execute(compiled, {}, data=False).simulation.cycles
     optimize: Optimize = "run" if cycles >= LONG_RUN else "build"
@@ -87,7 +87,7 @@ def run_on_rtl(
 
 
 def layer_differences(compiled: Compiled, simulated: SimulationResult, rtl: SimulationResult) -> list[str]:
-    """A line for every layer whose cycles or stalls differ."""
+    """One line of text for every layer whose cycles or stalls differ."""
     return [
         f"layer {left.name}: simulator {left.gemm_cycles} GEMM cycles and stalls {dict(left.stalls)} in "
         f"{left.begin}..{left.end}, RTL {right.gemm_cycles} and {dict(right.stalls)} in {right.begin}..{right.end}"
@@ -99,9 +99,9 @@ def layer_differences(compiled: Compiled, simulated: SimulationResult, rtl: Simu
 
 
 def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
-    """The RTL's result as a result of the simulator.
+    """The RTL's result in the form of a simulator's result.
 
-    The RTL does not tell which instruction a unit waits with, and when one was dispatched: both are -1.
+    The RTL records neither the instruction for which a unit waits nor the cycle of a dispatch: both are -1.
     """
     load, compute, store = (_segments(run, unit) for unit in Unit)
     return SimulationResult(

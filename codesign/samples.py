@@ -21,10 +21,10 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """Sizes of the tables' axes, by name of the input that has the indices (of Gather); for several Gathers the least
-    size.
+    """For each input with indices of a Gather, the size of the table's axis; for several Gathers the least size.
 
-    Inputs that are no indices, and those of tables of unknown size, are left out. Raises ModelError like `read_model`.
+    Inputs that are no indices, and indices of tables of unknown size, are left out. Raises ModelError like
+    `read_model`.
     """
     graph = read_model(path).bare.graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
@@ -48,15 +48,15 @@ def index_limits(path: Path) -> dict[str, int]:
 def sample_inputs(
     network: Executable, limits: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, np.ndarray]:
-    """Seeded inputs by name, each from `sample_port`; `limits`: results of `index_limits`."""
+    """Seeded inputs by name, each from `sample_port`; `limits`: result of `index_limits`."""
     generator = np.random.default_rng(0)
     return {port.name: sample_port(generator, port, limits) for port in network.inputs}
 
 
 def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str, int]) -> np.ndarray:
-    """Values of a normal distribution; integers of 8 and 16 bits have a uniform distribution.
+    """Random values for an input: normal for floats, uniform over the whole type for integers of 8 and 16 bits.
 
-    Wider integers are below their limit; without a limit they are 0 and 1, as they may be masks.
+    Wider integers are from 0 to below their limit in `limits`; without a limit they are 0 or 1, as they may be masks.
     """
     if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
         ends = np.iinfo(port.dtype)
@@ -69,7 +69,7 @@ def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str,
 def _table_sizes(
     name: str, readers: Mapping[str, list[onnx.NodeProto]], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[int]:
-    """The sizes of the axes that a tensor's values are indices of."""
+    """The sizes of the axes into which the values of tensor `name` are indices, also through views of the tensor."""
     for node in readers.get(name, ()):
         if node.op_type in ("Gather", "GatherElements") and node.input[1] == name:
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)

@@ -1,5 +1,5 @@
-"""Timing of calls: thread CPU time for one thread, wall time for several; competing functions take turns in one
-process.
+"""Timing of calls: thread CPU time for functions on one thread, wall time for several threads; functions that are
+compared take turns in one process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Clock = Callable[[], float]
 REPEAT = 5
 """Default number of calls whose median is taken."""
 LEAST_SECONDS = 0.01
-"""Shorter calls are repeated until one measurement takes this long."""
+"""Shorter calls are repeated until one measurement takes this many seconds."""
 _LOOK = 0.01
 _LONGEST_WAIT = 1.0
 
@@ -31,19 +31,21 @@ def median_seconds(function: Timed, repeat: int = REPEAT) -> float:
 
 
 def clock_of(threads: int) -> Clock:
-    """Thread CPU time for one thread, so that other work on the machine does not count; wall time for several."""
+    """Clock for a function on `threads` threads: CPU time of the thread for one, so that other work on the machine does
+    not count; wall time for several.
+    """
     return time.thread_time if threads == 1 else time.perf_counter
 
 
 def interleaved(
     clock: Clock, runs: Sequence[Timed], rounds: int, *, least: float = 0.0, alone: bool = False
 ) -> list[list[float]]:
-    """Seconds of each run in each round; the runs take turns.
+    """Seconds of each function in `runs` in each round; the functions take turns.
 
-    Every run is first called once without being counted. With `least`, a run that takes less is repeated, and the mean
-    of its repetitions counts. `alone` is for runs with threads of their own, which spin for a while before they sleep:
-    each turn then waits until the threads of the run before sleep, and begins with one uncounted call that wakes the
-    run's own threads.
+    Every function is first called once without being counted. A function that takes less than `least` seconds is
+    repeated, and the mean of its repetitions counts. `alone` is for functions with threads of their own, which spin for
+    a while before they sleep: each turn then waits until the threads of the previous function sleep, and begins with
+    one uncounted call that wakes the function's own threads.
     """
     counts = []
     for run in runs:
@@ -67,7 +69,7 @@ def _seconds(clock: Clock, run: Timed, repeat: int) -> float:
 
 
 def wait_until_idle() -> None:
-    """Returns when no thread of this process computes any more, at the latest after a second."""
+    """Waits until no thread of this process computes any more, at most a second."""
     end = time.perf_counter() + _LONGEST_WAIT
     while time.perf_counter() < end:
         start = time.process_time()

@@ -1,6 +1,6 @@
 """Tolerances of checks: the allowed differences of a run's outputs from a reference's.
 
-A reference can only be as exact as it agrees with itself: ONNX Runtime's results with and without its optimization may
+A reference is only as exact as it agrees with itself: ONNX Runtime's results with and without its optimization may
 differ, and then twice their difference is allowed.
 """
 
@@ -24,17 +24,20 @@ Such errors are due to the order of sums, which is not defined.
 FLOAT_TOLERANCES: Mapping[str, float] = MappingProxyType(
     {"float32": FLOAT_TOLERANCE, "float16": 2.0**-7, "bfloat16": 2.0**-4}
 )
-"""`FLOAT_TOLERANCE` by the coarsest float type that a model computes in.
+"""Tolerance of max |a - b| / max |b| by the coarsest float type in which a model computes.
 
 For types of 16 bits it is eight units in the last place of the largest value (11 bits of float16, 8 of bfloat16),
 because each operator rounds, and references round at different places.
 """
 TENSOR_FLOAT_TOLERANCE = 2e-2
-"""`FLOAT_TOLERANCE` if products may use tensor cores in tf32, which keeps 11 bits of each factor."""
+"""Tolerance of max |a - b| / max |b| if products may use tensor cores in tf32, which has 11 bits for each factor."""
 QUANTIZED_TOLERANCE = 2.0**-5
-"""`FLOAT_TOLERANCE` for models with quantized tensors: two steps of a tensor that uses a quarter of its 256 values."""
+"""Tolerance of max |a - b| / max |b| for models with quantized tensors: two steps of a tensor that uses a quarter of
+its 256 values.
+"""
 WHOLE_TOLERANCE = 0.25
-"""`FLOAT_TOLERANCE` for a divided network from end to end; its regions each have smaller tolerances.
+"""Tolerance of max |a - b| / max |b| for a divided network from end to end; each of its regions has a smaller
+tolerance.
 
 Differences in rounding add up over dozens of layers; a wrong tensor would cause an error of one or more.
 """
@@ -43,7 +46,7 @@ Differences in rounding add up over dozens of layers; a wrong tensor would cause
 def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
     """Tolerance of max |a - b| / max |b|, for a reference that agrees with itself.
 
-    `floats` is the coarsest float type that the model computes in.
+    `floats` is the coarsest float type in which the model computes.
     """
     if quantized:
         return max(QUANTIZED_TOLERANCE, FLOAT_TOLERANCES[floats])
@@ -74,7 +77,7 @@ class Compared:
         return bool(self.inputs or self.layers or self.outputs)
 
     def __add__(self, other: Compared) -> Compared:
-        """The sums of both counts."""
+        """The sums of the counts of both checks."""
         return Compared(
             inputs=self.inputs + other.inputs,
             layers=self.layers + other.layers,
@@ -95,5 +98,7 @@ NOTHING = Compared()
 
 
 def within(error: float | None, tolerance: float) -> bool:
-    """Whether an error is allowed; None (not comparable, as only one side is finite) never is."""
+    """Whether an error is within a tolerance; False for None, an error that cannot be computed as only one side is
+    finite.
+    """
     return error is not None and error <= tolerance

@@ -1,4 +1,4 @@
-"""Workloads of GPUs from their names: those of a network with one operator, one for each method to compute it."""
+"""Workloads of GPUs from their names: those of a network of one operator, one for each method to compute it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from .workload_names import (
 )
 
 MOST_ELEMENTS = 1 << 28
-"""Largest number of elements of a tensor: 1 GiB of float32; a process that measures has several tensors."""
+"""Most elements of a tensor, 1 GiB of float32; a process that measures allocates several tensors."""
 
 
 def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
     """The float32 workloads that `text` names (`workload_names.FORMS`), batch 1, SAME padding.
 
-    There is one for each method to compute it; the first is the one that networks use without records. Raises UserError
-    for other texts.
+    There is one workload for each method to compute the operator; the first is the one that networks use without
+    records. Raises UserError for other texts.
     """
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
@@ -97,7 +97,7 @@ def _of_model(text: str, target: GpuTarget) -> list[CudaWorkload]:
 
 
 def _window(window: Window) -> dict[str, Any]:
-    """The attributes of an ONNX node."""
+    """A window as attributes of an ONNX node."""
     return {
         "kernel_shape": list(window.kernel),
         "strides": list(window.strides),

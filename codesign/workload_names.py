@@ -1,4 +1,4 @@
-"""Workloads from names: those of the papers' layers, or those given by sizes."""
+"""Workloads from names: of layers of the papers (`named_layers`), or by operator and sizes (FORMS)."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
         "maximum": (2, maximum),
     }
 )
-"""Element-wise operations: number of operands, and the expression of one element of each."""
+"""Element-wise operations by name: number of operands, and the function that makes the expression of one element."""
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
-    """The int8 workload that `text` names (see FORMS), batch 1, SAME padding, in the form in which `config` runs it.
+    """The int8 workload that `text` names (FORMS), batch 1, SAME padding, of the template by which `config` runs it.
 
     Raises UserError for other texts.
     """
@@ -124,7 +124,7 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
-    """The float32 workload that `text` names (see FORMS), batch 1, SAME padding, in the layout of networks on `target`.
+    """The float32 workload that `text` names (FORMS), batch 1, SAME padding, in the layout of networks on `target`.
 
     Raises UserError for other texts.
     """
@@ -170,7 +170,9 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
 
 def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
-    """Returns the workload. Raises UserError if there is none, or if it is too large for a process that measures."""
+    """Returns `workload`. Raises UserError if its sizes are contradictory, or if it is too large for a process that
+    measures.
+    """
     try:
         parameters = workload.program().parameters
     except ValueError as error:
@@ -188,7 +190,9 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
 
 
 def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
-    """The program of a network's node with these sizes, without fused operators."""
+    """The workload of a network's node with these sizes and without fused operators, for operators whose schedules come
+    from the sketch generator.
+    """
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:
         case "matmul":
@@ -225,8 +229,8 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
 
 
 def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:
-    """The window of SAME padding, with `stride` times as many outputs, and the numbers of outputs that are added at the
-    end.
+    """(window with SAME padding of a transposed convolution, numbers of outputs added at the end of each axis); there
+    are `stride` times as many outputs as inputs.
 
     Raises UserError for strides above `MOST_STRIDE`.
     """
@@ -251,7 +255,9 @@ def _elementwise(text: str) -> ElementwiseCpu:
 
 
 def _accelerator_elementwise(text: str) -> Workload:
-    """An addition of two tensors of one shape, (channels, height, width), or relu of one."""
+    """The workload of an addition of two tensors of one shape (channels, height, width), or of a relu of one tensor.
+    Raises UserError for others.
+    """
     operation, shapes = parse_elementwise(text)
     if operation not in ("add", "relu") or len({*shapes}) > 1 or len(shapes[0]) != 3:
         raise UserError(

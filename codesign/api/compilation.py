@@ -113,9 +113,9 @@ def build(
 ) -> Executable:
     """Compile a scheduled tensor expression; arguments as in `compile`.
 
-    A program without a schedule runs its loops as they are on a processor, and on a GPU with a thread for each
-    iteration that may be one. The inputs are the parameters that it reads, the outputs those that it writes. Raises
-    UserError, LegalityError.
+    A program without a schedule runs its loops as they are on a processor; on a GPU every independent iteration is a
+    thread. The inputs are the parameters that the program reads, the outputs those that it writes. Raises UserError,
+    LegalityError.
     """
     options = CompileOptions(
         target=target,

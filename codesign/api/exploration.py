@@ -74,7 +74,7 @@ class Explored:
         return html_table(repr(self).strip("<>"), columns, rows)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary a design: its fields, every metric, whether it is feasible and on the front."""
+        """One dictionary for each design: its fields, every metric, whether it is feasible and on the front."""
         return rows(self.exploration)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -82,7 +82,7 @@ class Explored:
         return data_frame(self.rows())
 
     def plot(self) -> Figure:
-        """A matplotlib figure of the first two objectives."""
+        """A matplotlib figure of all designs by their first two objectives."""
         from ..explore.report.data import Details, exploration_data
         from ..explore.report.pictures import front_figure
 
@@ -96,7 +96,7 @@ class Explored:
         return html(exploration_data(self.exploration, details_of(self.exploration, most=layers)))
 
     def save(self, folder: str | Path, layers: int = MOST_DESIGNS) -> tuple[Path, ...]:
-        """Writes the files of `vdla explore` into a folder that exists; their paths. `layers` as in `to_html`."""
+        """Writes the files of `vdla explore` into an existing folder; returns their paths. `layers` as in `to_html`."""
         from ..explore.report.write import write_report
 
         return write_report(self.exploration, Path(folder), layers=layers)
@@ -134,16 +134,18 @@ def explore(
 
     Hardware and schedules are searched together with `trials` above 0: for every machine, `trials` schedules of each
     distinct layer, the fastest by its template's estimate, are simulated, and the network runs with the best. The
-    designs of the front get `tune_front` trials at the end, unless `trials` is as many; `tuning` is called with the
-    designs done and their count. No machine is slower with trials than with the templates' own schedules.
+    designs of the front get `tune_front` trials at the end, unless `trials` is as many; `tuning` is called with (number
+    of these designs done, number of all of them). No machine is slower with trials than with the templates' own
+    schedules.
 
     With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
     are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
-    address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In either a machine
-    that takes longer than `timeout` seconds has failed. `told` is called with the exploration after every batch,
-    `notify` with a line when nothing has finished for a while. Area, clock and energy are by the models that come with
-    the package, fitted to syntheses and to their switching; with `technology`, the file of a table or "45nm-published"
-    for the shipped one, area and energy are by that table and the clock is the machine's own. Raises UserError.
+    address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. With either, a
+    machine that takes longer than `timeout` seconds counts as failed. `told` is called with the exploration after every
+    batch, `notify` with a line when nothing has finished for a while. Area, clock and energy are by the models that
+    come with the package, fitted to syntheses and to their switching; with `technology`, the file of a table or
+    "45nm-published" for the shipped one, area and energy are by that table and the clock is the machine's own. Raises
+    UserError.
     """
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
@@ -194,8 +196,8 @@ def explore(
 def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:
     """The search that `explore(..., folder=...)` recorded in `folder`; nothing is evaluated.
 
-    `notify` is called with a line on designs whose records are missing. Raises UserError if there is no study, and
-    where networks, table or compiler have changed since.
+    `notify` is called with a line on designs whose records are missing. Raises UserError if there is no study, or if
+    networks, table of components or compiler have changed since.
     """
     return Explored(exploration=load_exploration(Path(folder), notify or (lambda _: None)))
 
@@ -213,13 +215,14 @@ class Comparison:
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """A dictionary a figure (metrics, cycles and energy by unit of each network, area by unit): both values and
-        their ratio."""
+        """One dictionary for each figure (metrics, cycles and energy by unit of each network, area by unit): both
+        values and their ratio.
+        """
         return self.compared.rows
 
     @property
     def layers(self) -> Sequence[Mapping[str, Any]]:
-        """A dictionary a layer: cycles, roofline cycles, DRAM bytes and microjoules on both machines."""
+        """One dictionary for each layer: cycles, roofline cycles, DRAM bytes and microjoules on both machines."""
         return self.compared.layer_rows
 
     @property
@@ -258,8 +261,8 @@ def compare(
     *,
     technology: str | Path | None = None,
 ) -> Comparison:
-    """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
-    of each network and layer, area and energy by unit. Raises UserError if one cannot run a network.
+    """Compare two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and
+    energy of each network and layer, area and energy by unit. Raises UserError if a machine cannot run a network.
     """
     loaded = load_networks([(model, 1.0) for model in _several(networks)])
     if not loaded:

@@ -9,7 +9,9 @@ from vdla.util.errors import UserError
 
 
 def verilog(config: Config | str | Path = "vta") -> str:
-    """The whole accelerator as one Verilog text. Needs the extra `rtl`. Raises UserError without it, ConfigError."""
+    """The whole accelerator as one Verilog text. Raises UserError without the extra `rtl`, ConfigError for a
+    configuration that is not valid.
+    """
     machine = config if isinstance(config, Config) else load_config(config)
     try:
         from vdla.hw.verilog import generate_verilog

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Samples = str | Path | Mapping[str, np.ndarray]
-"""An npz file, or arrays by input name; the first dimension are samples."""
+"""An npz file, or arrays by input name; the first dimension is the number of samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedNetwork:
-    """A quantized network: `content` is its ONNX file (QDQ). After a search `front` holds the members that no other one
-    beats and `chosen` the one that was taken."""
+    """A quantized network: `content` is its ONNX file (QDQ). After a search `front` has the members that no other one
+    beats, and `chosen` is the member whose file is `content`.
+    """
 
     content: bytes
     account: Mapping[str, Any]
@@ -52,11 +53,11 @@ class QuantizedNetwork:
 
     @property
     def chosen(self) -> Member | None:
-        """The member that `content` is; None without a budget."""
+        """The member whose file is `content`; None without a budget."""
         return None if self.outcome is None else self.outcome.chosen
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary a member that was evaluated; without a budget one a layer, with its scale and error."""
+        """One dictionary for each evaluated member; without a budget one for each layer, with its scale and error."""
         return list(self.account["layers"]) if self.outcome is None else rows(self.outcome.found)
 
     def to_dataframe(self) -> pd.DataFrame:

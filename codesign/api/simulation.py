@@ -1,4 +1,4 @@
-"""Simulate a compiled network, a kernel or a raw program, and read where its cycles and bytes went."""
+"""Simulate a compiled network, a kernel or a raw program, and split its cycles and bytes by layer and cause."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
-    """One launch: `cycles`, their breakdown and, with inputs, the results (`outputs` by name, `memory` bytes).
+    """The results of one launch: `cycles`, their breakdown and, with inputs, the results (`outputs` by name, `memory`
+    bytes).
 
-    `program` ran; `simulation` has every counter of the run. `account` makes `network`, None for a kernel or a raw
-    program. Clock and energy follow from `technology`.
+    `program` is the simulated program; `simulation` has every counter of the run. `account` computes `network`, None
+    for a kernel or a raw program. Clock and energy follow from `technology`.
     """
 
     program: Program
@@ -48,13 +49,14 @@ class Report:
 
     @cached_property
     def network(self) -> RunAccount | None:
-        """The layers of a network, None for a kernel or a raw program. Computed on first access, so that comparing the
-        cycles of many networks does not wait for their layers."""
+        """The account of a network and its layers; None for a kernel or a raw program. It is computed on first access,
+        so that comparing the cycles of many networks does not wait for their layers.
+        """
         return None if self.account is None else self.account()
 
     @property
     def config(self) -> Config:
-        """The machine that ran."""
+        """The configuration of the simulated machine."""
         return self.program.config
 
     @property
@@ -64,7 +66,7 @@ class Report:
 
     @property
     def clock(self) -> Clock:
-        """The machine's clock and its source, as all commands have it."""
+        """The machine's clock and its source, equal to the clock in all commands."""
         return clock_of(self.config, self.technology)
 
     @property
@@ -74,7 +76,7 @@ class Report:
 
     @cached_property
     def energy(self) -> Mapping[str, float]:
-        """Microjoules of the launch by unit, as `vdla compare` has them."""
+        """Microjoules of the launch by unit, equal to the energy in `vdla compare`."""
         from ..technology.energy import energy_by_unit
         from ..technology.events import count_events
 
@@ -82,17 +84,18 @@ class Report:
 
     @property
     def utilization(self) -> float | None:
-        """Roofline cycles of a network over its cycles; None for a kernel or a raw program."""
+        """Ratio of a network's roofline cycles to its cycles; None for a kernel or a raw program."""
         return None if self.network is None else self.network.total.utilization
 
     @property
     def memory(self) -> np.ndarray | None:
-        """The memory after the run, uint8; None where nothing was computed."""
+        """The memory after the run, uint8; None if only the timing was simulated."""
         return self.simulation.memory
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each layer (as in `vdla run --json`); for a program without layers one for each unit, with
-        its cycles by activity and cause of stall."""
+        """One dictionary for each layer (as in `vdla run --json`); for a program without layers one for each unit, with
+        its cycles by activity and cause of stall.
+        """
         if self.network is not None:
             return [layer.to_dict() for layer in self.network.layers]
         units = self.simulation.units.items()
@@ -154,7 +157,7 @@ class Report:
         console = PlainConsole(width=120, file=text, color=False)
         console.print(layer_table(self.network, console.width))
         lines = summary(self.network)
-        # Nothing was compared: the results are in `outputs`.
+        # The last line says that nothing was computed; this is wrong if there are `outputs`.
         for line in lines[:-1] if self.outputs else lines:
             console.print(line, soft_wrap=True)
         return text.getvalue()

@@ -34,7 +34,7 @@ class Tuned:
 
     @property
     def tasks(self) -> Sequence[Mapping[str, Any]]:
-        """A row a workload: name, unit, cost of the default and of the best, trials."""
+        """One row for each workload: name, unit, cost of the default and of the best schedule, number of trials."""
         return self.document["tasks"]
 
 
@@ -54,9 +54,9 @@ def tune(
     """Tune a model (an ONNX file) or workloads by name (["conv2d:C2"]), on the accelerator or this processor.
 
     `records` names a new file that gets every trial. For a network on the accelerator, `in_place` further trials (by
-    default half of `trials`) set layers inside of the whole network. The strategy "evolution" learns a model of the
-    cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; 0: this process,
-    without time-outs. Raises UserError.
+    default half of `trials`) measure schedules of layers within the whole network. The strategy "evolution" learns a
+    model of the cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; with 0 it
+    is this process, without time-outs. Raises UserError.
     """
     from vdla.compiler.records.files import RecordWriter
     from vdla.compiler.tune.search.cost_model import load_xgboost
@@ -94,7 +94,9 @@ def tune(
 
 
 def _tunable(target: str, config: Config | str | Path) -> Tunable[Any]:
-    """The accelerator or the processor that a target names."""
+    """The tuner's description of the accelerator or the processor that `target` names. Raises UserError for other
+    targets.
+    """
     if target == "vdla":
         from ..tuning.accelerator import AcceleratorTunable
 

@@ -28,8 +28,8 @@ from .layers import (
 
 KEPT_BITS = 12
 
-# So few values are outliers that saturating them affects far less than one percent on new inputs, but enough that the
-# integers in use are spread over the values that occur.
+# Fraction of values outside of a range at each end: so small that saturating them affects far less than one percent on
+# new inputs, but large enough that a few outliers do not widen the range.
 OUTSIDE = 2.0**-11
 
 # The last layer has only one value of each class for each input, so the spread of a class is known badly. It is
@@ -41,7 +41,7 @@ LOGIT_MARGIN = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The range in which a tensor's values lie, except for a fraction `OUTSIDE` at each end."""
+    """The range that contains a tensor's values, except for a fraction `OUTSIDE` at each end."""
 
     low: float
     high: float
@@ -146,7 +146,7 @@ def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[
 def _normalization(
     values: Float64Array, rng: np.random.Generator, centre: float, is_last: bool
 ) -> tuple[Float64Array, Float64Array]:
-    """Factor and addend for each channel that give `values` a batch-normalized distribution."""
+    """(factors, addends), float64 [channels] each, that give `values` a batch-normalized distribution by channel."""
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     mean = values.mean(axis=axes)
     deviation = values.std(axis=axes)

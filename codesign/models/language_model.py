@@ -19,7 +19,8 @@ BOUND = 0.05
 
 def language_model(seed: int, batch: int) -> onnx.ModelProto:
     """Return the model: ``input`` float32 [batch, 35, 650], embedded words; ``output`` float32 [batch, 35, 10000], the
-    logits of the word behind each."""
+    logits of the word that follows each input word.
+    """
     rng = np.random.default_rng(seed)
     graph = OnnxGraph()
 

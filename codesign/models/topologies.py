@@ -118,7 +118,8 @@ def mobilenet(seed: int) -> Network:
     """MobileNet-v1 of width 1: 3x224x224 to 1000 classes, 13 depthwise-separable blocks behind one convolution.
 
     Without shortcuts, centred channels would make rounding errors grow by a fifth a layer (a ReLU halves the values but
-    not their differences), and no two libraries would agree to 1e-5; a shift of one deviation keeps them.
+    not their differences), and no two libraries would agree to 1e-5; a shift of one standard deviation lets most values
+    pass the ReLU.
     """
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [_convolution(rng, "conv1", INPUT, (3, 32), 3, stride=2)]
@@ -162,7 +163,9 @@ def dqn(seed: int) -> Network:
 
 
 def small_cnn(seed: int) -> Network:
-    """Every operator of ResNet-18 plus an average pool, at sizes that are no multiple of a block: 3x32x32 to 20."""
+    """A small CNN of every operator of ResNet-18 plus an average pool, at sizes that are no multiple of a block:
+    3x32x32 to 20 classes.
+    """
     rng = np.random.default_rng(seed)
     layers: tuple[Layer, ...] = (
         _convolution(rng, "conv1", INPUT, (3, 19), 5),
@@ -178,7 +181,7 @@ def small_cnn(seed: int) -> Network:
 
 
 def mlp(seed: int) -> Network:
-    """784-256-10 with one ReLU."""
+    """A perceptron of 784, 256 and 10 units with one ReLU."""
     rng = np.random.default_rng(seed)
     layers: tuple[Layer, ...] = (
         _dense(rng, "fc1", INPUT, 784, 256, relu=True),

@@ -31,12 +31,12 @@ from .split import layer_boundaries, layer_starts
 from .traffic import Unread, explain_excess, group_traffic
 
 GEMM = "gemm"
-"""The category of cycles in which the array issues an operation; all others count as stalls."""
+"""The category of cycles in which the array issues an operation; all other cycles count as stalls."""
 
 
 def compulsory_by_kind(graph: Graph, node: Node, chained: AbstractSet[str] = frozenset()) -> dict[str, int]:
-    """Bytes that a fused node must move, by kind: true int8 sizes, 4-byte biases, and of the input the elements that
-    some window reads. Tensors in `chained` stay on the chip and count 0.
+    """Compulsory bytes of a fused node, by kind: int8 elements without padding, 4-byte biases, and only those input
+    elements that some window reads. Tensors in `chained` stay on the chip and have 0 bytes.
     """
     found = _of_node(graph, node)
     if node.inputs[0] in chained:
@@ -78,7 +78,9 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
-    """Mask of the bytes of a node's (first) input in memory whose elements no window reads."""
+    """The bytes of a node's first input in memory whose elements no window reads; none if the input is in the chain
+    memory.
+    """
     name = node.inputs[0]
     if name in compiled.chained:
         return Unread(start=0, mask=np.zeros(0, dtype=bool))
@@ -94,7 +96,7 @@ def unread_bytes(compiled: Compiled, node: Node) -> Unread:
 def account_layers(
     compiled: Compiled, simulation: SimulationResult, known: Sequence[Layer] | None = None
 ) -> tuple[LayerAccount, ...]:
-    """The account of every layer of `compiled`, from its simulation; `known` are its `layers_of`, if
+    """The account of every layer of `compiled`, from its simulation. `known`: the result of `layers_of(compiled)`, if
     computed before.
     """
     program = compiled.program
@@ -143,7 +145,9 @@ def run_account(
     components: Components | None = None,
     energy: bool = False,
 ) -> RunAccount:
-    """Totals and layers of one launch of `compiled`, named `model`; arguments as in `account_total`."""
+    """Totals and layers of one launch of `compiled`; `model` is the network's name, the other arguments are those of
+    `account_total`.
+    """
     config, layers = compiled.program.config, layers_of(compiled)
     return RunAccount(
         model=model,
@@ -166,8 +170,8 @@ def account_total(
     components: Components | None = None,
     energy: bool = False,
 ) -> TotalAccount:
-    """The account of the whole program; `known` as in `account_layers`. The clock and, with `energy`, microjoules
-    follow from `components`, by default the shipped models.
+    """The account of the whole program; `known` as in `account_layers`. The clock and, with `energy`, microjoules of
+    the launch follow from `components`, by default the shipped models.
     """
     config, layers = compiled.program.config, layers_of(compiled) if known is None else known
     components = components or default_components()

@@ -17,7 +17,7 @@ from vdla.util.printable import printable
 
 INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
 PALETTE = 128
-"""Colours of a small PNG: enough for lines, text and antialiasing."""
+"""Number of colours of a small PNG: enough for lines, text and antialiasing."""
 
 
 def new_figure(width: float, height: float, dpi: int = 150) -> Figure:
@@ -29,7 +29,7 @@ def new_figure(width: float, height: float, dpi: int = 150) -> Figure:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a file."""
+    """The bytes of a PNG file of the figure."""
     buffer = io.BytesIO()
     # Without the version stamp the same run gives the same bytes.
     figure.savefig(buffer, format="png", metadata={"Software": None})
@@ -65,7 +65,9 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def words(text: str, most: int) -> str:
-    """User text for a picture: the last `most` characters, without formulas, only letters that the font has."""
+    """A user's text for a picture: its last `most` characters, without mathematical markup ("$"); letters that the font
+    lacks become "?".
+    """
     shown = "".join(letter if _drawable(letter) else "?" for letter in printable(text)[-most:])
     return shown.replace("$", r"\$")
 
@@ -78,7 +80,9 @@ def _drawable(letter: str) -> bool:
 
 
 def small_png(figure: Figure) -> bytes:
-    """The figure as a file of PALETTE colours, about a third as large, for pictures that a repository keeps."""
+    """The bytes of a PNG file of PALETTE colours, about a third as large as from `png`, for pictures that a repository
+    stores.
+    """
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png(figure))) as picture:
         few = picture.convert("RGB").quantize(PALETTE, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)

@@ -13,7 +13,7 @@ from ..verdict import NOTHING, Compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerAccount:
-    """One fused group. Times in cycles, traffic in bytes.
+    """The account of one layer, a fused group of nodes. Times are in cycles, traffic in bytes.
 
     The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged; its first
     instruction began at `started`, before `begin` if it overlapped the previous layer. `gemm_cycles` plus the values of
@@ -45,21 +45,21 @@ class LayerAccount:
 
     @property
     def dram_bytes(self) -> int:
-        """All bytes the layer moves over the bus."""
+        """Number of bytes that the layer moves over the bus."""
         return sum(self.dram.values())
 
     @property
     def utilization(self) -> float:
-        """Roofline cycles over cycles; 0 for a layer that takes no time of its own."""
+        """Ratio of roofline cycles to cycles; 0 for a layer that takes no time of its own."""
         return self.roofline_cycles / self.cycles if self.cycles else 0.0
 
     @property
     def below_roofline(self) -> Literal["overlap", "fusion"] | None:
-        """The reason why the layer takes fewer cycles than its roofline; None if it does not.
+        """The reason why the layer takes fewer cycles than its roofline; None for all other layers.
 
-        "overlap": it began during the previous layer, and takes at least its roofline from `started` on. "fusion": it
-        takes less even from `started` on, because the roofline counts the output of a convolution alone, without the
-        pool fused into it.
+        "overlap": the layer began during the previous layer, and takes at least its roofline from `started` on.
+        "fusion": the layer takes less even from `started` on, because the roofline counts the output of a convolution
+        alone, without the pool fused into it.
         """
         if self.cycles >= self.roofline_cycles:
             return None
@@ -91,10 +91,10 @@ class LayerAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalAccount:
-    """The whole run. Times in cycles unless named seconds, traffic in bytes, per launch.
+    """The totals of one launch. Times are in cycles unless named seconds, traffic is in bytes.
 
     `seconds_at_clock` follows from `clock_hertz`, whose source is `clock_is` (`technology.clock`). `energy_uj`, if
-    requested, is the energy of one launch, and `energy_is` its source.
+    requested, is the energy of the launch in microjoules, and `energy_is` its source.
     """
 
     macs: int
@@ -113,7 +113,7 @@ class TotalAccount:
 
     @property
     def utilization(self) -> float:
-        """Roofline cycles over cycles."""
+        """Ratio of roofline cycles to cycles."""
         return self.roofline_cycles / self.cycles
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,12 +138,12 @@ class TotalAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAccount:
-    """Comparison of the outputs for `images` inputs with those of `against`.
+    """Comparison of the outputs for `images` inputs with the outputs of `against`, the reference.
 
     `mode` is "end to end" (the outputs), or "layer by layer" (the quantization of inputs, each layer, and the outputs,
     each computed from the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of
-    all `compared` tensors in quantization steps, `tolerance` the allowed one, and `tolerance_because` the reason if
-    more than usual is allowed, else empty. `end_to_end_max_lsb` is the outputs' largest difference in either mode.
+    all `compared` tensors in quantization steps, `tolerance` the allowed difference, and `tolerance_because` the reason
+    if more than usual is allowed, else empty. `end_to_end_max_lsb` is the outputs' largest difference in either mode.
     `top1_equal`: the top-1 classes agree.
     """
 
@@ -179,7 +179,7 @@ class CheckAccount:
 
 
 def run_account(document: Mapping[str, Any]) -> RunAccount:
-    """The account that `RunAccount.to_dict` wrote. KeyError or TypeError for anything else."""
+    """The account in a JSON object of `RunAccount.to_dict`. Raises KeyError or TypeError for any other object."""
     check = document["check"]
     return RunAccount(
         model=document["model"],
@@ -202,9 +202,9 @@ def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAccount:
-    """Everything `vdla run` reports; `check` is None in runs of timing alone.
+    """The results of `vdla run`; `check` is None in runs of timing alone.
 
-    `warnings` are the configuration's.
+    `warnings` are the configuration's (`Config.warnings`).
     """
 
     model: str

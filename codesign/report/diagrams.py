@@ -116,7 +116,8 @@ def instructions_of(config: Config, unit: Unit) -> tuple[str, ...]:
 
 
 def machine_figure(config: Config) -> Figure:
-    """The machine: memory, units with their instructions, scratchpads, command queues and token queues.
+    """A block diagram of the machine: memory, units with their instructions, scratchpads, command queues and token
+    queues.
 
     All text in the diagram comes from `config` and from the tables of the instruction set.
     """
@@ -235,7 +236,7 @@ def _tokens(axes: Axes, config: Config, units: dict[Unit, _Box]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of the compiler: its result, its module (without `vdla.`), and a few words on its work."""
+    """A stage of the compiler: its result, its module (without `vdla.`), and a few words on its method."""
 
     makes: str
     module: str
@@ -243,7 +244,7 @@ class Stage:
 
 
 def accelerator_stages(config: Config) -> tuple[Stage, ...]:
-    """The stages from a quantized model to a memory image; passes by their own names."""
+    """The compiler's stages from a quantized model to a memory image; passes have their names in the code."""
     passes = ", ".join(item.name for item in pipeline(config, {}))
     return (
         Stage("integer graph", "compiler.graph.onnx_import", "one function for each ONNX operator"),
@@ -258,7 +259,7 @@ def accelerator_stages(config: Config) -> tuple[Stage, ...]:
 
 
 def processor_stages() -> tuple[Stage, ...]:
-    """The stages from a float model to machine code; passes by their own names."""
+    """The compiler's stages from a float model to machine code; passes have their names in the code."""
     names = [item.name for item in graph_passes(16).rows]
     middle = -(-len(names) // 2)
     return (
@@ -273,7 +274,7 @@ def processor_stages() -> tuple[Stage, ...]:
 
 
 def compiler_figure(config: Config) -> Figure:
-    """The compiler's stages for the accelerator and for processors, and their common parts."""
+    """A diagram of the compiler's stages for the accelerator and for processors, and of their common parts."""
     figure, axes = _sheet(13.2, 6.8)
     shared = "both: te (what is computed), ir (loops, interpreter), schedule (primitives, traces), templates (knobs)"
     lanes = (

@@ -32,7 +32,7 @@ class RegionAccount:
     cpu_seconds: float | None
 
     def to_dict(self, total: float) -> dict[str, Any]:
-        """The region's entry in the JSON object; `share` is of `total` seconds."""
+        """The region's entry in the JSON object; its `share` is the region's part of `total` seconds."""
         return {
             "name": self.name,
             "target": self.target,
@@ -50,8 +50,8 @@ class RegionAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccount:
-    """The costs that decided a region's target: simulated and boundary seconds against the CPU's seconds (None if the
-    CPU cannot run the region).
+    """The costs that decided a region's target: simulated seconds on the accelerator and measured seconds of
+    conversions at its border, against the CPU's seconds (None if the CPU cannot run the region).
     """
 
     nodes: tuple[str, ...]
@@ -62,7 +62,7 @@ class CostAccount:
     remark: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry in the JSON object."""
+        """The region's entry in the JSON object's list of costs."""
         return {
             "nodes": list(self.nodes),
             "accelerator_seconds": self.accelerator_seconds,
@@ -74,7 +74,7 @@ class CostAccount:
 
 
 LSB, LARGEST = "LSB", "of the largest value"
-"""Units of differences."""
+"""Units of differences: quantization steps, or max |a - b| / max |b|."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,9 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """A run of a divided network. `partition` describes the choice of targets; `all_cpu_seconds` is the CPU's time for
-    the whole network compiled as one, None if the CPU cannot run it, with the reason in `all_cpu_remark`.
+    """The account of a run of a divided network. `partition` is the rule by which regions got their targets;
+    `all_cpu_seconds` is the CPU's time for the whole network compiled as one, None if the CPU cannot run it, with the
+    reason in `all_cpu_remark`.
     """
 
     model: str
@@ -184,12 +185,12 @@ class DivisionAccount:
 
     @property
     def accelerator_seconds(self) -> float:
-        """Simulated seconds."""
+        """Simulated seconds of the accelerator's regions."""
         return sum((region.seconds for region in self.regions if region.target == "vdla"), 0.0)
 
     @property
     def boundary_seconds(self) -> float:
-        """Measured seconds of conversions."""
+        """Measured seconds of conversions between int8 and float32."""
         return sum((region.boundary_seconds for region in self.regions), 0.0)
 
     @property

@@ -13,7 +13,7 @@ from .hardware import warning_lines
 
 
 def region_table(account: DivisionAccount) -> Table:
-    """One line a region, in the order of their runs."""
+    """A table with one line for each region, in the order in which the regions run."""
     total = account.total_seconds
     offloaded = any(region.target == "vdla" for region in account.regions)
     places = [account.config, account.cpu] if offloaded else [account.cpu]

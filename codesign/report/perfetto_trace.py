@@ -1,4 +1,4 @@
-"""Writes slices and counters in Perfetto's trace format, which ui.perfetto.dev opens; independent of accelerators.
+"""Writes slices and counters in Perfetto's trace format, which ui.perfetto.dev opens; knows nothing of the accelerator.
 
 Perfetto's `track_event.proto` defines the fields. One cycle is written as one nanosecond.
 """

@@ -23,7 +23,7 @@ SAME_SPOT = 2.5
 TITLE = 40
 """Most characters of a name in a title."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
-"""Stall causes with a colour of their own; the rest are drawn together."""
+"""Most stall causes that have a colour of their own; the other causes are drawn together."""
 
 
 def _short(value: float, _position: int = 0) -> str:

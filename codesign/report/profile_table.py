@@ -15,10 +15,10 @@ from vdla.util.printable import printable
 
 
 def profile_table(title: str, rows: Sequence[KernelTime], peaks: Peaks | None = None) -> Table:
-    """Milliseconds, share and rates of each kernel, in the order of execution.
+    """A table of milliseconds, share and rates of each kernel, in the order of execution.
 
-    With `peaks`, "of peak" is the fraction of the device's peak operations and memory bandwidth. Each array's bytes
-    count once, so for arrays that a cache holds the fraction may exceed that of the memory traffic.
+    With `peaks`, "of peak" is the fraction of the device's peak operations or of its memory bandwidth. Each array's
+    bytes count once, so for arrays that a cache holds the fraction may exceed that of the memory traffic.
     """
     total = sum(row.milliseconds for row in rows)
     digits = 3 if peaks is None else 4

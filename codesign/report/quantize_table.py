@@ -12,7 +12,7 @@ from vdla.util.printable import printable
 
 
 def error_table(model: str, quantized: Quantized) -> Table:
-    """Signal to quantization noise of each layer of `model`, in order."""
+    """A table of scale, zero point and signal to quantization noise ratio of each layer of `model`, in order."""
     table = Table(title=model, title_justify="left", box=SIMPLE, padding=(0, 1), collapse_padding=True)
     for heading in ("layer", "operator"):
         table.add_column(heading, no_wrap=True)

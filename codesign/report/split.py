@@ -12,7 +12,7 @@ from .traffic import owners
 
 
 def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(groups,) int64: the cycle in which the first instruction of each layer begins, often during the previous layer.
+    """Cycle in which the first instruction of each layer begins, int64 [groups]; often it is during the previous layer.
 
     `begin` is the cycle in which each instruction begins, -1 if it never does. A layer without instructions starts at
     0.
@@ -24,7 +24,8 @@ def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> NDArray[np.int64]:
-    """(groups + 1,) int64: layer g lasts from boundary g to g + 1; the first is 0, the last `cycles`.
+    """Boundaries of layers in cycles, int64 [groups + 1]: layer g lasts from boundary g to g + 1; the first is 0, the
+    last `cycles`.
 
     `end` is the cycle in which each instruction ends; a layer ends with its last store. A layer whose stores end before
     those of an earlier layer takes no time of its own.

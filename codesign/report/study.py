@@ -1,8 +1,9 @@
-"""Comparisons of searches, as stored by benchmarks (`benchmarks/results/tuning_*.json`): runs and their results.
+"""Comparisons of the tuner's searches, as stored by benchmarks (`benchmarks/results/tuning_*.json`): runs and their
+results.
 
 A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
-trials and curve, the improvements [[trial, cost], ...] counted from 1; and by layer, if costs are seconds,
-`peer_seconds`, another library's time, and `flops`, the operations of the layer.
+number of trials, and curve: the improvements [[trial, cost], ...], trials counted from 1. If costs are seconds, it has
+by layer `peer_seconds`, the time of another library, and `flops`, the number of operations.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import read_whole
 
 NEAR = 1.02
-"""Costs up to this multiple of the best known count as found, unless a document says otherwise."""
+"""A search is done with a cost of up to this multiple of the best known cost, unless a document says otherwise."""
 
 
 class StudyError(UserError):
@@ -87,12 +88,16 @@ class Study:
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
-        """Trials of each run until its cost is within `near` times the best known; None if it never is."""
+        """Number of trials of each run until its cost is within `near` times the best known; None if the run never gets
+        there.
+        """
         enough = self.near * self.best_known(layer)
         return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]
 
     def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
-        """`needed`, in which a run that never came near counts with all its trials, a lower bound."""
+        """Number of trials of each run as in `needed`; a run that never got there counts with all its trials, a lower
+        bound.
+        """
         runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
         return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Pictures that compare searches, and a network's gains from their records, as PNG files."""
+"""Pictures that compare the tuner's searches, and the gain of a tuned network by layer, as PNG files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DPI = 96
 HIGHEST = 1.3
 """Largest multiple of the best known cost shown in curves: random points may cost several times as much."""
 LEAST_RANGE = 0.04
-"""Range above the best known cost that is always shown, so that a tie is visible as a tie."""
+"""Range above the best known cost that curves always show, so that equal curves do not look different."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ NEEDED_ROOM = 0.8
 
 
 def searches(study: Study) -> tuple[Series, ...]:
-    """The study's searches without transfer, those with a model first; the only one with a model is
+    """The study's searches without transfer; searches with a learned model come first, and the only one of them is
     labelled "model".
     """
     there = {run.strategy for run in study.runs if not run.transfer}

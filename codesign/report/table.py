@@ -20,7 +20,7 @@ from .numbers import figure
 
 
 def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
-    """The `count` largest causes with their cycles, largest first; empty when nothing stalled."""
+    """The `count` largest causes of stalls with their cycles, largest first; empty if nothing stalled."""
     largest = sorted(stalls.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{cause} {cycles:,}" for cause, cycles in largest[:count] if cycles)
 
@@ -39,7 +39,7 @@ def layer_table(run: RunAccount, width: int | None = None) -> Table:
 
 
 _DISPENSABLE = ("mostly", "op", "bound", "DRAM KiB", "roofline")
-"""Columns that may be left out, in this order."""
+"""Columns that a narrow terminal leaves out, in this order."""
 
 
 MARKS = {"overlap": "*", "fusion": "+"}
@@ -51,7 +51,7 @@ WHY = {
 
 
 def _width(table: Table) -> int:
-    """Width of a table in characters, if nothing is left out."""
+    """Width of a table in characters, with all its columns."""
     console = PlainConsole(width=1000)
     return Measurement.get(console, console.options, table).maximum
 
@@ -138,7 +138,7 @@ def check_text(check: CheckAccount) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """The same network in another condition: its name, total cycles and utilization."""
+    """The same network under another condition, such as a longer memory latency: name, cycles and utilization."""
 
     name: str
     cycles: int
@@ -146,7 +146,7 @@ class Variant:
 
 
 def comparison_table(run: RunAccount, variants: Sequence[Variant]) -> Table:
-    """`run` and `variants` side by side: the gain of hiding latency, and the cost of more latency."""
+    """A table of `run` and `variants`: the gain of hiding latency, and the cost of a longer memory latency."""
     table = Table(title="the same network otherwise", title_justify="left", box=SIMPLE, padding=(0, 1))
     table.add_column("condition")
     table.add_column("cycles", justify="right")

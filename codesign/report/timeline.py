@@ -20,7 +20,7 @@ from .split import layer_boundaries
 from .traffic import KINDS, find_runs
 
 COUNTER_SAMPLES = 2000
-"""Intervals into which the memory counters divide the run."""
+"""Number of intervals into which the memory counters divide the run."""
 
 
 def timeline(program: Program, simulation: SimulationResult) -> bytes:
@@ -59,7 +59,7 @@ def _fetch(program: Program, simulation: SimulationResult, names: list[str]) -> 
     units = _units(program, names)
     for index, cycle in enumerate(simulation.dispatch[: len(names)].tolist()):
         queue = begun[units[index]]
-        # A place becomes free in the cycle after the begin of the instruction `depth` before it in the same queue.
+        # A place in the queue is free from the cycle after the begin of the instruction `depth` places earlier.
         late = len(queue) >= depth and queue[-depth] + 1 >= cycle
         if cycle > at:
             cause = (
@@ -101,8 +101,8 @@ def _slices(program: Program, simulation: SimulationResult, unit: Unit, names: l
 
 
 def _counters(program: Program, simulation: SimulationResult) -> list[Counter]:
-    """Bytes read and written in a cycle, averaged over intervals; an instruction's bytes spread evenly over its
-    execution.
+    """Counters of bytes read and bytes written per cycle, averaged over intervals; an instruction's bytes are spread
+    evenly over its execution.
     """
     base = instruction_address(len(program.image))
     runs = find_runs(program.config, np.asarray(program.instructions), base)

@@ -1,4 +1,5 @@
-"""A program's traffic on the memory bus, from its instructions: bytes by kind, and the number of distinct ones.
+"""A program's traffic on the memory bus, from its instructions: bytes by kind, and how many of them have distinct
+addresses.
 
 Nothing is simulated here; a test compares the sums with the simulator's counters.
 """
@@ -27,7 +28,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """Contiguous pieces of DRAM that instructions touch, one row each, all int64.
+    """Contiguous pieces of DRAM that instructions read or write, in columns, all int64.
 
     `instruction` is the index of the instruction, `kind` indexes KINDS, `start` is a byte address, `length` counts
     bytes.
@@ -41,8 +42,8 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes by kind (the keys are KINDS): all moved bytes, the distinct addresses among them, and (for some kinds) the
-    distinct bytes of input elements that no window reads.
+    """Number of bytes by kind (the keys are KINDS): all moved bytes, the distinct addresses among them, and for the
+    kinds in INPUTS the distinct bytes of input elements that no window reads.
     """
 
     moved: dict[str, int]
@@ -51,7 +52,7 @@ class Traffic:
 
     @property
     def total(self) -> int:
-        """All bytes moved."""
+        """Number of bytes moved, of all kinds."""
         return sum(self.moved.values())
 
 
@@ -71,8 +72,8 @@ def _rows(
 
 
 def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> dict[str, Integers]:
-    """The fields of a configuration register at each instruction in `which` (queues keep program order): int64 (which,)
-    by the field's name.
+    """The fields of a configuration register as they are at each instruction in `which`: int64 [len(which)] by the
+    field's name. Queues keep program order, so the last CONFIG before an instruction sets its fields.
     """
     item = register(name)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
@@ -87,8 +88,8 @@ def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> di
 
 
 def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base: int) -> Runs:
-    """All pieces of DRAM that (n, words) `instructions` touch, including the fetch of the instructions from
-    `instruction_base`.
+    """All pieces of DRAM that `instructions`, uint64 (n, words), read or write, including the fetch of the instructions
+    themselves from address `instruction_base`.
     """
     words = instructions
     layouts = formats(config)
@@ -143,8 +144,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """bool (bytes,) `mask` of a tensor at byte address `start`: which of its bytes hold elements that no
-    window reads.
+    """The bytes of a tensor whose elements no window reads: `mask`, bool (bytes,), of the tensor at byte address
+    `start`.
     """
 
     start: int
@@ -185,8 +186,8 @@ def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
 
 
 def owners(program: Program) -> Integers:
-    """int64 (n,): the group that each instruction counts for: its own, else that of the nearest earlier instruction
-    with a group (or the first group), so that layers account for every byte.
+    """Index of the group that each instruction counts for, int64 (n,): its own group, else the group of the nearest
+    earlier instruction that has one (or the first group), so that layers account for every byte.
     """
     group = program.group_of.astype(np.int64)
     last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))
@@ -194,11 +195,12 @@ def owners(program: Program) -> Integers:
 
 
 INPUTS = ("inp", "acc")
-"""Kinds that read a layer's input: pools and element-wise layers read it straight into the accumulators."""
+"""Kinds of bytes that may be a layer's input: pools and element-wise layers load it straight into the accumulators."""
 
 
 def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
-    """The traffic of each group of `program`, in the order of `program.groups`; `unread` is of each group's input.
+    """The traffic of each group of `program`, in the order of `program.groups`; `unread` has the unread bytes of each
+    group's input.
 
     One sort serves all groups, so the cost depends on the number of pieces, not of groups.
     """
@@ -242,11 +244,13 @@ EXPLANATIONS = {
     "uop": "micro-ops",
     "par": "scales and padded channels",
 }
-"""Kinds whose excess has one reason; excess of the other kinds is divided into repeated reads and padding."""
+"""Reasons of excess of the kinds that have only one; excess of the other kinds is divided into repeated reads and
+padding.
+"""
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
-    """Bytes moved beyond the compulsory ones, by reason; reasons without bytes are left out.
+    """Number of bytes moved beyond the compulsory ones, by reason; reasons without bytes are left out.
 
     `inp read again` are halo rows and passes over several output blocks; `skipped by windows` are elements of the input
     that no window reads, moved because they are between others (skipped by a stride or in the gaps of a dilated

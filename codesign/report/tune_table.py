@@ -12,7 +12,7 @@ from .numbers import figure
 
 
 def tune_table(document: Mapping[str, Any]) -> Table:
-    """A row for each workload of the document that `vdla tune --json` prints."""
+    """A table with a row for each workload in the document that `vdla tune --json` prints."""
     unit = document["tasks"][0]["unit"] if document["tasks"] else ""
     scale, unit = (1e6, "us") if unit == "seconds" else (1, unit)
     table = Table(title=f"{document['name']} on {document['target']}")
@@ -39,7 +39,7 @@ def tune_table(document: Mapping[str, Any]) -> Table:
 
 
 def tune_lines(document: Mapping[str, Any]) -> list[str]:
-    """Lines below the table: trials and seconds, the network before and after."""
+    """Lines below the table: number of trials, seconds, and the network's time before and after tuning."""
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
     names = [task["name"] for task in document["tasks"]]

@@ -47,7 +47,9 @@ class Graph:
     # Sizes.
 
     def channels(self, count: int, multiple: int = 8) -> int:
-        """The number of channels for `count` at full width: reduced to a multiple of `multiple`, at least one."""
+        """Number of channels for `count` channels at full width; below full width, the nearest multiple of `multiple`,
+        at least one.
+        """
         if self.width == 1:
             return count
         return max(multiple, round(count * self.width / multiple) * multiple)
@@ -74,7 +76,7 @@ class Graph:
     # Tensors.
 
     def input(self, name: str, shape: Sequence[int], *, power: float = 1.0, integer: bool = False) -> Value:
-        """An input of the model, float32 or int64."""
+        """An input of the model, float32, or int64 if `integer`."""
         value = Value(name, tuple(shape), power, integer)
         self.inputs.append(value)
         self.values[name] = value
@@ -104,8 +106,8 @@ class Graph:
         least: float = -np.inf,
         counted: bool = True,
     ) -> Value:
-        """A weight of this scope, an initializer drawn when the model is made; `counted`: whether it counts as a
-        parameter.
+        """A weight of this scope, an initializer whose values are drawn when the model is made. `counted`: whether it
+        is part of `parameters`.
         """
         path = self.path(name)
         assert path not in self.weights, path
@@ -159,8 +161,8 @@ class Graph:
         return outputs
 
     def _unique(self, operator: str) -> str:
-        """A node's name in the exporter's form: scopes joined by "/"; a scope that is a number includes the names
-        around it.
+        """A unique name of a node in the exporter's form: the open scopes and the operator, joined by "/"; a repeated
+        name gets a number.
         """
         name = "/".join(["", *self._scopes, operator])
         count = self._names[name]

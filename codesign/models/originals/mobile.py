@@ -145,7 +145,7 @@ def _head_v3(g: Graph, x: Value, width: int) -> Value:
 def mobilenet_v3_features(
     g: Graph, x: Value, rows: tuple[Bottleneck, ...], name: str = "features"
 ) -> list[Value]:
-    """The outputs of the stem, of each block and of the last convolution."""
+    """The outputs of the stem, of each block in `rows`, and of the last convolution of a MobileNet-v3."""
     with g.scope(name):
         x = op.hard_swish(g, op.conv(g, x, "0.0", g.channels(16), op.Window(3, 2, 1), norm=True))
         kept = [x]

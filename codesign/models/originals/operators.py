@@ -1,6 +1,6 @@
 """Operators as PyTorch's exporter writes them at opset 17: each function adds the nodes of one call or module.
 
-Powers (`Value.power`) of functions hold for a standard normal input.
+The mean squares (`Value.power`) of functions' results hold for a standard normal input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def windows(size: int, kernel: int, stride: int, padding: int, dilation: int = 1, *, up: bool = False) -> int:
-    """Number of windows; with `up` the last one may extend past the end, if it begins inside."""
+    """Number of windows along an axis; with `up` the last window may extend past the end, if it begins inside."""
     free = size + 2 * padding - dilation * (kernel - 1) - 1
     if not up:
         return free // stride + 1
@@ -57,7 +57,7 @@ def conv(
 ) -> Value:
     """Conv2d with `out` filters; a `window` that is a number is a square one with stride 1 and without padding.
 
-    With `norm` its batch normalization is folded into it, as the exporter does in evaluation mode.
+    With `norm` the batch normalization after it is folded into the convolution, as by the exporter in evaluation mode.
     """
     window = Window(window) if isinstance(window, int) else window
     (height, width), (top, left) = _pair(window.kernel), _pair(window.padding)

@@ -1,4 +1,4 @@
-"""All networks by name: the modules that define them, the sizes of their images, and their published figures."""
+"""All networks by name: the functions that build them, the sizes of their images, and their names as exported."""
 
 from __future__ import annotations
 

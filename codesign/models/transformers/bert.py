@@ -49,9 +49,9 @@ class MobileBertSizes:
 
 
 def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
-    """``input_ids``, ``attention_mask``, ``token_type_ids``, int64 [batch, sequence], to ``last_hidden_state``, float32
-    [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None the number of tokens is a
-    symbol, for any number.
+    """BERT: ``input_ids``, ``attention_mask``, ``token_type_ids``, int64 [batch, sequence], to ``last_hidden_state``,
+    float32 [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None the number of tokens is
+    a symbol, for any number.
     """
     w = Writer(rng=np.random.default_rng(seed))
     rows, width = (batch, sequence), sizes.width
@@ -68,8 +68,8 @@ def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) 
 
 
 def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
-    """Only the layers of `bert`, for sequences without masked tokens: ``embeddings``, float32 [batch, sequence, width],
-    to ``last_hidden_state``, like it.
+    """The layers of `bert` alone, for sequences without masked tokens: ``embeddings``, float32 [batch, sequence,
+    width], to ``last_hidden_state`` of the same shape.
     """
     w, rows = Writer(rng=np.random.default_rng(seed)), (batch, sequence)
     data = "embeddings"
@@ -140,7 +140,7 @@ def _inputs(rows: Rows) -> dict[str, tuple[int, Rows]]:
 
 
 def _mask(w: Writer) -> str:
-    """The mask [batch, 1, 1, sequence]: 0 for tokens that are attended to, the least number for others."""
+    """The mask [batch, 1, 1, sequence] added to scores: 0 for tokens with attention, the least float32 for others."""
     wide = w.node("Unsqueeze", "mask.wide", ["attention_mask", w.numbers([1, 2])])
     real = w.node("Cast", "mask.real", [wide], to=TensorProto.FLOAT)
     rest = w.node("Sub", "mask.rest", [w.number(1.0), real])
@@ -158,7 +158,9 @@ def _types(w: Writer, width: int) -> str:
 
 
 def _positions(w: Writer, sequence: Size, width: int) -> str:
-    """The embeddings of the first positions: exporters gather them with a constant, or with a part of one."""
+    """The embeddings of the first `sequence` positions, gathered as exporters do: with a constant of indices, or with
+    its first part if the number of tokens is a symbol.
+    """
     table = w.weight("positions.weight", POSITIONS, width)
     places = np.arange(POSITIONS if sequence is None else sequence)[None]
     first = w.graph.constant("position_ids", places, np.int64)
@@ -176,7 +178,7 @@ def _attention(
     heads: int,
     size: int,
 ) -> str:
-    """Attention: softmax of scaled and masked products of queries and keys, times values; then heads are joined."""
+    """Attention: softmax of scaled and masked products of queries and keys, times values; then the heads are joined."""
     query = w.heads(f"{name}.query", parts[0], rows, heads, size)
     key = w.heads(f"{name}.key", parts[1], rows, heads, size, last=True)
     value = w.heads(f"{name}.value", parts[2], rows, heads, size)

@@ -29,17 +29,18 @@ class Gpt2Sizes:
 
 
 def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """A prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, of each layer
-    i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. With `sequence` None the
-    number of tokens is a symbol.
+    """GPT-2 for a prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, of
+    each layer i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. With `sequence`
+    None the number of tokens is a symbol.
     """
     return _gpt2(seed, batch, sequence, 0, sizes)
 
 
 def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """One token behind `past` others: ``input_ids`` and ``position_ids``, int64 [batch, 1], and ``past.i.key`` and
-    ``past.i.value`` [batch, heads, past, width / heads] to ``logits`` [batch, 1, vocabulary] and the keys and values as
-    outputs of `gpt2`, of past + 1 tokens."""
+    """GPT-2 for one token after `past` others: ``input_ids`` and ``position_ids``, int64 [batch, 1], and ``past.i.key``
+    and ``past.i.value`` [batch, heads, past, width / heads] to ``logits`` [batch, 1, vocabulary], and the keys and
+    values of all past + 1 tokens, named as in `gpt2`.
+    """
     return _gpt2(seed, batch, 1, past, sizes)
 
 

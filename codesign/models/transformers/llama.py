@@ -1,4 +1,5 @@
-"""A small Llama: grouped queries, rotary positions, RMS normalization and SwiGLU, with keys and values kept.
+"""A small Llama: grouped queries, rotary positions, RMS normalization, SwiGLU; keys and values of earlier tokens are
+inputs and outputs.
 
 After Touvron et al., "LLaMA: Open and Efficient Foundation Language Models" (2023) and Ainslie et al., "GQA" (2023),
 and the nodes that torch's exporter writes; the shape is that of SmolLM2-135M, the smallest one that is widely used.
@@ -35,7 +36,7 @@ class LlamaSizes:
 
 
 def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """A prompt: ``input_ids`` and ``position_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence,
+    """Llama for a prompt: ``input_ids`` and ``position_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence,
     vocabulary] and, of each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups, sequence, width /
     heads]. With `sequence` None the number of tokens is a symbol.
     """
@@ -43,8 +44,8 @@ def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes(
 
 
 def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """One token behind `past` others, with keys and values ``past.i.key`` and ``past.i.value``; otherwise
-    like `llama`.
+    """Llama for one token after `past` others, with their keys and values as inputs ``past.i.key`` and
+    ``past.i.value``; outputs as in `llama`.
     """
     return _llama(seed, batch, 1, past, sizes)
 
@@ -127,7 +128,7 @@ def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
 
 
 def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) -> str:
-    """data * cosine + r * sine, where r is data with its halves exchanged and the first half of the result negated."""
+    """Rotary positions: data * cosine + r * sine, where r is (-high, low) for the halves (low, high) of data."""
     halves = (
         w.node("Slice", f"{name}.{part}", [data, *map(w.numbers, ([start], [end], [3]))])
         for part, start, end in (("low", 0, size // 2), ("high", size // 2, size))

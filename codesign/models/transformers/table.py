@@ -90,8 +90,8 @@ def build_transformer(
 def token_inputs(model: onnx.ModelProto, seed: int = 0, *, tokens: int = TOKENS) -> dict[str, np.ndarray]:
     """Seeded inputs of a transformer, with `tokens` tokens if their number is symbolic.
 
-    Ids are below the size of its vocabulary, positions ascend from the number of cached tokens; the mask leaves out the
-    last eighth, types are 0 in one half and 1 in the other, keys and values normal.
+    Ids are below the size of the vocabulary, positions ascend from the number of cached tokens; the mask excludes the
+    last eighth of the tokens, types are 0 in one half and 1 in the other, keys and values are normal.
     """
     rng = np.random.default_rng(seed)
     words = next(t.dims[0] for t in model.graph.initializer if t.name == "words.weight")

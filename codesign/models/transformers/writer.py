@@ -20,13 +20,13 @@ LEAST = float(np.finfo(np.float32).min)
 """Number added to the scores of masked tokens: exporters use the least float32."""
 
 SEQUENCE = "sequence"
-"""Symbol in the model for a number of tokens that is None."""
+"""Symbol for the number of tokens in a model where that number is None."""
 Size = int | None
 Rows = tuple[int, Size]
 """(batch, tokens)."""
 End = tuple[int, tuple[Size, ...]]
 Ends = Mapping[str, End]
-"""For each name ONNX's number of an element type, and a shape."""
+"""For each tensor's name, the number of its element type in ONNX, and its shape."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,15 +74,15 @@ class Writer:
         )
 
     def tokens(self, like: str) -> str:
-        """The number of tokens of the tensor `like`, [batch, sequence], as a tensor: int64 [1]."""
+        """Name of a tensor, int64 [1], with the number of tokens of the tensor `like`, [batch, sequence]."""
         if not any(node.name == "tokens" for node in self.graph.nodes):
             shape = self.node("Shape", "tokens.shape", [like])
             self.node("Slice", "tokens", [shape, *map(self.numbers, ([1], [2], [0]))])
         return "tokens"
 
     def first(self, name: str, data: str, count: str, axes: Sequence[int]) -> str:
-        """The first `count` (a tensor, int64 [1]) elements along `axes` of a constant that is long enough for all
-        counts.
+        """Slices a constant to its first `count` elements along each of `axes`; `count` is the name of a tensor, int64
+        [1], and the constant is long enough for all counts.
         """
         for axis in axes:
             begin, where = self.numbers([0]), self.numbers([axis])
@@ -90,19 +90,19 @@ class Writer:
         return data
 
     def heads(self, name: str, data: str, rows: Rows, heads: int, size: int, *, last: bool = False) -> str:
-        """[batch, sequence, heads * size] to [batch, heads, sequence, size]; with `last`, the last two are
-        exchanged.
+        """Splits heads: [batch, sequence, heads * size] to [batch, heads, sequence, size], or with `last` to [batch,
+        heads, size, sequence].
         """
         cut = self.reshape(f"{name}.cut", data, (*rows, heads, size))
         return self.node("Transpose", f"{name}.heads", [cut], perm=[0, 2, 3, 1] if last else [0, 2, 1, 3])
 
     def joined(self, name: str, data: str, rows: Rows, width: int) -> str:
-        """Heads joined to [batch, sequence, width]."""
+        """Joins heads: [batch, heads, sequence, size] to [batch, sequence, width]."""
         moved = self.node("Transpose", f"{name}.moved", [data], perm=[0, 2, 1, 3])
         return self.reshape(f"{name}.joined", moved, (*rows, width))
 
     def finish(self, name: str, inputs: Ends, outputs: Ends) -> onnx.ModelProto:
-        """The checked model."""
+        """The model of all nodes added so far, with these inputs and outputs."""
         proto = helper.make_graph(
             self.graph.nodes,
             name,
