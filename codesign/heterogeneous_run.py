@@ -303,7 +303,7 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     """max |a - b| / max |b| over finite elements. Elements where both are NaN or the same infinity are ignored; any
-    other such element makes the result the largest float64.
+    other element that is not finite makes the result inf or the largest float64.
     """
     if np.array_equal(ours, theirs):
         return 0.0

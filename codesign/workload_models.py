@@ -130,6 +130,8 @@ def _elementwise(text: str) -> list[CudaWorkload]:
     except ValueError as error:
         raise UserError(f"--workload {text}: {error}") from None
     if prod(plain.parameters[-1].shape) > MOST_ELEMENTS:
-        raise UserError(f"--workload {text}: has more than {MOST_ELEMENTS:,} elements; name a smaller one")
+        raise UserError(
+            f"--workload {text}: its result has more than {MOST_ELEMENTS:,} elements; name a smaller one"
+        )
     found = workload_of("elementwise_cuda", flattened(plain))
     return [] if found is None else [found]

@@ -120,7 +120,7 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
         case _:
-            raise UserError(f"--workload {text}: is for processors; add --target llvm")
+            raise UserError(f"--workload {text}: {operator} is for processors; add --target llvm")
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
@@ -235,7 +235,9 @@ def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tupl
     Raises UserError for strides above `MOST_STRIDE`.
     """
     if stride > MOST_STRIDE:
-        raise UserError(f"--workload {text}: a stride of {stride} is more than {MOST_STRIDE}")
+        raise UserError(
+            f"--workload {text}: a stride of {stride} is more than {MOST_STRIDE}; choose a smaller one"
+        )
     over, more = max(0, kernel - stride), max(0, stride - kernel)
     window = Window(
         kernel=(kernel, kernel),

@@ -172,7 +172,9 @@ def _lengths(lengths: Mapping[str, tuple[int, int]]) -> Lengths:
     from vdla.compiler.runtime.lengths import Lengths
 
     if len(lengths) != 1:
-        raise UserError(f"lengths: give one symbol and its range, not {len(lengths)}; others get a size")
+        raise UserError(
+            f"lengths: give one symbol and its range, not {len(lengths)}; fix the sizes of other symbols in the model"
+        )
     ((symbol, (least, most)),) = lengths.items()
     return Lengths(symbol=symbol, least=least, most=most)
 

@@ -118,7 +118,7 @@ class Report:
                 "a program without layers has nothing to plot; `timeline` draws it instruction by instruction"
             )
         if kind not in ("layers", "roofline"):
-            raise UserError(f'plot "{kind}": there are "layers" and "roofline"')
+            raise UserError(f'no plot is called "{kind}"; choose "layers" or "roofline"')
         return layers_figure(self.network) if kind == "layers" else roofline_figure(self.network, self.config)
 
     def timeline(self, path: str | Path) -> None:

@@ -57,7 +57,7 @@ def parse_expression(text: str) -> Expression:
     UserError for anything else.
     """
     if len(text) > MOST_CHARACTERS:
-        raise UserError(f"an expression has {len(text)} characters, of which {MOST_CHARACTERS} are the most")
+        raise UserError(f"an expression has {len(text)} characters; at most {MOST_CHARACTERS} are allowed")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -178,7 +178,7 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
         raise SpaceError(f"unknown key {unknown[0]}; a space has base, [fields] and conditions")
     fields = table.get("fields")
     if not isinstance(fields, Mapping) or not fields:
-        raise SpaceError("has no [fields]: name at least one field of the machine and its values")
+        raise SpaceError("the space has no [fields]: name at least one field of the machine and its values")
     axes, derived = [], {}
     for name, item in fields.items():
         if name not in MACHINE_FIELDS:
@@ -246,7 +246,9 @@ def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
     while left:
         ready = [name for name, item in left.items() if not item.names & left.keys()]
         if not ready:
-            raise SpaceError(f"{', '.join(left)} follow from each other")
+            raise SpaceError(
+                f"the fields {', '.join(left)} follow from each other; give one of them a list of values"
+            )
         for name in [name for name in ready if not _reads_fifo(left[name])] or ready:
             found[name] = left.pop(name)
     return found

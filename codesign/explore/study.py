@@ -80,7 +80,7 @@ class Study:
         if not self.networks:
             raise UserError("give at least one network")
         if self.budget < 1 or self.batch < 1 or self.place.workers < 1:
-            raise UserError("budget, batch and workers are at least 1")
+            raise UserError("budget, batch and workers must each be at least 1")
 
     @cached_property
     def weights(self) -> dict[str, float]:

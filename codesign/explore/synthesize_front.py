@@ -42,7 +42,9 @@ def check_synthesis(components: Components) -> str | None:
         )
     tool_version(PACKAGE)
     if (library := find_library()).name != shipped_cell_model().library:
-        raise UserError(f"the model of areas is of {shipped_cell_model().library}, not of {library.name}")
+        raise UserError(
+            f"--synthesize needs the library of the area model, {shipped_cell_model().library}; found {library.name}"
+        )
     if timing_tool() is None:
         return "clocks stay predicted: timing needs OpenSTA (apt-get install opensta)"
     return None

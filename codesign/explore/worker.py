@@ -36,7 +36,9 @@ def load(description: Description) -> Measure:
     if description.get("kind") != KIND:
         raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates machines")
     if description["sources"] != sources_of_figures():
-        raise TaskError("this process has other sources of area and energy than the study; install the same")
+        raise TaskError(
+            "the code for area and energy in this process differs from the study's; install the same version"
+        )
     components = components_from_dict(description["components"])
     folder = Path(description["folder"])
     networks = [_network(folder / item["digest"], item["name"]) for item in description["networks"]]

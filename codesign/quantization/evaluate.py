@@ -131,11 +131,11 @@ class Evaluator:
             arrays = [values[name] for values in self._expected]
             if not all(np.isfinite(array).all() for array in arrays):
                 raise UserError(
-                    f"{model.source}: output '{name}' is not finite on the held-out samples; remove those"
+                    f"{model.source}: output '{name}' is not finite on some held-out samples; remove these"
                 )
             if not any(array.any() for array in arrays):
                 raise UserError(
-                    f"{model.source}: output '{name}' is zero on all held-out samples, which have no SQNR; give others"
+                    f"{model.source}: output '{name}' is zero on all held-out samples: no SQNR; give other samples"
                 )
 
     def evaluate(self, decisions: Decisions) -> Figures:

@@ -58,7 +58,7 @@ def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arr
     """
     if len(samples) < 2:
         raise UserError(
-            f"{where}: one sample cannot serve both calibration and error; give others with --held-out"
+            f"{where}: one sample cannot serve both calibration and error; give other samples with --held-out"
         )
     kept = len(samples) - max(1, len(samples) // 4)
     return list(samples[:kept]), list(samples[kept:])
@@ -92,7 +92,8 @@ def open_study(
     fixed = fix(model.source, layers_of(plan), choices)
     if seen_before(samples, held_out) == len(held_out):
         raise UserError(
-            f"{model.source}: calibration has seen every held-out sample, so that their error says nothing; give others"
+            f"{model.source}: calibration has used every held-out sample, so their error says nothing; give other "
+            "samples with --held-out"
         )
     with SharedKernels() as kernels:
 

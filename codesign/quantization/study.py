@@ -63,7 +63,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         if self.budget < 1:
-            raise UserError("the budget is at least 1 evaluation")
+            raise UserError("the budget must be at least 1 evaluation")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +170,7 @@ class Found:
         if not within:
             least = min(self.front, key=lambda member: member.figures.milliseconds)
             raise UserError(
-                f"{source}: nothing found takes at most {latency:g} ms; the fastest takes "
+                f"{source}: no decisions found take at most {latency:g} ms; the fastest takes "
                 f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB"
             )
         if sqnr is not None:
@@ -178,7 +178,7 @@ class Found:
             if not good:
                 best = max(within, key=lambda member: member.figures.sqnr)
                 raise UserError(
-                    f"{source}: nothing found reaches {sqnr:g} dB; the best has {best.figures.sqnr:.1f} dB at "
+                    f"{source}: no decisions found reach {sqnr:g} dB; the best has {best.figures.sqnr:.1f} dB at "
                     f"{best.figures.milliseconds:.4g} ms; a larger --budget looks further"
                 )
             return min(
@@ -206,7 +206,8 @@ def search(
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:
         raise UserError(
-            f"{study.evaluator.calibrated.model.source}: every convolution and product stays float; leave one to decide"
+            f"{study.evaluator.calibrated.model.source}: every convolution and matrix product is chosen to be float; "
+            "leave one open"
         )
     asking = Search(
         starts=list(study.starts.values()),

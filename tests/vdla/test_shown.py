@@ -53,7 +53,7 @@ def test_reports_and_networks(small: Path) -> None:
         vdla.UserError, match="a program without layers has nothing to plot; `timeline` draws it"
     ):
         raw.plot()
-    with pytest.raises(vdla.UserError, match='plot "bars": there are "layers" and "roofline"'):
+    with pytest.raises(vdla.UserError, match='no plot is called "bars"; choose "layers" or "roofline"'):
         report.plot("bars")
     text = network.source("instructions")
     assert np.array_equal(

@@ -89,7 +89,7 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
     try:
         value: Mapping[str, Any] = json.loads(read_whole(path, "study"))
         if value["format"] != FORMAT:
-            raise ValueError("another format")
+            raise ValueError(f"format {value['format']!r} in place of {FORMAT}")
         study = _study(value)
         points = [_checked(study.space, point) for point in value.get("points", ())]
         others = [Path(item) for item in value["records"]]

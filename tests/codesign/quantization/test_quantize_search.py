@@ -135,7 +135,7 @@ def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path
             ("--budget", 3, "--held-out", "wrong.npz"),
             "input 'input' has shape [2, 8]; the model expects",
         ),
-        (("--budget", 3, "--held-out", "data.npz"), "calibration has seen every held-out sample"),
+        (("--budget", 3, "--held-out", "data.npz"), "calibration has used every held-out sample"),
         (("--budget", 3, "--held-out", "none.npz"), "none.npz"),
         (("--budget", 3, "--per-tensor"), "--per-tensor is for all layers, which --budget decides"),
         (("--budget", 3, "--processor", "z80"), 'no processor is called "z80"'),
