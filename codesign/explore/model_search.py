@@ -96,7 +96,9 @@ class ModelSearch:
         """Predictions of the evaluated designs, made before their evaluation."""
 
     def ask(self, count: int) -> list[Point]:
-        """See `Strategy`."""
+        """At most `count` points to evaluate, none twice in a study: random ones at first, then by expected growth of
+        the front.
+        """
         trained = [told for told in self._told if told.objectives is not None]
         self._asked = []
         if len(self._told) < FIRST or len(trained) < 4:
@@ -107,7 +109,7 @@ class ModelSearch:
         return points
 
     def tell(self, results: Sequence[Told]) -> None:
-        """See `Strategy`."""
+        """Receives the results of the points that `ask` returned last, and records the errors of their predictions."""
         # A point that breaks a limit known in advance is no candidate, and no model is trained on it.
         self._told += [told for told in results if self._candidate(told.point) is not None]
         guessed = dict(self._asked)

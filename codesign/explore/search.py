@@ -31,7 +31,7 @@ class Strategy(Protocol):
         ...
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Receives the results of the points that `ask` returned last, in their order."""
+        """Receives the results of the points that `ask` returned last, in the order of these points."""
         ...
 
 
@@ -44,7 +44,7 @@ class Exhaustive:
         self._points = problem.space.points()
 
     def ask(self, count: int) -> list[Point]:
-        """See `Strategy`."""
+        """At most `count` points in the space's order."""
         return [point for _, point in zip(range(count), self._points, strict=False)]
 
     def tell(self, results: Sequence[Told]) -> None:
@@ -60,7 +60,7 @@ class RandomSearch:
         self._space, self._random, self._seen = problem.space, Random(problem.seed), set[Point]()
 
     def ask(self, count: int) -> list[Point]:
-        """See `Strategy`."""
+        """At most `count` random points, none twice."""
         found: list[Point] = []
         while len(found) < count and len(self._seen) < self._space.size:
             point = self._space.point(self._random.randrange(self._space.size))
@@ -136,7 +136,7 @@ class OptunaSearch:
                 return point
 
     def tell(self, results: Sequence[Told]) -> None:
-        """See `Strategy`."""
+        """Receives the results of the points that `ask` returned last, for Optuna's sampler."""
         for trial, result in zip(self._open, results, strict=True):
             self._known[result.point] = result
             self._answer(trial, result)

@@ -45,7 +45,7 @@ class Run:
         return self.curve[-1][1] if self.curve else np.inf
 
     def best_so_far(self, trials: int) -> NDArray[np.float64]:
-        """float64 [min(trials, self.trials)]: the least cost after each trial, inf before the first success."""
+        """Least cost after each trial, float64 [min(trials, self.trials)]; inf before the first success."""
         best = np.full(self.trials, np.inf)
         for trial, cost in self.curve:
             best[trial - 1 :] = cost
