@@ -15,14 +15,13 @@ from ...ir.printer import format_expr
 from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from ...ir.visit import walk_expr
-from .arithmetic import comparison, convert, extremum, floor_divide
+from .arithmetic import call_quantized, comparison, convert, extremum, floor_divide
 from .decided import Decided, decided, undecided
 from .errors import LoweringError
 from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
 from .machine import CpuTarget
 from .memory import Storage
-from .quantized import call_quantized
 from .text import Block, Value, constant, memory_type, type_text
 from .vector_memory import (
     from_memory,

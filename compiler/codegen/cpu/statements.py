@@ -17,7 +17,7 @@ from .intrinsics import emission_of
 from .machine import CpuTarget
 from .memory import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
 from .text import Block, Value, constant, first_lanes, memory_type
-from .transposed import transposed_move
+from .vector_memory import transposed_move
 
 MAXIMUM_LANES = 128
 """Most iterations of a vectorized loop: beyond, the code's size explodes; split the loop first."""

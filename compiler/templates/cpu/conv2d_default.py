@@ -202,7 +202,7 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 
 
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
-    """Cycles that threads spend on each point if they share its best loop, see `borders.team_times`."""
+    """Cycles that threads spend on each point if they share its best loop, see `loops.team_times`."""
     found: list[float] = []
     # With sums in registers, cycles beyond full speed are not counted as work that threads share, so that blocks become
     # small, as threads need them. With this rule the model chooses the blocks of earlier formulas in 725 of 735
