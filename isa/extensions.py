@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import array_modes, store_stages
+import vdla.isa.array_modes as array_modes
+import vdla.isa.store_stages as store_stages
+
 from .array_modes import holds_positions
 from .data_path import Block, Extension
 from .opcodes import Unit

@@ -73,8 +73,8 @@ def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of operations for a weight tile. Activations as weights take all parts."""
-    if workload.own_weights:
+    """Average and largest number of operations for a weight tile. Activations as weights take all parts of a tile."""
+    if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts
     return parts_of_tiles(config, workload.channels, workload.filters)
 
