@@ -36,7 +36,7 @@ from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.hw.synthesis.cells.timing import longest_by_end
 from vdla.hw.synthesis.netlist import plain_path
 from vdla.hw.verilog import TOP, generate_verilog
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import SWEEP_MODE, TAPS
 from vdla.isa.config import Config, ConfigError, Memory
 from vdla.isa.fifos import FIFOS
 from vdla.util.files import write_whole
@@ -186,7 +186,11 @@ def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
         chain_buffer_bytes=words * config.chain_word_bytes,
     )
     sweeps, wide = found.has("sweep"), found.has("wide_loads")
-    if not (sweeps or wide) or (sweeps and found.swept == 1) or (wide and found.inp_step_vectors == 1):
+    if (
+        not (sweeps or wide)
+        or (sweeps and SWEEP_MODE.operations(found) == 1)
+        or (wide and found.inp_step_vectors == 1)
+    ):
         return None
     return found
 

@@ -22,10 +22,24 @@ TAPS = 4
 """Input vectors, and rows of weights, of one TAPS operation; also the number of banks that hold the input vectors."""
 
 SWEPT = 4
-"""Largest number of operations of a sweep whose positions are multiplied together (`Config.swept`)."""
+"""Largest number of operations of a sweep whose positions are multiplied together (`swept`)."""
 
 LEAST_COLUMNS = 4
 """Columns of the smallest array, whether it folds or not."""
+
+
+def swept(config: Config) -> int:
+    """Operations of a sweep that are multiplied together, limited by the multipliers of a lane."""
+    return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
+
+
+def sweep_rows(config: Config) -> int:
+    """Rows of weights from one group of a sweep to the next.
+
+    The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then also encodes the part of a
+    vector and whether the operation only holds its positions.
+    """
+    return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +52,7 @@ class ArrayMode:
 
     `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise it adds the product of
     a whole input vector and a row of the tile. `positions`: neighbouring positions that an operation reads. `holds`: an
-    operation also multiplies the positions of the `Config.swept` - 1 operations before it, which the array holds, and
+    operation also multiplies the positions of the `operations` - 1 operations before it, which the array holds, and
     may leave the accumulators alone. `folds`: on a machine that folds, register FOLD gives the shape of the array and
     the last bits of a tile's index number the part of a whole tile; other modes use the largest number of groups.
     """
@@ -63,7 +77,7 @@ class ArrayMode:
 
     def operations(self, config: Config) -> int:
         """Operations, the present one included, whose positions an operation multiplies."""
-        return config.swept if self.holds else 1
+        return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
         """Shape of the positions that a mode that `holds` multiplies, zero at launch: [operations, the oldest first]
@@ -83,7 +97,7 @@ class ArrayMode:
         if not self.by_lane:
             return 1
         if self.holds:
-            return config.sweep_rows
+            return sweep_rows(config)
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
@@ -313,14 +327,14 @@ def _sweep(config: Config) -> Block:
         name="sweep",
         lanes=lanes,
         multipliers=0,
-        multiplier=f"none of its own: {config.swept * TAPS * lanes} of the array's",
+        multiplier=f"none of its own: {swept(config) * TAPS * lanes} of the array's",
         ports="those of taps",
     )
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
     """Vectors held for the next operations, and copies at the multipliers."""
-    return {"vectors of sweeps": 2 * (config.swept - 1) * TAPS * config.batch * config.block_out}
+    return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * config.batch * config.block_out}
 
 
 SWEEP = Extension(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .array_modes import SWEPT, TAPS
+from .array_modes import TAPS
 from .errors import ConfigError
 from .rows import PLANES
 from .store_stages import TABLE_BYTES
@@ -112,20 +112,6 @@ class Sizes:
         output vector.
         """
         return max(self.block_in, self.block_out) // self.tile_parts
-
-    @property
-    def swept(self) -> int:
-        """Operations of a sweep that are multiplied together, limited by the multipliers of a lane."""
-        return max(1, min(SWEPT, self.block_in // self.tile_parts // TAPS))
-
-    @property
-    def sweep_rows(self) -> int:
-        """Rows of weights from one group of a sweep to the next.
-
-        The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then also encodes the part
-        of a vector and whether the operation only holds its positions.
-        """
-        return max(TAPS * self.swept * self.position_inputs, 2 * self.position_outputs)
 
     @property
     def acc_bytes(self) -> int:

@@ -278,7 +278,7 @@ def sweeps(kind, here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
-    """`Config.sweep_rows`, computed from the shapes of the arrays of Pads."""
+    """`isa.array_modes.sweep_rows`, computed from the shapes of the arrays of Pads."""
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
         swept.shape[0] * swept.shape[1] * max(1, block_out // block_in), 2 * max(1, block_in // block_out)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from vdla.isa.array_modes import TAPS, ArrayShape
+from vdla.isa.array_modes import SWEEP_MODE, TAPS, ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.extensions import EXTENSIONS
 
@@ -316,7 +316,10 @@ def features_of(config: Config) -> dict[str, float]:
     capacity = config.fifo_bytes("store") // config.out_bytes
     chain = float(config.chain_buffer_bytes > 0)
     factor_bits = float(ArrayShape.of(config).factor_bits)
-    swept_rows, choices = TAPS * config.swept, -(-config.tile_rows // config.sweep_rows)
+    swept_rows, choices = (
+        TAPS * SWEEP_MODE.operations(config),
+        -(-config.tile_rows // SWEEP_MODE.group(config)),
+    )
     positions, parts = config.position_inputs, config.position_outputs
     slots = TAPS * positions
     steps: dict[str, float] = {}
@@ -415,7 +418,7 @@ def features_of(config: Config) -> dict[str, float]:
         "taps chain inp bits": taps * chain * inp_bits,
         "taps tile bits": taps * tile_bits,
         "taps lane bits": taps * lanes * TAPS * factor_bits,
-        "sweep lane bits": sweep * lanes * TAPS * (config.swept - 1) * factor_bits,
+        "sweep lane bits": sweep * lanes * TAPS * (SWEEP_MODE.operations(config) - 1) * factor_bits,
         "sweep row bits": sweep * 8.0 * config.block_out * swept_rows,
         "sweep choice bits": sweep * 8.0 * config.block_out * swept_rows * max(0, choices - 1),
         "wide loads": wide,

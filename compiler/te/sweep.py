@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vdla.isa.array_modes import SWEEP_MODE
+
 from .blocks import Window, ceil_div
 from .taps import TapGroups
 
@@ -39,7 +41,7 @@ class Sweep:
         would fill more than half of the input scratchpad, because it must then be cut between rows.
         """
         taps = TapGroups.of(window) if config.has("sweep") else None
-        rows, swept = window.kernel[0], config.swept
+        rows, swept = window.kernel[0], SWEEP_MODE.operations(config)
         if taps is None or min(rows, swept) == 1:
             return None
         if 2 * rows * taps.columns * config.position_inputs > config.inp_depth:
@@ -65,7 +67,7 @@ class Sweep:
     def tiles(self, config: Config) -> int:
         """Number of weight tiles for a block of channels."""
         count = config.position_outputs * self.groups * self.columns
-        return ceil_div(count * config.sweep_rows, config.whole_tile_rows)
+        return ceil_div(count * SWEEP_MODE.group(config), config.whole_tile_rows)
 
     def operations(self, heights: np.ndarray) -> np.ndarray:
         """Number of operations for one column of outputs, for each of `heights` (numbers of output rows); int64.
@@ -107,6 +109,8 @@ class Sweep:
         groups = split.transpose(0, 1, 4, 6, 5, 7, 2, 3)
         groups = groups.reshape(blocks, parts * self.groups * self.columns, -1, narrow)
         tiles = self.tiles(config)
-        rows = np.zeros((blocks, tiles * block // config.sweep_rows, config.sweep_rows, narrow), np.int8)
+        rows = np.zeros(
+            (blocks, tiles * block // SWEEP_MODE.group(config), SWEEP_MODE.group(config), narrow), np.int8
+        )
         rows[:, : groups.shape[1], : groups.shape[2]] = groups
         return rows.reshape(blocks, tiles, block, narrow)

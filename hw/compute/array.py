@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.array_modes import TAPS, ArrayShape
+from vdla.isa.array_modes import SWEEP_MODE, TAPS, ArrayShape
 from vdla.isa.config import Config
 
 from ..copies import copies
@@ -199,7 +199,7 @@ class MultiplyArray(wiring.Component):
                 inputs["vectors"] = self._own_vectors(m, o, vector, own_vector, vectors, own_modes, row)
                 passed = {t: singles[o] if t else Const(0) for t in range(TAPS)}
                 if self.built.holds:
-                    passed |= dict.fromkeys(range(TAPS, TAPS * config.swept), pairs[o])
+                    passed |= dict.fromkeys(range(TAPS, TAPS * SWEEP_MODE.operations(config)), pairs[o])
                 inputs["masks"] = Cat(passed.get(t, masks[o]) for t in distances)
             if self.fold_levels:
                 inputs["apart"] = Cat(apart[o] for apart in aparts)
@@ -319,7 +319,7 @@ class MultiplyArray(wiring.Component):
         held: list[list[Signal]] = []
         if not self.built.holds:
             return held
-        for age in range(1, self.config.swept):
+        for age in range(1, SWEEP_MODE.operations(self.config)):
             items = [Signal(len(item), name=f"held_{o}_{b}_{age}_{t}") for t, item in enumerate(newest)]
             with m.If(sweep):
                 m.d.sync += [item.eq(before) for item, before in zip(items, newest, strict=True)]
@@ -331,8 +331,8 @@ class MultiplyArray(wiring.Component):
         """The weights `own` of row `o`; in a `sweep`, its lanes' weights of every position of a group instead."""
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
-        narrow, group = min(config.block_in, config.block_out), config.sweep_rows
-        count = TAPS * config.swept
+        narrow, group = min(config.block_in, config.block_out), SWEEP_MODE.group(config)
+        count = TAPS * SWEEP_MODE.operations(config)
         for lane in self._lanes(o):
             for u in range(count):
                 # The first multipliers have the newest positions, which meet the last weights of a group.

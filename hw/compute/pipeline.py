@@ -12,7 +12,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.array_modes import TAPS, ArrayShape, modes_of
+from vdla.isa.array_modes import SWEEP_MODE, TAPS, ArrayShape, modes_of
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
 from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
@@ -237,7 +237,7 @@ class Pipeline(wiring.Component):
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         writes: Value = second_kind.gemm
         if self.built.holds:  # The operation may only hold its positions.
-            writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])
+            writes = writes & ~(mode.sweep & ~mode.reset & row[SWEEP_MODE.group(config).bit_length() - 2])
         m.d.sync += [
             stages[0].writes.eq(writes.replicate(config.tile_parts)),
             stages[0].read.eq(second_kind.gemm & ~mode.reset & ~mode.overwrite),

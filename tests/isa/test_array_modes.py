@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vdla.isa.array_modes import ARRAY_REGISTERS, MODES, ArrayShape, mode_of, modes_of
+from vdla.isa.array_modes import ARRAY_REGISTERS, MODES, SWEEP_MODE, ArrayShape, mode_of, modes_of
 from vdla.isa.config import Config
 from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS
 from vdla.isa.layout import EXTENSION_OF, MATRIX
@@ -56,7 +56,7 @@ def test_vectors_read_and_rows_of_weights(
     assert tuple(mode.vectors(config) for mode in MODES) == vectors
     assert tuple(mode.group(config) for mode in MODES) == groups
     sweep = MODES[-1]
-    assert sweep.operations(config) == config.swept
+    assert sweep.operations(config) == SWEEP_MODE.operations(config)
     # A sweep's group has a row for each input vector that it multiplies, and a number for each part and "only hold".
     assert sweep.group(config) >= sweep.operations(config) * sweep.vectors(config)
 

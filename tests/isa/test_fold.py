@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.assembler import assemble
 from vdla.isa.check import check
 from vdla.isa.config import Config
@@ -102,7 +103,7 @@ def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
     results = []
     more = ("taps", "sweep")
     for config in (folded(2, *more), dataclasses.replace(UNFOLDED, extensions=(*UNFOLDED.extensions, *more))):
-        rows = config.sweep_rows
+        rows = SWEEP_MODE.group(config)
         words = encode_uops(config, np.arange(3), np.arange(3) * 4, np.full(3, rows * (16 // rows)))
         memory[: words.nbytes] = words.view(np.uint8)
         size = 1024 // config.wgt_bytes
@@ -112,7 +113,7 @@ def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
             "TAPS uop_end=3 iter_out=1 iter_in=1"
         )
         results.append(run(text, memory, config).acc)
-    assert folded(2, *more).swept == 2
+    assert SWEEP_MODE.operations(folded(2, *more)) == 2
     assert np.array_equal(*results)
 
 

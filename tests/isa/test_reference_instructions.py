@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import EncodingError, ProgramError
@@ -311,7 +312,7 @@ def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
     extensions = (*WIDE.extensions, "taps", "sweep", "zero_points")
     config = dataclasses.replace(WIDE, **shape, extensions=extensions)
     memory = noise(65536)
-    inputs, outputs, group = config.position_inputs, config.position_outputs, config.sweep_rows
+    inputs, outputs, group = config.position_inputs, config.position_outputs, SWEEP_MODE.group(config)
     count, part = 8, min(1, outputs - 1)
     first, start = config.tile_rows // group + 1, [4 * inputs * k + inputs - 1 for k in range(count)]
     rows = [group * first + part + group // 2 * (k % 2) for k in range(count)]
@@ -332,13 +333,15 @@ def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
     channels = before.inp.reshape(-1, inputs, WIDE.batch, block_in).transpose(0, 2, 1, 3).astype(np.int64) + 5
     lanes = channels.reshape(len(channels), WIDE.batch, -1)[:, :, part * block_out : (part + 1) * block_out]
     weights = before.wgt.reshape(-1, min(block_in, block_out))[group * first :].astype(np.int64) - 7
-    weights = weights[: 4 * config.swept * inputs].reshape(config.swept, 4, block_out)
+    weights = weights[: 4 * SWEEP_MODE.operations(config) * inputs].reshape(
+        SWEEP_MODE.operations(config), 4, block_out
+    )
     expected = before.acc.astype(np.int64)
     for k in range(count):
         total = np.zeros((WIDE.batch, block_out), np.int64)
-        for age in range(min(config.swept, k + 1)):
+        for age in range(min(SWEEP_MODE.operations(config), k + 1)):
             read = lanes[4 * (k - age) : 4 * (k - age) + 4]
-            total += (read * weights[config.swept - 1 - age][:, None]).sum(axis=0)
+            total += (read * weights[SWEEP_MODE.operations(config) - 1 - age][:, None]).sum(axis=0)
         if "reset" in mode:
             expected[3 + k] = 0
         elif k % 2 == 0:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import slow_model
 
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.errors import ProgramError
@@ -261,7 +262,7 @@ def test_bits_that_change(shape: int, overwrite: int):
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
     """The only results are the lanes of one operation, behind another of a sweep that holds."""
     config = machine(16, 2)
-    group = config.sweep_rows if sweep else 4
+    group = SWEEP_MODE.group(config) if sweep else 4
     memory = image(config, 6, np.resize([group // 2 if sweep else 0, 0], PARTS))
     program = assemble(
         f"{loads(config)}CONFIG BASE wgt_base=2\nCONFIG FOLD shape=1\nCONFIG ZERO inp_zero=3 wgt_zero=9\n"
@@ -275,5 +276,5 @@ def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
     assert found.changes["reads"] == 0
     # Positions are counted one by one, those that are held as well.
     assert found.operations == {"DEPTHWISE": 1, "TAPS": 4}[name] * (1 + sweep) * (
-        config.swept if sweep else 1
+        SWEEP_MODE.operations(config) if sweep else 1
     )

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.assembler import assemble, assemble_uops
 from vdla.isa.config import load_config
 from vdla.isa.reference import run_reference
@@ -200,7 +201,7 @@ def test_sweeps_multiply_what_they_hold(block_in, block_out):
     )
     rng = np.random.default_rng(9)
     image = rng.integers(0, 256, 1 << 14).astype(np.uint8)
-    group, part = machine.sweep_rows, machine.position_outputs - 1
+    group, part = SWEEP_MODE.group(machine), machine.position_outputs - 1
     rows = [part + group // 2, part]
     text = "".join(f"UOP dst=3 src={5 + 16 * k} wgt={row}\n" for k, row in enumerate(rows))
     uops = assemble_uops(text, machine)

@@ -138,7 +138,7 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     rtl_fault(
         "operation that only holds",
         "compute/pipeline.py",
-        "writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])",
+        "writes = writes & ~(mode.sweep & ~mode.reset & row[SWEEP_MODE.group(config).bit_length() - 2])",
         "writes = second_kind.gemm",
         "an operation that only holds its positions changes its accumulator",
         CHAIN,

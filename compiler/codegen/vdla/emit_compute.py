@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import vdla.isa.layout as layout
-from vdla.isa.array_modes import MODES, ArrayMode
+from vdla.isa.array_modes import MODES, SWEEP_MODE, ArrayMode
 from vdla.isa.registers import registers_of
 
 from ...ir.affine import quotient
@@ -186,7 +186,7 @@ def _hold_pads(
 ) -> None:
     """Emits, before all sums, a TAPS operation that holds the first row read, a row of pads."""
     one = np.zeros(1, dtype=np.int64)
-    words = layout.encode_uops(emitter.config, one, one, one + emitter.config.sweep_rows // 2)
+    words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
     acc, inp, wgt = (Span(s.space, pick(s.low, one), pick(s.high, one)) for s in spans)
     emitter.add(
         "TAPS",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import Config
 
 from ...ir.stmt import Region
@@ -24,7 +25,7 @@ class PartedRows:
     (block_out lanes each) in which the region of `data` starts."""
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
-        self._rows, self._group, self._narrow = rows, config.sweep_rows, config.block_out
+        self._rows, self._group, self._narrow = rows, SWEEP_MODE.group(config), config.block_out
         lane = data.starts[-1]
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
@@ -108,7 +109,7 @@ def sweep_order(
     for dst, src, wgt in zip(*(item.tolist() for item in indices), strict=True):
         windows[wgt][dst].append(src)
     starts = set(np.asarray(indices[2])[starting].tolist())
-    holds = config.sweep_rows // 2
+    holds = SWEEP_MODE.group(config) // 2
     found: list[tuple[int, int, int]] = []
     begins: list[bool] = []
     for wgt, sums in windows.items():

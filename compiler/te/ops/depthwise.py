@@ -37,6 +37,10 @@ class Filters:
     sweep: Sweep | None = None
     sweep_rows: int = 0
 
+    def rows_apart(self, rows: int) -> int:
+        """Rows that are packed of `rows` rows of equal weights: one stands for all, except in the groups of a sweep."""
+        return 1 if self.sweep is None else rows
+
 
 ALONE = Filters()
 """A filter for each channel, whose positions are multiplied one by one."""

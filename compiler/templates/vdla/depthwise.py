@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import SWEEP_MODE, TAPS
 from vdla.isa.config import Config
 
 from ...codegen.vdla import intrinsics
@@ -50,7 +50,7 @@ def taps_of(config: Config, window: Window) -> TapGroups | None:
 def filters_of(config: Config, window: Window) -> Filters:
     """The weights of a depthwise convolution on a machine: its operations multiply these positions together."""
     sweep = Sweep.of(config, window)
-    return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=config.sweep_rows)
+    return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=SWEEP_MODE.group(config))
 
 
 def widened(config: Config, workload: Workload) -> Workload:

@@ -65,9 +65,14 @@ class Machine:
     interleaved: frozenset[str] = frozenset()
 
     @property
+    def abilities(self) -> Abilities:
+        """The optional nodes that the machine computes."""
+        return Abilities.of(self.config)
+
+    @property
     def transposes(self) -> bool:
         """Whether the array can exchange weights and activations, which products of two activations need."""
-        return Abilities.of(self.config).products
+        return self.abilities.products
 
 
 def legalize(graph: Graph, config: Config) -> Legalized:
@@ -131,7 +136,7 @@ REWRITES: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="operands of one value for each plane",
         roots=(Int8Elementwise,),
-        takes=lambda machine: Abilities.of(machine.config).planes,
+        takes=lambda machine: machine.abilities.planes,
         function=_combine_planes,
     ),
     Rewrite(
@@ -143,7 +148,7 @@ REWRITES: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="products cut where a table or an exchange reads a part",
         roots=(Table, Swap),
-        takes=lambda machine: machine.config.has("table"),
+        takes=lambda machine: machine.abilities.tables,
         function=_split_products,
     ),
     Rewrite(
@@ -161,7 +166,7 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="tables looked up by a store",
         roots=(Table,),
-        takes=lambda machine: machine.config.has("table"),
+        takes=lambda machine: machine.abilities.tables,
         function=lambda graph, _: fuse_lookups(graph),
     ),
     Rewrite(
@@ -173,14 +178,14 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         name="attention",
         roots=(Products,),
         takes=lambda machine: (
-            machine.config.has("rows") and machine.config.chain_depth > 0 and machine.transposes
+            machine.abilities.rows and machine.config.chain_depth > 0 and machine.transposes
         ),
         function=_attention,
     ),
     Rewrite(
         name="normalizations",
         roots=(Rows,),
-        takes=lambda machine: machine.config.has("rows") and machine.transposes,
+        takes=lambda machine: machine.abilities.rows and machine.transposes,
         function=_norms,
     ),
 )

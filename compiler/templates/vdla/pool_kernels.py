@@ -177,8 +177,7 @@ def _multiplied_average(
         filters = filters_of(config, pool.window)
         ones = np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8)
         if filters.taps is not None:
-            rows = 1 if filters.sweep is None else pool.kernel[0]
-            row = np.ones((block, rows, pool.kernel[1]), dtype=np.int8)
+            row = np.ones((block, filters.rows_apart(pool.kernel[0]), pool.kernel[1]), dtype=np.int8)
             ones = pack_taps_weight(config, row, np.array([pool.dilations[1]]))
         program = depthwise_conv2d(
             blocks=Blocks.of(config),

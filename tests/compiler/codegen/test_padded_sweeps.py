@@ -9,6 +9,7 @@ from vdla.compiler.codegen.vdla.sweep import sweep_order
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.pipeline import compile_program
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 
@@ -89,4 +90,4 @@ def test_a_sweep_that_ends_above_its_pads_holds_one():
     assert (plain.tolist(), padded.tolist()) == ([0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
     (_, above, used), begins = sweep_order(VTA, order, starting, order[1] == 0)
     assert above.tolist() == [1, 2, 3, 4, 5, 0] and begins.all()
-    assert used[-1] == VTA.sweep_rows // 2 and not used[1:-1].any()
+    assert used[-1] == SWEEP_MODE.group(VTA) // 2 and not used[1:-1].any()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from vdla.compiler.codegen.vdla.sweep import sweep_order
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.sweep import Sweep
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import load_config
 
 EXTENSIONS = ("post", "depthwise", "taps", "sweep")
@@ -34,15 +35,15 @@ def test_every_sum_finds_its_rows_held(config, height, rows, stride, dilation):
     assert sweep is not None
     y, k = (axis.ravel() for axis in np.indices((height, rows)))
     group = (k + sweep.lead) // sweep.swept
-    indices = [100 + y, 7 * (y * stride + k * dilation), group * config.sweep_rows]
+    indices = [100 + y, 7 * (y * stride + k * dilation), group * SWEEP_MODE.group(config)]
     (dst, src, wgt), starting = sweep_order(config, indices, k == 0)
     assert len(dst) == sweep.operations(np.array([height]))[0] <= height * rows
     held: list[int] = []
     sums: list[tuple[int, int]] = []
     for d, s, w, starts in zip(dst.tolist(), src.tolist(), wgt.tolist(), starting.tolist(), strict=True):
         held = [*held, s][-sweep.swept :]
-        number, low = divmod(w, config.sweep_rows)
-        assert starts == (number == 0) and low in (0, config.sweep_rows // 2)
+        number, low = divmod(w, SWEEP_MODE.group(config))
+        assert starts == (number == 0) and low in (0, SWEEP_MODE.group(config) // 2)
         if low == 0:
             sums.append((d, number))
             mine = [row for row in range(rows) if (row + sweep.lead) // sweep.swept == number]

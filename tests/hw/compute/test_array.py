@@ -10,7 +10,7 @@ from campaign import representatives
 
 from vdla.hw.compute.array import MultiplyArray, array_latency
 from vdla.hw.compute.columns import sum_bits
-from vdla.isa.array_modes import TAPS
+from vdla.isa.array_modes import SWEEP_MODE, TAPS
 from vdla.isa.config import Config, load_config
 
 TINY = load_config("tiny")
@@ -97,7 +97,10 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
     """The sums of a sweep over the positions `held`, the oldest first; rows of a group are of one quarter."""
-    narrow, first = min(config.block_in, config.block_out), row // config.sweep_rows * config.sweep_rows
+    narrow, first = (
+        min(config.block_in, config.block_out),
+        row // SWEEP_MODE.group(config) * SWEEP_MODE.group(config),
+    )
     group = tile.reshape(-1, narrow)[first:][: len(held) * config.position_inputs]
     weights = group.reshape(len(held), 1, config.block_out)
     return (held * weights).sum(axis=0).reshape(-1).tolist()
@@ -168,7 +171,7 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     simulator.add_clock(1e-8)
     simulator.add_testbench(bench)
     simulator.run()
-    held = np.zeros((TAPS * config.swept, config.batch, config.block_out), np.int64)
+    held = np.zeros((TAPS * SWEEP_MODE.operations(config), config.batch, config.block_out), np.int64)
     for k in range(count):
         vector, tile = vectors[k] - zeros[k, 0], tiles[k] - zeros[k, 1]
         if modes[k] == 3:
