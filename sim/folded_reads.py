@@ -37,7 +37,7 @@ def adding_operations(config: Config, decoded: Decoded, memory: NDArray[np.uint8
     Zeros on machines that do not fold. No STORE may change the micro-ops in `memory`. Raises ProgramError if a LOAD.UOP
     reaches outside the scratchpad.
     """
-    if not config.has("fold"):
+    if config.tile_parts == 1:
         return np.zeros(len(decoded.rows), np.int64)
     trace = trace_uops(config, decoded, memory)
     uops = np.zeros(config.uop_depth, np.uint64)

@@ -27,6 +27,7 @@ from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, MemoryType, decode_one
 from vdla.isa.program import Program
 from vdla.isa.program_builder import Instruction
+from vdla.isa.store_stages import StoreParts
 
 from ..small_networks import QUANTIZATION, NetworkBuilder
 
@@ -91,10 +92,11 @@ def _served(config: Config) -> Config:
     """`config`, or the similar machine of equal depths that the compiler supports. Raises ConfigError if
     there is none.
     """
-    if config.has("post") and (config.block_in == config.block_out or config.batch == 1):
+    stores = StoreParts.of(config).post
+    if stores and (config.block_in == config.block_out or config.batch == 1):
         return config
     block = max(config.block_in, config.block_out)
-    extensions = config.extensions if config.has("post") else ("post", *config.extensions)
+    extensions = config.extensions if stores else ("post", *config.extensions)
     out = config.batch * block
     return dataclasses.replace(
         config,

@@ -66,7 +66,7 @@ class FoldedWeights:
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
         """The folding of GEMM weights; None for other constants, and on machines that do not fold."""
-        if constant is None or not config.has("fold") or constant.form not in _OF_PRODUCTS:
+        if constant is None or config.tile_parts == 1 or constant.form not in _OF_PRODUCTS:
             return None
         weight, *rest = constant.arrays
         return _fewest_parts(

@@ -210,7 +210,7 @@ def _fold_weights(
 ) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
     """The layers with weights in folded form, and the folding of each kernel's weights by (layer, kernel) numbers; no
     change on machines that do not fold."""
-    if not config.has("fold"):
+    if config.tile_parts == 1:
         return layers, {}
     found: dict[tuple[int, int], FoldedWeights] = {}
     changed: list[LoweredLayer] = []
