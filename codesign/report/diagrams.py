@@ -139,7 +139,7 @@ def machine_figure(config: Config) -> Figure:
     }
     _draw(axes, fetch, "fetch", [f"buffer of {config.fetch_buffer_depth}", "instructions"], edge=COMMAND)
     _arrow(axes, (fetch.x, port.bottom), (fetch.x, fetch.top))
-    array = f"{config.batch} x {config.block_in} x {config.block_out}"
+    array = f"{config.batch} x {config.block_in} x {config.columns}"
     work = {
         Unit.LOAD: [],
         Unit.COMPUTE: [f"array: {array} multiplies a cycle", f"vector ALU: {config.block_out} lanes"],

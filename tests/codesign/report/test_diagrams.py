@@ -30,6 +30,11 @@ def test_the_machine_shows_its_configuration_and_every_token_queue() -> None:
         assert f"{queue.name.replace('->', ' → ')}  ({queue.push_flag}, {queue.pop_flag})" in shown
 
 
+def test_a_folding_array_multiplies_by_its_columns() -> None:
+    shown = words(machine_figure(replace(VTA, extensions=(*VTA.extensions, "fold"), folds=4)))
+    assert "1 x 16 x 4 multiplies" in shown
+
+
 def test_instructions_are_those_that_the_machine_has() -> None:
     tiny = load_config("tiny")
     assert "TAPS" not in instructions_of(tiny, Unit.COMPUTE)
