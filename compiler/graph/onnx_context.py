@@ -8,7 +8,7 @@ node, or an operation that waits for its QuantizeLinear.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -152,6 +152,13 @@ class GraphContext(NodeErrors):
         if array.size != 1:
             self.fail(node, f"its {what} has {array.size} elements", "give one number")
         return float(array.reshape(-1)[0])
+
+    def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
+        """Name of a constant input with its elements in the order that a convolution's weight has."""
+        array = self.array(node, index, "weight")
+        if array is None:
+            self.refuse(node, "has no weight", "export the model again")
+        return self.store(node.inputs[index], order(array))
 
     def is_constant(self, node: OnnxNode, index: int) -> bool:
         """Whether an input is present and constant."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar, NoReturn
@@ -178,6 +178,11 @@ class ImportContext(GraphContext):
     def operand(self, node: OnnxNode, index: int) -> Tensor:
         """`tensor`: functions of `onnx_emit.REALIZED` tell which types they take."""
         return self.tensor(node, index)
+
+    def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
+        """Name of the input: quantized weights are read in the model's order."""
+        del order
+        return node.inputs[index]
 
     def is_constant(self, node: OnnxNode, index: int) -> bool:
         """Whether an input is present and constant."""

@@ -19,7 +19,6 @@ from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import QUANTIZE, ImportContext, pending_result
 from .onnx_strided_views import Rows, rows_of
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Waiting
-from .onnx_window_attributes import transposed_window
 from .operators import Convolution
 
 PHASE_CHANNELS = 16
@@ -31,6 +30,8 @@ def convolved(
     context: ImportContext, node: OnnxNode, operator: Convolution, _: tuple[str, ...], __: str, shape: Shape
 ) -> Pending:
     """The product of a convolution between DequantizeLinear and QuantizeLinear."""
+    if operator.transposed:
+        return _transposed(context, node, operator, shape)
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)
@@ -45,16 +46,15 @@ def convolved(
     return pending_result(node, product, shape)
 
 
-def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a ConvTranspose; groups (on accelerators only) and dilations become zeros among the weights."""
+def _transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:
+    """A transposed convolution; groups (on accelerators only) and dilations become zeros among the weights."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)
-    window, groups, _, shape = transposed_window(context, node, data.shape, weight.shape)
+    window, groups = operator.window, operator.groups
     if groups != 1 and context.abilities.processor:
         context.fail(node, f"has {groups} groups", "processors compute it in float32")
-    weight = _without_groups(weight, groups)
-    weight = _without_dilations(weight, window.dilations)
+    weight = _without_dilations(_without_groups(weight, groups), window.dilations)
     product = Product(
         data=data,
         weight=weight.swapaxes(0, 1),
@@ -62,10 +62,7 @@ def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
         bias=bias_operand(context, node, 2),
         window=replace(window, kernel=(weight.shape[2], weight.shape[3]), dilations=(1, 1)),
     )
-    context.bind(
-        node,
-        pending_result(node, Waiting(round=partial(round_transposed, product=product)), shape),
-    )
+    return pending_result(node, Waiting(round=partial(round_transposed, product=product)), shape)
 
 
 def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:

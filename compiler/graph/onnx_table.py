@@ -107,12 +107,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "ConvInteger": (_steps("integers:integer_convolution_steps", _CONVOLUTION),),
         "ConvTranspose": (
-            *_both(
-                "products:import_conv_transpose",
-                "products:import_transposed_convolution",
-                _TRANSPOSED,
-                images=True,
-            ),
+            _shared("window_attributes:import_transposed_convolution", _TRANSPOSED, images=True),
             _plain("windows:import_plain_transposed", _TRANSPOSED),
         ),
         "DynamicQuantizeMatMul": (_contributed("integers:dynamic_product_steps"),),

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ..te.blocks import Pads, Pair, Window
 from ..te.ops.convolution import transposed_outputs
 from ..te.ops.sums import Epilogue
@@ -24,8 +26,7 @@ def convolution_window(
 ) -> tuple[Window, int, Sizes]:
     """Window, groups and the output's shape of a Conv of data (N, C, H, W) by weights (O, C / groups, kh, kw)."""
     groups = convolution_groups(context, node, data, weight)
-    if len(data) != 4:
-        context.fail(node, f"its input has shape {data}", "only 2-D windows over (N, C, H, W) are supported")
+    _check_image(context, node, data)
     batch, _, *plane = data
     window = _on_plane(read_windows(context, node, plane, tuple(weight[2:])))
     try:
@@ -40,6 +41,7 @@ def transposed_window(
 ) -> tuple[Window, int, Pair, Sizes]:
     """Window, groups, output padding and output shape of a ConvTranspose with weights (C, O / groups, kh, kw)."""
     groups = convolution_groups(context, node, data, weight, transposed=True)
+    _check_image(context, node, data)
     batch, _, *plane = data
     _, share, *kernel = weight
     before, after, padding = transposed_pads(context, node, plane, kernel)
@@ -52,6 +54,11 @@ def transposed_window(
     except ValueError as error:
         context.fail(node, str(error), "use smaller pads and strides")
     return window, groups, _pair(padding), (batch, share * groups, height, width)
+
+
+def _check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> None:
+    if len(data) != 4:
+        context.fail(node, f"its input has shape {data}", "only 2-D windows over (N, C, H, W) are supported")
 
 
 def convolution_groups(
@@ -202,6 +209,29 @@ def import_convolution(context: GraphContext, node: OnnxNode) -> None:
     bias = bias_name(context, node, shape[1])
     inputs = (data.name, weight.name) if bias is None else (data.name, weight.name, bias)
     operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bias is not None))
+    context.add(node, operator, inputs, shape)
+
+
+def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:
+    """Imports ConvTranspose of two spatial dimensions with constant weights."""
+    data, weight = context.operand(node, 0), context.operand(node, 1)
+    window, groups, padding, shape = transposed_window(context, node, data.shape, weight.shape)
+    bias = bias_name(context, node, shape[1])
+    depth, share, *kernel = weight.shape
+
+    def ordered(array: np.ndarray) -> np.ndarray:
+        """The order of a convolution's weight: (filters, channels of a group, rows, columns)."""
+        parts = array.reshape(groups, depth // groups, share, *kernel).swapaxes(1, 2)
+        return parts.reshape(shape[1], -1, *kernel)
+
+    inputs = (data.name, context.reordered(node, 1, ordered), *([] if bias is None else [bias]))
+    operator = Convolution(
+        window=window,
+        groups=groups,
+        epilogue=Epilogue(bias=bias is not None),
+        transposed=True,
+        output_padding=padding,
+    )
     context.add(node, operator, inputs, shape)
 
 

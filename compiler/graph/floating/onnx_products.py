@@ -1,4 +1,4 @@
-"""ConvTranspose, MatMul and BatchNormalization of a float model."""
+"""MatMul and BatchNormalization of a float model."""
 
 from __future__ import annotations
 
@@ -7,38 +7,11 @@ import numpy as np
 from ...ir.types import DType
 from ...te.merge import broadcast
 from ...te.ops.plain_windows import plain_product
-from ...te.ops.sums import Epilogue
 from ..graph import Shape, Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import GraphContext
-from ..onnx_window_attributes import bias_name, transposed_window
-from ..operators import BatchNormalization, Computed, Convolution, Dense, MatrixProduct
-
-
-def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:
-    """Imports ConvTranspose of two spatial dimensions with constant weights."""
-    data = context.operand(node, 0)
-    weight = context.array(node, 1, "weight")
-    if weight is None or weight.dtype != np.float32:
-        context.fail(node, "has no float32 weight", "convert the model to float32")
-    window, groups, padding, shape = transposed_window(context, node, data.shape, weight.shape)
-    depth, share, kh, kw = weight.shape
-    filters = shape[1]
-    # The order of a convolution's weight: (filters, channels of a group, rows, columns).
-    ordered = weight.reshape(groups, depth // groups, share, kh, kw).swapaxes(1, 2)
-    inputs = [data.name, context.store(node.inputs[1], ordered.reshape(filters, -1, kh, kw))]
-    bias = bias_name(context, node, filters)
-    if bias is not None:
-        inputs.append(bias)
-    operator = Convolution(
-        window=window,
-        groups=groups,
-        epilogue=Epilogue(bias=bias is not None),
-        transposed=True,
-        output_padding=padding,
-    )
-    context.add(node, operator, tuple(inputs), shape)
+from ..operators import BatchNormalization, Computed, Dense, MatrixProduct
 
 
 def import_matmul(context: GraphContext, node: OnnxNode) -> None:
