@@ -99,12 +99,11 @@ class ImportContext(GraphContext):
 
     def fold(self, node: OnnxNode) -> bool:
         """Evaluates a node of constants; returns whether it did. Quantized constants stay quantized."""
-        values = [self.value(node, index) for index, name in enumerate(node.inputs) if name]
         if node.op_type in GRIDS or not all(
-            isinstance(value, Constant | QuantizedConstant) for value in values
+            self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
             return False
-        if values and isinstance(values[0], QuantizedConstant) and node.op_type in ("Transpose", "Identity"):
+        if node.op_type in ("Transpose", "Identity") and isinstance(self.value(node, 0), QuantizedConstant):
             return False
         feeds = {name: self.array(node, index, "operand") for index, name in enumerate(node.inputs) if name}
         for name, array in evaluate_node(self, node, feeds, self.opset).items():
