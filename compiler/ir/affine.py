@@ -137,11 +137,6 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
     return None if form.terms else form.constant
 
 
-def is_multiple(expr: Expr, factor: int) -> bool:
-    """Whether an index expression is provably a multiple of `factor` for all values of its variables."""
-    return quotient(expr, factor) is not None
-
-
 def quotient(expr: Expr, factor: int) -> Expr | None:
     """expr / `factor` if the division is provably exact for all values of the variables; else None."""
     form = linear_form(expr)

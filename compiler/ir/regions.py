@@ -13,7 +13,7 @@ from dataclasses import replace
 from .affine import LinearForm, constant_difference, form_to_expr, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
 from .expr import Binary, Buffer, Const, Expr, Load, Var, binary, maximum, minimum
-from .simplify import provably_equal, simplify
+from .simplify import simplify
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq, Stmt
 from .visit import children, expressions, free_vars, loads_in, map_expr, map_expressions, walk
 
@@ -296,12 +296,6 @@ def _extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr |
 
 def _loads(expr: Expr) -> bool:
     return bool(loads_in(expr))
-
-
-def same_region(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:
-    """Whether two regions provably are the same box of the same buffer."""
-    pairs = zip((*a.starts, *a.extents), (*b.starts, *b.extents), strict=True)
-    return a.buffer == b.buffer and all(provably_equal(x, y, ranges) for x, y in pairs)
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:

@@ -9,7 +9,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.ir.affine import coefficient_of, constant_difference, is_multiple, quotient
+from vdla.compiler.ir.affine import coefficient_of, constant_difference, quotient
 from vdla.compiler.ir.bounds import Interval, interval
 from vdla.compiler.ir.expr import (
     COMPARISONS,
@@ -122,11 +122,10 @@ def test_interval_of_split_tail(n: int, factor: int, a: int, b: int) -> None:
 def test_multiples(expr: Expr, sizes: dict[str, int], factor: int) -> None:
     for scaled in (expr, expr * factor, minimum(expr * factor, 2 * factor) - factor):
         part = quotient(scaled, factor)
-        assert is_multiple(scaled, factor) == (part is not None)
         if part is not None:
             assert all(evaluate(scaled, at) == factor * evaluate(part, at) for at in points(sizes))
-    assert is_multiple(minimum(expr * factor, 2 * factor) - factor, factor)
-    assert not is_multiple(X * factor + minimum(Y, 5 * factor), 2 * factor)
+    assert quotient(minimum(expr * factor, 2 * factor) - factor, factor) is not None
+    assert quotient(X * factor + minimum(Y, 5 * factor), 2 * factor) is None
 
 
 def test_unbounded() -> None:
