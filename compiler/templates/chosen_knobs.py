@@ -26,17 +26,18 @@ UNUSABLE = (
 
 
 def take_first(_: Sequence[Any]) -> int:
-    """Index 0: the choice among workloads without records."""
+    """Index 0: the default `compare` of `ChosenKnobs`, for compilations without tuning records."""
     return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChosenKnobs(Generic[Workload]):
-    """Knobs for workloads; `applied` and `ignored` list workloads with knobs, and the reasons why some were ignored.
+    """Knobs chosen for the workloads of one compilation.
 
-    `choose`: finds the knobs of a workload, as in tuning records; None or empty: the template's default. `compare`:
-    index of the fastest of several workloads with equal results. One object serves one compilation; its caller reads
-    the lists afterwards.
+    `choose`: returns the knobs of a workload, for example from tuning records; None or empty: the template's default.
+    `compare`: index of the fastest of several workloads with equal results. Filled during the compilation, for its
+    caller to read: `applied` lists the workloads whose chosen knobs were used, `ignored` those whose knobs were not,
+    with the reasons.
     """
 
     choose: Callable[[Workload], Values | None]

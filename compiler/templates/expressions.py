@@ -1,7 +1,7 @@
 """Tensor expressions of the graph's operators, for all targets: an explicit table.
 
-Each target also has a table of templates (`cpu.lower`, `gpu.lower`), and its own expressions if threads or registers
-are part of these.
+Each target also has a table of templates (`cpu.lower`, `gpu.lower`), and its own expressions of operators whose
+expression contains threads or registers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ..te.ops.convolution import Convolution as Sizes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expression:
-    """An operator's tensor expression: its parameters are its inputs, `arrays`, and its outputs, in this order.
+    """An operator's tensor expression. Its parameters are the operator's inputs, then `arrays`, then its outputs.
 
     `arrays`: constants that are no tensors of the graph, by parameter. `statements`, `inside`: places at which fused
     operators are grafted, see `te.fusion.with_result`.
@@ -59,7 +59,7 @@ class Expression:
 
 
 def expression_of(graph: Graph, node: Node, *, width: int = 1) -> Expression:
-    """The tensor expression of a node's operator, without fused ones; rows are reduced in `width` partial results.
+    """The tensor expression of a node's operator, without fused operators; rows are reduced in `width` partial results.
 
     Raises LookupError for an operator that is not in the table: sums of products, whose layouts their templates decide.
     """
@@ -73,8 +73,8 @@ def has_expression(operator: object) -> bool:
 
 
 def computed(graph: Graph, node: Node) -> Any:
-    """The node's operator, except for a pool whose window is a whole, contiguous plane: it becomes a
-    reduction of rows.
+    """The node's operator. A pool whose window is a whole, contiguous plane is returned as the equivalent reduction of
+    rows.
     """
     operator = node.operator
     if not isinstance(operator, MaxPool | AveragePool) or graph.tensors[node.output].block > 1:
@@ -86,7 +86,7 @@ def computed(graph: Graph, node: Node) -> Any:
 
 
 def data_of(graph: Graph, node: Node) -> Tensor:
-    """The first input of a node's operator; it has the output's layout."""
+    """The first input of a node's operator, as a tensor named "data" in the output's layout."""
     return Tensor(name="data", shape=graph.data_shape(node), block=graph.tensors[node.output].block)
 
 
@@ -116,7 +116,9 @@ def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
 
 
 def normalization_sizes(graph: Graph, node: Node, operator: Normalization) -> tuple[int, int, int]:
-    """Sizes of a normalization: number of outer rows, channels (1 if parameters are by row), elements of a row."""
+    """Sizes of a normalization: outer rows, channels (1 if the parameters belong to elements of a row), elements of a
+    row.
+    """
     shape = graph.data_shape(node)
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])
     return (lead[0], lead[1], size) if operator.by_channel else (prod(lead), 1, size)
@@ -355,16 +357,18 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
 
 
 def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
-    """The shape with which a tensor broadcasts against a storage of `rank` dimensions, blocked by channels or plain."""
+    """The shape with which a tensor broadcasts against a storage of `rank` dimensions: blocked by channels if `block` >
+    1, else row-major.
+    """
     if block == 1 or tensor.block > 1:
         return tensor.storage
-    # Equal for all channels: one lane serves all.
+    # Equal for all channels: one lane broadcasts to all.
     return (*(1,) * (rank - 1 - len(tensor.shape)), *tensor.shape, 1)
 
 
 def shapes_beside(graph: Graph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shapes of the tensors from which the data and the result of a reduction over `axes` are computed, with the
-    rank of its input.
+    """Shapes, with the rank of the node's input, of the tensors that fused operators read: first for the operators
+    fused before the reduction over `axes`, then for those after it.
     """
     shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
     rank = len(graph.data_shape(node))

@@ -21,7 +21,9 @@ from .expressions import Expression, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with fused operators; `tensors` and `constants` bind the parameters that fusion added, by name."""
+    """A program with fused operators. `tensors` and `constants` bind the parameters that fusion added, by parameter
+    name.
+    """
 
     program: Program
     tensors: dict[str, str] = field(default_factory=dict)
@@ -36,9 +38,11 @@ def fused(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Fused:
-    """The operator's program with the fused `node.data` and `node.result`; arguments as in `te.fusion.with_result`.
+    """The operator's program, with the operators fused before (`node.data`) and after it (`node.result`) grafted into
+    it.
 
-    With `data`, the program's first parameter is replaced. Without fused operators, `program` itself.
+    Operators fused before it replace the program's first parameter. `statements`, `inside`: see
+    `te.fusion.with_result`.
     """
     tensors: dict[str, str] = {}
     constants: dict[str, np.ndarray] = {}
@@ -77,9 +81,9 @@ Known = TypeVar("Known", covariant=True)
 class LoweredNode(Generic[Target, Known]):
     """A node as a tensor expression with its schedule.
 
-    `tensors`: names of the graph's tensors by parameter. `constants`: arrays in the parameters' shapes, by parameter;
-    arrays that the schedule packs are not packed yet (`schedule.pack.pack_arrays`). Nodes of equal `key` share a
-    kernel. `workload`: identity for a tuner, if the template has a space.
+    `tensors`: names of the graph's tensors by parameter. `constants`: arrays in the parameters' shapes, by parameter,
+    not yet packed (`schedule.pack.pack_arrays`). Nodes of equal `key` share a kernel. `workload`: identity of the node
+    for the tuner, if the template has a space.
     """
 
     node: Node
@@ -101,10 +105,10 @@ def lowered_node(
     arrays: Mapping[str, np.ndarray] | None = None,
     workload: Known | None = None,
 ) -> LoweredNode[Target, Known]:
-    """The lowered node with program `ends.program`; `bound` maps parameters to tensors or constants of the graph.
+    """The lowered node with program `ends.program`, whose fused operators' parameters `ends` binds.
 
-    `key`: name of the template. `arrays`: constants that are no tensors of the graph, by parameter. Parameters of fused
-    operators are bound by `ends`. Constants get the parameters' shapes.
+    `bound`: tensor or constant of the graph for each other parameter. `key`: name of the template. `arrays`: constants
+    that are no tensors of the graph, by parameter. Constants are reshaped to the parameters' shapes.
     """
     shapes = {p.name: p.shape for p in ends.program.parameters}
     constants = {p: graph.constants[name] for p, name in bound.items() if name in graph.constants}
@@ -121,7 +125,9 @@ def lowered_node(
 
 
 def fused_expression(graph: Graph, node: Node, expression: Expression) -> tuple[Fused, dict[str, str]]:
-    """A node's expression with its fused operators, and the tensors bound to its parameters, by name."""
+    """A node's expression with its fused operators, and the names of the tensors bound to its parameters, by
+    parameter.
+    """
     program = expression.program
     names = [p.name for p in program.parameters if p.name not in expression.arrays]
     inputs, outputs = names[: -len(node.outputs)], names[-len(node.outputs) :]

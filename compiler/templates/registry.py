@@ -13,7 +13,7 @@ from .template import NO_BOUNDS, Template
 
 
 class Target(Protocol):
-    """A target as tuning records describe it; a dataclass."""
+    """A target as tuning records describe it. Implementations are dataclasses."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -55,9 +55,10 @@ KernelT = TypeVar("KernelT", bound=KernelWorkload)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Templates(Generic[TargetT, WorkloadT]):
-    """The templates of a kind of target: `named` gives the template of a name, KeyError for an unknown one.
+    """The templates of a kind of target.
 
-    `read` makes a workload from its JSON object; raises WorkloadError for other objects.
+    `named(name)`: the template with that name; raises KeyError for an unknown name. `read(object)`: the workload that a
+    JSON object describes; raises WorkloadError for an invalid object.
     """
 
     named: Callable[[str], Template[TargetT, Any, Any]]
@@ -85,7 +86,7 @@ class Registry(Templates[TargetT, KernelT]):
     ) -> Schedule:
         """`program` scheduled with the values of a point; None or no values: the template's default.
 
-        `program`: the workload's own program (None), or the same with more fused operators.
+        `program`: the workload's own program (None), or that program with more fused operators.
         """
         expression = workload.program() if program is None else program
         template = self.named(workload.template)

@@ -1,6 +1,6 @@
 """The space of a template: every setting of its knobs for one shape, as data; legality is computed in numpy.
 
-A point is a row of indices, one for each axis; many points are an int64 array [points, axes]. An `Account` describes
+A point is a vector of indices, one for each axis; many points are an int64 array [points, axes]. An `Account` describes
 many points at once, without lowering any of them: legality limits, a lower bound on the cost, and quantities from which
 a learned cost model can predict the cost.
 """
@@ -21,15 +21,17 @@ Columns = Mapping[str, np.ndarray]
 ESTIMATE = "estimate"
 """Name of the quantity with a template's own estimate of the cost, in the unit of measurements, if it has one."""
 AT_ONCE = 1 << 12
-"""Points of a sample whose account is computed at once: few enough for the columns to stay in the cache."""
+"""Points of a sample whose account is computed at once: few enough for the columns to stay in the processor's cache."""
 MOST_TRIES = 1 << 22
-"""Most points drawn for a sample: a space in which fewer than one point in millions is legal counts as empty."""
+"""Most points drawn for one sample. A space in which none of so many is legal counts as empty."""
 MOST_LISTED = 1 << 16
 """Largest space that is enumerated if the first draws of a sample are all illegal."""
 
 
 class EmptySpaceError(Exception):
-    """No point of a space of `template` is legal, or none was `found`; `limit` excluded the last points."""
+    """No point of the space of `template` is legal; with `found`, sampling found none, which is no proof. `limit`: the
+    one that excluded the last points tried.
+    """
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
         super().__init__(
@@ -40,8 +42,8 @@ class EmptySpaceError(Exception):
 
 
 class Deferred(Mapping[str, np.ndarray]):
-    """Columns computed on first access to a column outside of `known`, because the choice of a default needs costs
-    only.
+    """Mapping of column names to arrays: `known` ones are at hand, all others are computed on first access to one of
+    them. The choice of a default needs known columns (costs) only.
     """
 
     def __init__(self, compute: Callable[[], Columns], known: Columns = MappingProxyType({})) -> None:
@@ -84,8 +86,8 @@ class Account:
     `limits`: bool by name, true for points within the limit. `bound`: lower bound on the cost of any program of the
     point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
     counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: values of the
-    axes (int64), canonical where they have no effect: points with equal rows are the same program. `search_limits`:
-    exclude points that work but are not worth a trial.
+    axes (int64), canonical where they have no effect: points with equal effective values are the same program.
+    `search_limits`: like `limits`, but exclude points that work and are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]
@@ -99,12 +101,12 @@ class Account:
 class Space:
     """All settings of a template's knobs for one shape.
 
-    `account`: the template's cost model. Points whose bound exceeds `slack` times `floor`, a lower bound on any program
-    for this shape, count as illegal. `capacities`: names of monotonic limits: if the point of first values, which needs
-    least, violates one, every point does. `candidates`: groups of points among which a default is chosen
-    (`template.cheapest`): values by axis, all values of missing axes. `open_grids`: the account also accepts columns
-    that broadcast against each other (`numpy.ix_`), which is faster; limits and estimate are then the only results
-    used.
+    `account`: the template's cost model. `floor`: lower bound on the cost of any program for this shape; points whose
+    bound exceeds `slack * floor` count as illegal. `capacities`: names of monotonic limits: if the point of first
+    values, which needs least memory, violates one, every point does. `candidates`: groups of points among which a
+    default is chosen (`template.cheapest`): values by axis, all values of missing axes. `open_grids`: the account also
+    accepts columns that broadcast against each other (`numpy.ix_`), which is faster; limits and estimate are then the
+    only results used.
     """
 
     template: str
@@ -122,7 +124,7 @@ class Space:
         return prod(len(axis.values) for axis in self.axes)
 
     def columns(self, points: np.ndarray) -> Columns:
-        """The values of int64 `points` [n, axes]."""
+        """The values of int64 `points` [n, axes], by axis name."""
         return {
             axis.name: np.asarray(axis.values, dtype=np.int64)[points[:, k]]
             for k, axis in enumerate(self.axes)
@@ -146,7 +148,9 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, account: Account) -> Mapping[str, np.ndarray]:
-        """The account's limits, its search limits, and the limit of `slack` on the bound."""
+        """All limits on an account's points: its legality limits, its search limits, and the limit of `slack` on the
+        bound.
+        """
         return {
             **account.limits,
             **account.search_limits,
@@ -184,7 +188,7 @@ class Space:
             if missing > 0 and tries >= MOST_TRIES:
                 if missing == count:
                     raise EmptySpaceError(self.template, self.obstacle(points), found=True)
-                # So few points are legal that those found represent all of them.
+                # So few points are legal that the ones found represent all of them.
                 return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
         return np.concatenate(found)
@@ -250,8 +254,8 @@ def space_of_axes(
     slack: float,
     held: Mapping[str, int],
 ) -> Space:
-    """The space of `axes`. Its floor is the least bound of all points with the axes in `held` at the given values,
-    which need least.
+    """The space of `axes`. Its floor is the least bound over the points whose axes in `held` have the given values; the
+    caller chooses these values such that they cost least.
 
     Raises ValueError if none of these points is legal.
     """
@@ -269,7 +273,9 @@ def space_of_axes(
 
 
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
-    """Every combination of a row of each table, the last table's fastest: int64 [entries, combinations]."""
+    """The columns of all combinations of one row from each table, the last table's row varying fastest: int64 [entries,
+    combinations], the entries of all tables one after the other.
+    """
     parts = [np.array(table, dtype=np.int64).T for table in tables]
     chosen = np.unravel_index(
         np.arange(prod(len(table) for table in tables)), [len(table) for table in tables]

@@ -34,8 +34,9 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     values of a point. The expression may contain more than the workload, such as constants or fused operators, which do
     not change the meaning of a point.
 
-    `choice`: for templates whose default is not the candidate of least cost: the point of their default or the nearest
-    one, empty if the space has none. `schedule` without values then uses that default.
+    `choice(target, workload)`, only if the default is not the candidate of least cost: the values of the default or, if
+    the space lacks it, of the nearest point; empty if the space has none. `schedule` without values then uses that
+    default.
     """
 
     name: str
@@ -46,14 +47,17 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     def default(self, target: TargetT, workload: WorkloadT, most: Values = NO_BOUNDS) -> dict[str, int]:
         """The values of the default: the template's `choice`, or the candidate of least cost.
 
-        `most`: largest values of axes, for candidates. Raises EmptySpaceError if no candidate is within the limits.
+        `most`: largest values of axes, by name, that a candidate may have. Raises EmptySpaceError if no candidate is
+        legal.
         """
         if self.choice is not None:
             return self.choice(target, workload)
         return cheapest(self.space(target, workload), most)
 
     def violated(self, target: TargetT, workload: WorkloadT) -> str | None:
-        """The limit that even the smallest point of a workload's space violates on this target; None if it fits."""
+        """The limit that the smallest point of a workload's space violates on this target; None if that point
+        is legal.
+        """
         try:
             return next(iter(self.space(target, workload).violated_capacities()), None)
         except EmptySpaceError as error:
@@ -108,9 +112,9 @@ def _at_most(values: Sequence[int], bound: int | None) -> Sequence[int]:
 
 
 def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
-    """The legal point of least cost among all combinations of `choices`, values for each axis.
+    """Values, by axis, of the cheapest legal point among all combinations of `choices` (values for each axis).
 
-    If no point is legal: the limit that excludes the last of them.
+    If no point is legal: the name of the limit that excludes the last of them.
     """
     costs, violated = grid_costs(space, choices)
     best = len(costs) - 1 - int(costs[::-1].argmin())
@@ -121,11 +125,11 @@ def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | s
 
 
 def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarray, str]:
-    """(costs, limit): float64 [points] costs of all combinations of `choices`, values for each axis, the last axis
-    fastest.
+    """Costs, float64 [points], of all combinations of `choices` (values for each axis), the last axis fastest; and a
+    limit.
 
-    Costs are infinite if a limit is violated; `limit` excluded the last points, if all are excluded. Search limits do
-    not apply.
+    The cost of a point that violates a limit is infinite; search limits do not apply. If all points are excluded, the
+    second result names the limit that excluded the last of them, else it is empty.
     """
     values = [np.array(found, dtype=np.int64) for found in choices]
     names = [axis.name for axis in space.axes]
@@ -141,10 +145,10 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
 
 
 def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    """`_costs` of all combinations of `values`, the last axis fastest.
+    """`_costs` of all combinations of `values` (an array for each axis), the last axis fastest.
 
-    Columns broadcast against each other, the one with most values along the last dimension, so that numpy's inner loops
-    are long.
+    Columns broadcast against each other, the column with most values along the last dimension, so that numpy's inner
+    loops are long.
     """
     several = [name for name, column in values.items() if len(column) > 1]
     order = sorted(several, key=lambda name: len(values[name]))
@@ -163,8 +167,8 @@ def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndar
 
 
 def _costs(space: Space, columns: Columns) -> tuple[np.ndarray, str]:
-    """Costs of points, infinite if a limit is violated, and the limit that excluded the last points, if all are
-    excluded.
+    """Costs of points, infinite for points that violate a limit. If all points are excluded, the second result names
+    the limit that excluded the last of them, else it is empty.
     """
     account = space.account(columns)
     legal, violated = np.ones((), dtype=bool), ""

@@ -1,4 +1,4 @@
-"""Parts that the templates of the array share: space, tiles of windows, fills of buffers, the frame of a schedule.
+"""Parts that the templates of the MAC array share: space, tiles of windows, fills of buffers, loops of a schedule.
 
 A template adds its mode of the array: the operations of a layer, the order of its weights, the loops around the
 intrinsic.
@@ -29,7 +29,7 @@ from .workload import LayerShape, Workload
 COPIES: Mapping[str, str] = MappingProxyType(
     {"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"}
 )
-"""The scratchpad of each buffer that may have several copies, by the axis of their number."""
+"""For each axis that is a number of copies: the scratchpad of the buffer that is copied."""
 
 
 def array_space(
@@ -43,8 +43,11 @@ def array_space(
     loaded: float,
     chunks: Sequence[Axis] = (),
 ) -> Space:
-    """The knob space of a layer on the array: no program takes fewer cycles than its `products`, or than the beats of
-    what is `loaded` and stored. `levels`: innermost levels at which data and weights are filled.
+    """The knob space of a layer on the array.
+
+    `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model. The
+    floor of the space, in cycles: the larger of `products` (array operations) and the bus beats loaded (`loaded`) and
+    stored. `chunks`: axes that cut the reduction.
     """
     return tile_space(
         config,
@@ -59,7 +62,7 @@ def array_space(
 
 
 def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
-    """The tiles of points whose axes cut the window; `chunks`: further cuts of the reduction."""
+    """The tiles of points whose axes cut the window of a kernel; `chunks`: number of further cuts of the reduction."""
     cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
     return Tiles.of(shape, values, chunks * cuts)
 
@@ -74,8 +77,10 @@ def window_fill(
     blocks: np.ndarray,
     alike: bool,
 ) -> BufferFill:
-    """The fill of padded images of which each chunk reads a part of the window; `blocks`, `alike`: see `ImageBuffer`.
-    Without size and traffic where the chain memory holds the images.
+    """The fill of the input scratchpad with padded images; if filled by chunk, only the part of the window that it
+    reads.
+
+    `blocks`, `alike`: see `ImageBuffer`. Size and traffic are 0 if the chain memory holds the images.
     """
     if workload.resident:
         return resident(tiles)
@@ -96,12 +101,14 @@ def window_fill(
 
 
 def weight_beats(config: Config, tiles: int) -> float:
-    """Bus beats of whole weight tiles."""
+    """Bus beats to load `tiles` whole weight tiles."""
     return tiles * config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
-    """The fill of weights that are loaded as a whole: `block` weight tiles for each block of outputs."""
+    """The fill of the weight scratchpad if no chunk cuts the weights; `block`: weight tiles for each block of
+    outputs.
+    """
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
     beats = weight_beats(config, tiles.extents["o"] * block) * tiles.repetitions("nyx", outside)
@@ -117,8 +124,9 @@ def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The frame of a schedule of the array: loops over tiles, buffers, intrinsics. `chunk`: loops over the chunks of a
-    tile's reduction, outermost first.
+    """A schedule of the array under construction: its loops over tiles, buffers and intrinsics.
+
+    `chunk`: names of the loops over the chunks of a tile's reduction, outermost first.
     """
 
     schedule: Schedule
@@ -128,7 +136,9 @@ class Frame:
 
     @staticmethod
     def of(expression: Expression, knobs: Knobs, lanes: tuple[str, ...]) -> Frame:
-        """Tiles of outputs with their sums in the accumulators; `lanes`: the loops inside of a tile."""
+        """The expression cut into tiles of outputs, whose sums are in the accumulators; `lanes`: the loops inside a
+        tile.
+        """
         s = Schedule(expression.program)
         tiles = cut_tiles(s, knobs, lanes)
         s.compute_at("conv", tiles.innermost)
@@ -136,19 +146,23 @@ class Frame:
         return Frame(schedule=s, knobs=knobs, tiles=tiles)
 
     def pad(self, workload: Workload) -> None:
-        """Computes padded images in the input scratchpad, unless the chain memory holds them."""
+        """Computes the padded images in the input scratchpad, unless the chain memory holds them already."""
         if not workload.resident:
             chunk = self.chunk[-1] if self.chunk else None
             self.schedule.compute_at("pad", self.tiles.at(self.knobs.data_level, chunk))
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Loads weights, with each `chunk` if given, and parameters in the loop `parameters`."""
+        """Loads the weights at `knobs.weights_level` (`chunk`: the loop of level CHUNK), and the parameters in loop
+        `parameters`.
+        """
         self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")
 
     def finish(self, config: Config, expression: Expression, *, chained: bool = False) -> Schedule:
-        """Stores the sums, and interleaves tiles and chunks where buffers have several copies."""
+        """Stores the sums by STORE.POST (to the chain memory if `chained`), and interleaves iterations of tiles and
+        chunks whose buffers have several copies.
+        """
         store = intrinsics.post(config, expression.post, chained=chained)
         self.schedule.tensorize("b", store, intrinsics.post_attributes(expression.post))
         for loop in (*self.tiles.names, *self.chunk):
@@ -157,5 +171,5 @@ class Frame:
 
 
 def inputs_scope(workload: Workload) -> str:
-    """The memory of the input vectors that the array reads."""
+    """The memory in which the array reads its input vectors: the chain memory or the input scratchpad."""
     return CHAIN if workload.resident else "inp"

@@ -25,11 +25,11 @@ from .tile_space import balanced_sizes
 from .workload import Workload
 
 STORE_GAP = 6
-"""Cycles from the end of a store to the first read of the next store that waits for it, including register settings
-between.
+"""Cycles from the end of a store to the first read of the next store that waits for it, with the register settings
+between them.
 """
 ENTRIES = 3
-"""Parameter entries of a kernel: of scores, shares and context."""
+"""Entries of the parameter table: one each for scores, shares (the softmax's results) and context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class AttentionExpression(Expression):
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All sizes of tiles, in queries."""
+    """The knob space of attention: the number of queries in a tile."""
     axis = Axis(name="rows", values=tuple(range(1, workload.height + 1)))
     return Space(
         template=workload.template,
@@ -55,7 +55,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _blocks(config: Config, workload: Workload) -> tuple[int, int, int]:
-    """Blocks of a query's channels, of keys, and of a value's channels."""
+    """Numbers of channel blocks of a query, blocks of keys, and channel blocks of a value."""
     depth, keys, width = (
         ceil_div(size, config.block_out) for size in (workload.channels, workload.width, workload.filters)
     )
@@ -70,7 +70,7 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
         "the accumulators": 2 * (keys + width) * tile <= config.acc_depth,
         "the chain memory": 2 * keys * tile <= config.chain_depth,
         "the input scratchpad": 2 * depth * tile <= config.inp_depth,
-        # Plus the unit matrix.
+        # One more weight tile: the unit matrix.
         "the weight scratchpad": one * (tiles + 1) <= config.whole_tiles,
         "the entries of rows": tile <= config.row_depth,
         "the parameter table": one * ENTRIES <= config.par_depth,
@@ -81,7 +81,7 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Cycles of array and store unit in one turn of `attention_program`, by activity.
+    """Cycles of array and store unit in one turn (iteration of the pipelined loop) of `attention_program`, by activity.
 
     The array sums the scores of tile t (`scored`), sums the context of tile t - 1 (`summed`) and widens the scores of t
     to accumulators (`widened`). The store unit computes the softmax of t - 1 (`shared`), writes the scores of t to the
@@ -100,10 +100,12 @@ class Turn:
         """The turn for tiles of `tile` queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
-        # Parts of weight tiles are not counted here. The estimate for three separate kernels is too low: if parts were
-        # counted, no attention would be fused, although one kernel takes fewer cycles also on machines that fold.
+        # Empty parts of weight tiles are not left out here. The estimate for three separate kernels is too
+        # low: without empty parts in this one, no attention would be fused, although one kernel takes fewer
+        # cycles also on machines that fold.
         scored = tile * keys * depth
-        # If both tiles' sums share a bank, the store unit reads only in cycles in which the array overwrites.
+        # If both tiles' sums are in one bank, the store unit can read only in cycles in which the array
+        # overwrites.
         apart = tiles_apart(config, keys, width, tile)
         waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
         beats = config.out_bytes / config.memory.bus_bytes
@@ -124,7 +126,7 @@ class Turn:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model: cycles of all turns, the first loads and the last tile's way through the store unit."""
+    """The cost model: cycles of all turns, of the first loads, and of the last tile in the store unit."""
     depth, keys, width = _blocks(config, workload)
     tile = values["rows"]
     count, turn = workload.batch * -(-workload.height // tile), Turn.of(config, workload, tile)
@@ -152,7 +154,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmetic]:
-    """Shape and arithmetic of a workload alone: the matrices follow one another as blocks of channels."""
+    """Shape and arithmetic of a workload without a graph: the matrices follow one another as blocks of channels."""
     depth, keys, width = _blocks(config, workload)
     lanes, count = config.block_out, workload.batch
 

@@ -1,4 +1,6 @@
-"""Attention fusion: products, their softmax and its products become one kernel; scores and shares stay on the chip."""
+"""Attention fusion: the products of queries and keys, their softmax, and its products with values become one kernel,
+whose scores and shares (the softmax's results) stay on the chip.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from .template import Kernel
 from .workload import Workload, windowed
 
 Places = Sequence[tuple[int, int, int]]
-"""Image, channel and position at which each matrix of a stack begins."""
+"""Start of each matrix in a stack of matrices: (image, channel, position)."""
 
 
 def fuse_attention(config: Config, graph: Graph) -> Graph:
@@ -58,7 +60,7 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
 
 
 def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | None:
-    """The nodes (scores, softmax, context) that end in `last`; None if `last` ends no such chain."""
+    """The nodes (scores, softmax, context) of a chain that ends in `last`; None if `last` ends no such chain."""
     if not isinstance(last.operator, Products):
         return None
     shares = makers.get(last.inputs[0])
@@ -71,7 +73,9 @@ def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | 
 
 
 def _attention(config: Config, graph: Graph, first: Node, between: Node, last: Node) -> Attention | None:
-    """The three nodes as one operator; None if the scores' matrices are not the context's factors, or without gain."""
+    """The three nodes as one operator; None if the softmax's matrices are not the factors of the context's products, or
+    if fusion gains nothing.
+    """
     scores, shares, context = first.operator, between.operator, last.operator
     assert isinstance(scores, Products) and isinstance(shares, Rows) and isinstance(context, Products)
     if context.table is not None or any(item.post.combination is not None for item in (scores, context)):
@@ -98,8 +102,9 @@ def _attention(config: Config, graph: Graph, first: Node, between: Node, last: N
 
 
 def _pays(config: Config, workload: Workload) -> bool:
-    """Whether the cost model expects fewer cycles of one kernel than of two series of products and a softmax. One
-    kernel may be slower, because the store unit's instructions for a tile wait for each other.
+    """Whether the cost model expects fewer cycles of one kernel than of separate products, softmax and products.
+
+    One kernel may be slower, because the store unit's instructions for a tile wait for each other.
     """
     one = Window(kernel=(1, 1))
     count, depth, rows, keys = workload.sizes
@@ -166,7 +171,7 @@ def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attenti
 
 
 def kept_places(config: Config, node: Node) -> dict[str, ChainBuffer]:
-    """Chain memory places of a node's scores and shares, by tensor name: each gets half of the memory."""
+    """Places of an attention node's scores and shares in the chain memory, by tensor name: each gets one half of it."""
     half = config.chain_buffer_bytes // 2 // config.chain_word_bytes * config.chain_word_bytes
     return {name: ChainBuffer(half * number) for number, name in enumerate(_kept(node))}
 
@@ -183,7 +188,7 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """Sizes of the attention and places of its matrices; None if three loops cannot reach all matrices."""
+    """Sizes of the attention and places of its matrices; None if three nested loops cannot reach all matrices."""
     scores, context = operator.scores, operator.context
 
     def places(groups: Sequence[Group], side: str) -> Places:
@@ -242,8 +247,8 @@ def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) ->
 
 
 def _loops(places: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
-    """At most three loops, outermost first, as (extent, steps), that lead from the first row of int64 `places` to all
-    rows in order; None if three loops do not suffice.
+    """Loops that visit the rows of int64 `places` in order, starting at the first: at most three, outermost first, as
+    (extent, steps); None if three loops do not suffice.
     """
     found: list[tuple[int, np.ndarray]] = []
     while len(places) > 1:

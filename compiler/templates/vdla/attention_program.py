@@ -1,9 +1,10 @@
-"""Attention as one program: scores, softmax and context of one tile of queries after the other, no partial in DRAM.
+"""Attention as one program: scores, softmax and context of one tile of queries after the other, no partial results in
+DRAM.
 
 A tile's scores are summed in the accumulators, requantized into the chain memory, and multiplied from there by the unit
-matrix into accumulators: row statistics must read the stored int8 values, not the sums. The softmax's shares are
-written to the chain memory, where the context's product reads them. Array and store unit work on two tiles at a time:
-while the array sums the scores of one, the store unit computes the softmax of the other.
+matrix into accumulators: row statistics must read the stored int8 values, not the sums. The softmax's results (shares)
+are written to the chain memory, where the context's product reads them. Array and store unit work on two tiles at a
+time: while the array sums the scores of one, the store unit computes the softmax of the other.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from ...te.post import Post
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Starts of a stack's matrices in a tensor of `size` (blocks of channels of all images, positions).
+    """Starts of the matrices of a stack, in a tensor of `size` (blocks of channels of all images, positions).
 
-    `first` is the (block, position) of the first matrix, `steps` the distance of neighbours along each loop.
+    `first`: (block, position) at which the first matrix begins. `steps`: for each loop over matrices, the distance
+    (blocks, positions) between two successive ones.
     """
 
     size: Pair
@@ -37,7 +39,7 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """(block, position) at which the matrix with loop indices `digits` begins."""
+        """(block, position) at which the matrix begins whose loop indices are `digits`."""
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -50,10 +52,11 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
-    """Extents of the `loops` over matrices (queries, keys, values, context), outermost first, and sizes of a matrix.
+    """Sizes of a stack of attentions. `loops`: extents of the loops over its matrices, outermost first.
 
-    `rows` queries of `depth` channels, `keys` keys and values, `width` channels of a value and of the context. In
-    memory `depth`, `keys` and `width` fill whole blocks.
+    A matrix of queries has `rows` queries of `depth` channels; there are `keys` keys and values; a value and the
+    context have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks. `..._in`: places of
+    the matrices.
     """
 
     loops: tuple[int, ...]
@@ -123,12 +126,14 @@ class _Attention:
             return Buffer(name=name, shape=(*sizes, *of), dtype=dtype, scope=scope)
 
         wide = DType.INT32
-        # Double buffering: tiles of queries, matrices of keys and values, sums of scores and of contexts.
+        # Double buffering of tiles of queries, of matrices of keys and values, and of the sums of scores and
+        # of contexts.
         self.queries = held("queries", "inp", 2, self._depth, tile, of=vectors)
         self.key_tiles = held("keys", "wgt", 2, self._depth, self._keys, of=tiles)
         self.value_tiles = held("values", "wgt", 2, self._keys, self._width, of=tiles)
         self.unit = held("unit", "wgt", 1, of=tiles)
-        # The two tiles' sums are in different banks, if there is room: one is read while the array fills the other.
+        # The sums of two tiles are in different banks, if there is room: the store unit reads one while the
+        # array writes the other.
         room = tiles_apart(config, self._keys, self._width, tile)
         self._steps = tuple(
             [apart_by(config, blocks, tile) if room else blocks for blocks in (self._keys, self._width)]
@@ -138,7 +143,9 @@ class _Attention:
         self.entries = held("entries", "par", 3, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """All tiles in a pipeline of three turns: scores in turn t, context in t + 1, store of the context in t + 2.
+        """The loop over all tiles, in a pipeline of three turns: scores in turn t, context in t + 1, store of the
+        context in t + 2.
+
         The loop therefore takes two turns more than there are tiles.
         """
         count = prod(self._shape.loops) * self._tiles
@@ -231,7 +238,9 @@ class _Attention:
         sizes: Pair,
         zero_points: Pair = (0, 0),
     ) -> Stmt:
-        """Products of a tile: for each query, `sizes`[0] blocks of outputs, summed over `sizes`[1] blocks of inputs."""
+        """Products of a tile: for each query, `sizes[0]` blocks of outputs, each summed over `sizes[1]` blocks of
+        inputs.
+        """
         n, m, c = (Var(f"{name}.{letter}") for letter in "nmc")
         scope = data(n, c).buffer.scope
         product = Intrinsic(
@@ -320,18 +329,24 @@ class _Attention:
 
 
 def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
-    """Whether two tiles' scores (`keys` blocks of `tile` accumulators) and contexts (`width`) fit in separate banks."""
+    """Whether the accumulators hold the scores (`keys` blocks) and contexts (`width` blocks) of two tiles in separate
+    banks; `tile`: accumulators of a block.
+    """
     blocks = 2 * apart_by(config, keys, tile) + apart_by(config, width, tile) + width
     return blocks * tile <= config.acc_depth
 
 
 def apart_by(config: Config, blocks: int, tile: Any) -> Any:
-    """Distance, in blocks of `tile` accumulators, after which a bank begins that holds none of the first `blocks`."""
+    """Distance, in blocks of `tile` accumulators, from the first of `blocks` blocks to the next block that begins in a
+    bank without any of them.
+    """
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)
 
 
 def element(buffer: Buffer, *indices: ExprLike) -> Region:
-    """One vector, tile or entry of a buffer."""
+    """One vector, tile or entry of a buffer: the region at `indices` of the outer dimensions, whole in the
+    inner ones.
+    """
     inside = buffer.shape[len(indices) :]
     return region(buffer, *((at, 1) for at in indices), *((0, size) for size in inside))

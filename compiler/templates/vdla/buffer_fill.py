@@ -1,4 +1,4 @@
-"""Fills of on-chip buffers: elements, beats, instructions and exposed cycles, of many points at once."""
+"""Fills of on-chip buffers at many points of a knob space: elements, bus beats, instructions and exposed cycles."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """One dimension of the boxes that fill a buffer: extents `most` (largest) and `mean`, of `size` elements in DRAM.
+    """One dimension of the boxes that fill a buffer, whose extent in DRAM is `size` elements.
 
-    `whole`: each box covers the dimension from end to end, without pads. `ragged`: share of boxes smaller than `most`.
+    `most`, `mean`: largest and mean extent of a box. `whole`: each box covers the dimension from end to end, without
+    pads. `ragged`: share of boxes smaller than `most`.
     """
 
     most: np.ndarray | int
@@ -29,7 +30,7 @@ class Side:
 
     @staticmethod
     def of(most: np.ndarray, size: int, *, boxes: np.ndarray | int = 1) -> Side:
-        """A dimension of `size` without pads, cut into `boxes` parts, all of which except the last have `most`."""
+        """A dimension of `size` without pads, cut into `boxes` parts, all of extent `most` except perhaps the last."""
         last = size - (boxes - 1) * most
         return Side(
             most=most,
@@ -41,15 +42,16 @@ class Side:
 
 
 def transfers(sides: Sequence[Side]) -> np.ndarray:
-    """Instructions that fill a buffer once, on average; `sides` outermost first.
+    """Instructions that fill a buffer once, on average; `sides`: the dimensions, outermost first.
 
-    A transfer has rows and columns. Columns are dense on both sides, rows are dense in the scratchpad, and neighbouring
-    dimensions merge where the inner one is whole, by the same rule as in `passes.split_copies` and emission. So boxes
-    that fill less of their buffer than others are loaded row by row.
+    An instruction transfers rows and columns: columns are contiguous in DRAM and scratchpad, rows in the scratchpad
+    only. Neighbouring dimensions merge where the inner one is whole, by the same rule as in `passes.split_copies` and
+    emission. So boxes that fill less of their buffer than others are loaded row by row.
     """
     count: np.ndarray = np.asarray(1.0)
     full: np.ndarray = np.asarray(1.0)
-    # For a side, its group of merged neighbours: none yet, the first, the second, or a later one.
+    # For each side, the number of its group of merged neighbours: 0 (none yet), 1, 2, or 3 for every later
+    # one.
     none, one, two = np.asarray(True), np.asarray(False), np.asarray(False)
     joined: np.ndarray = np.asarray(False)
     bare: np.ndarray = np.asarray(False)
@@ -77,10 +79,8 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
 
 
 def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray | int = 1) -> np.ndarray:
-    """Lower bound on the rows (`axis` 0) or columns (1) of the input that tiles of `size` outputs read, summed over
-    tiles and over `cuts` parts of the kernel.
-
-    Pads reduce it by the most that they can: pads at both ends of the axis only.
+    """Lower bound on the input rows (`axis` 0) or columns (1) that tiles of `size` outputs read, summed over the tiles
+    and over `cuts` parts of the kernel. Pads reduce it by as much as they can: only at both ends of the axis.
     """
     out, extent = ((shape.out_height, shape.height), (shape.out_width, shape.width))[axis]
     kernel, stride, dilation = shape.kernel[axis], shape.strides[axis], shape.dilations[axis]
@@ -98,25 +98,27 @@ def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray 
 def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
     """Lower bound on input traffic in bus beats: each element that some window reads, loaded once.
 
-    `element`: bytes of a vector. Strides or dilations larger than the kernel skip elements.
+    `element`: bytes of a vector. Elements that strides or dilations larger than the kernel skip are not counted.
     """
     positions = _least_seen(shape, 0) * _least_seen(shape, 1)
     return shape.images * shape.input_blocks * positions * element / config.memory.bus_bytes
 
 
 def _least_seen(shape: LayerShape, axis: int) -> int:
-    """The minimum of `seen` over tiles of all outputs or one, and kernels whole or cut into single rows or columns."""
+    """The minimum of `seen` over four cases: tiles of all outputs or of one, kernels whole or cut into single rows or
+    columns.
+    """
     whole = np.array([[(shape.out_height, shape.out_width)[axis]], [1]])
     return int(seen(whole, shape, axis, np.array([1, shape.kernel[axis]])).min())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImageBuffer:
-    """The input buffer at many points of a space.
+    """The input buffer at many points of a knob space: filled at loop `level`, in `copies`, with boxes of `blocks`
+    input blocks for the part `window` (rows, columns) of the kernel.
 
-    Filled at loop `level`, in `copies`, with boxes of `blocks` input blocks for a part `window` of the kernel. `alike`:
-    every tile of output blocks reads all input blocks (else only its own, as in depthwise). `element`: bytes of a
-    vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
+    `alike`: every tile of output blocks reads all input blocks (else only its own, as in depthwise convolution).
+    `element`: bytes of a vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
     """
 
     level: np.ndarray
@@ -142,7 +144,7 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
     beats = 1.0 * shape.images * shape.input_blocks * again * positions * image.element
     beats = beats / config.memory.bus_bytes
     fills = tiles.repetitions("nyxo", outside) * cuts[0] * cuts[1] * (parts if image.alike else 1)
-    # Rows over the whole width are one run in DRAM, others are read one by one.
+    # Rows of full width are contiguous in DRAM, others are read one by one.
     runs = np.where(np.minimum(columns, shape.width) == shape.width, 1, rows) * image.blocks
     box = (
         Side.of(images, shape.images, boxes=divide(shape.images, images)),
@@ -162,12 +164,14 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
 
 
 def innermost(workload: Workload) -> int:
-    """The innermost loop level at which inputs may be loaded; OUTERMOST if the chain memory holds them (`resident`)."""
+    """The innermost loop level at which inputs may be loaded; OUTERMOST if they are in the chain memory
+    (`resident`).
+    """
     return OUTERMOST if workload.resident else CHUNK
 
 
 def resident(tiles: Tiles) -> BufferFill:
-    """The fill of inputs that the array reads in the chain memory: no size, no traffic."""
+    """The fill of an input buffer whose contents the array reads in the chain memory instead: no size, no traffic."""
     nothing = np.zeros_like(tiles.count, dtype=np.float64)
     once = np.ones_like(tiles.count)
     return BufferFill(size=nothing, fills=once, beats=nothing, copies=once, exposed=nothing, loads=once)
@@ -180,10 +184,12 @@ def _positions(
     cuts: np.ndarray,
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
-    """Rows or columns of the input: the last tile of a `loop` and the last part of the kernel may need fewer."""
+    """Rows or columns of the input as a side of the input buffer's boxes: the last tile along `loop` and the last part
+    of the kernel may need fewer than the others.
+    """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)
     ragged = 1 - (1 - ragged) * (1 - np.where(short_window, 1 / cuts, 0.0))
-    # The whole axis, not as many elements of which some are pads at one end.
+    # A box that covers the axis covers `size` elements, without the pads.
     whole = (most == size) & (tiles.held(letter, outside) == tiles.extents[letter]) & (cuts == 1)
     return Side(most=most, mean=most, size=size, whole=whole, ragged=ragged)

@@ -1,8 +1,8 @@
 """Layers chained on the chip: the choice of tensors that are in the chain memory instead of DRAM, and their places.
 
 The store unit writes a chained tensor with the pads of its readers, and the array reads it there: no bus traffic, no
-load that waits for a store. A tensor can be chained if one kernel makes it, only products read it, with equal pads, and
-it fits beside the other live tensors. Tensors that save most traffic are placed first.
+load that waits for a store. A tensor can be chained if one kernel produces it, only products read it, with equal pads,
+and it fits beside the other live tensors. Tensors that save most traffic are placed first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ UNPADDED: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A tensor that may be chained: pads (`margins`) and their value, bytes of memory, bytes of saved bus traffic."""
+    """A tensor that may be chained: its pads (`margins`) and their value, its bytes of memory (`size`), and the bytes
+    of bus traffic that chaining saves.
+    """
 
     margins: Pads
     pad_value: int
@@ -39,7 +41,9 @@ class _Candidate:
 
 
 def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernels, Mapping[str, ChainBuffer]]:
-    """Places tensors in the chain memory while they fit: kernels that write and read them there, and their places."""
+    """Chooses the tensors in the chain memory. Returns the kernels, reading and writing them there, and the tensors'
+    places.
+    """
     places = _places(config, graph, _candidates(config, graph, kernels))
     for node in graph.nodes:
         if isinstance(node.operator, Attention):
@@ -48,7 +52,7 @@ def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernel
 
 
 def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:
-    """The kernel, with input and output in the chain memory where `places` has them."""
+    """The kernel, reading its input and writing its output in the chain memory if `places` has them."""
     read, written = (places.get(kernel.tensors.get(name, "")) for name in ("X", "Y"))
     if (read is None and written is None) or not isinstance(kernel.source, Source):
         return kernel
@@ -121,7 +125,7 @@ def _candidate(
 def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
     """Places of the chosen tensors, greedily by saved traffic while all fit in the chain memory."""
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
-    # An attention kernel uses the whole chain memory.
+    # An attention kernel uses the whole chain memory: tensors that live during it cannot be placed.
     chosen = [
         Buffer(name=node.name, size=config.chain_buffer_bytes, first=step, last=step)
         for step, node in enumerate(graph.nodes)

@@ -1,8 +1,8 @@
 """Kernels that move channels of tensors: concatenations, splits, shuffles.
 
-The store unit copies blocks of channels that stay whole. Blocks whose lanes come from several places are products with
-a selection matrix of ones and zeros, one product for each source tensor; each adds to the stored result of the product
-before it. Both are exact.
+Output blocks that are a whole block of an input are copied by the store unit. Blocks whose lanes come from several
+places are products with a selection matrix of ones and zeros, one product for each source tensor; each adds to the
+stored result of the product before it. Both are exact.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ ALONE = Window(kernel=(1, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Blocks `first` to `last` (exclusive) of the output, with lanes from the inputs `parts`. `copied` is (input, its
-    first block) where whole blocks of one input are copied; None where lanes change their places."""
+    """Blocks `first` to `last` (exclusive) of the output, whose lanes come from the inputs `parts`.
+
+    `copied`: (input, its first block) if whole blocks of one input are copied; None if channels change their lanes.
+    """
 
     first: int
     last: int
@@ -45,7 +47,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Image:
-    """Common data of the kernels of one image group: `batch` images that the machine computes at a time."""
+    """Common data of the kernels of image group `index`: `batch` images that the machine computes together."""
 
     config: Config
     graph: Graph
@@ -54,14 +56,14 @@ class _Image:
     batch: int
 
     def offset(self, tensor: str, block: int) -> int:
-        """The byte at which a block of channels of this image group begins in a tensor."""
+        """The byte of a tensor at which block `block` of this image group's channels begins."""
         _, channels, height, width = self.graph.tensors[tensor].nchw
         lanes = Blocks.of(self.config).block
         first = self.index * ceil_div(channels, lanes) + block
         return first * height * width * self.config.batch * lanes
 
     def sizes(self, blocks: int) -> tuple[int, int, int, int]:
-        """Batch, channels, height and width of `blocks` blocks of channels."""
+        """Batch, channels, height and width of a tensor that has only `blocks` blocks of channels."""
         lanes = Blocks.of(self.config).block
         return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 
@@ -69,9 +71,9 @@ class _Image:
 def channel_kernels(
     config: Config, graph: Graph, node: Node, operator: Channels, inside: Mapping[str, Inside]
 ) -> list[Kernel]:
-    """One kernel for each run of copied blocks; one for each source tensor of the other runs.
+    """One kernel for each run of copied blocks, and one for each source tensor of each other run.
 
-    Tensors whose memory is `inside` the output already are not copied.
+    Input tensors whose memory is already `inside` the output are not copied.
     """
     batch = graph.tensors[node.output].nchw[0]
     kernels: list[Kernel] = []
@@ -96,10 +98,12 @@ def channel_kernels(
 
 
 def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
-    """The output's blocks in runs: each is one copy, or one selection for each part."""
+    """The output's blocks as runs; a run is one copy, or one selection for each of its parts."""
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        """The parts of a block; for a whole block of one part also (part, source block - output block), else None."""
+        """The inputs that a block's lanes come from; if the block is one whole block of an input, also (that input, the
+        distance from the block to its source block), else None.
+        """
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))
         channel = mine[0][1]
@@ -124,7 +128,7 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
 
 
 def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]) -> int:
-    """Weight tiles of the selection matrices if one run computes all `blocks`."""
+    """Number of weight tiles of the selection matrices if one run computes all `blocks`."""
     taken: dict[int, set[int]] = {}
     for part, channel in sources[blocks[0] * lanes : (blocks[-1] + 1) * lanes]:
         taken.setdefault(part, set()).add(channel // lanes)
@@ -132,7 +136,7 @@ def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]
 
 
 def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
-    """The kernel that copies the run's blocks from block `block` of input `part`."""
+    """The kernel that copies the run's blocks from input `part`, starting at block `block` there."""
     source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
     sizes = sizes_of_vectors(image.config, image.sizes(blocks))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], ALONE)
@@ -150,7 +154,9 @@ def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
 def _selection(
     image: _Image, run: _Run, sources: Sequence[tuple[int, int]], part: int, *, added: bool
 ) -> Kernel:
-    """The kernel that selects the run's lanes from input `part`, 0 elsewhere; `added` to the stored output or not."""
+    """The kernel that selects the run's lanes from input `part`, with 0 in all other lanes; `added`: adds them to the
+    stored output.
+    """
     config, lanes = image.config, Blocks.of(image.config).block
     source, target = image.node.inputs[part], image.node.output
     taken = [

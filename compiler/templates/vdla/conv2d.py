@@ -1,4 +1,4 @@
-"""conv2d on the accelerator: tiles of output blocks, rows and columns, chunks of the reduction."""
+"""Template conv2d of the accelerator: tiles of output blocks, rows and columns; chunks of the reduction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space of a convolution."""
+    """The knob space of a convolution on one machine."""
     shape, last = LayerShape.of(config, workload), workload.last_vectors
     rows, columns = window_axes(shape.kernel)
     if last is not None:
@@ -46,7 +46,8 @@ def space(config: Config, workload: Workload) -> Space:
         cost,
         chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), rows, columns),
         levels=(innermost(workload), CHUNK),
-        # One product a cycle, each byte moved once. A folding machine may take one part of a weight tile.
+        # Floor of the space: one product a cycle, each byte moved once. A folding machine may take one part
+        # of a weight tile.
         products=_whole_products(workload, shape),
         loaded=moved,
     )
@@ -61,26 +62,30 @@ def _weight_tiles(shape: LayerShape) -> int:
 
 
 def _whole_products(workload: Workload, shape: LayerShape) -> float:
-    """Number of products of an input vector and a whole weight tile."""
+    """Number of products of an input vector and a whole weight tile in the layer."""
     last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
     return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
 
 
 def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
-    """Number of array operations: products, times the average operations for a weight tile."""
+    """Number of array operations of the layer: its products, times the average number of operations for a
+    weight tile.
+    """
     return _whole_products(workload, shape) * _parts(config, workload)[0]
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of operations for a weight tile. Activations as weights take all parts of a tile."""
+    """Average and largest number of array operations for a weight tile. Activations as weights take an operation for
+    every part of a tile.
+    """
     if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts
     return parts_of_tiles(config, workload.channels, workload.filters)
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model."""
+    """The cost model of the template, at many points."""
     shape = LayerShape.of(config, workload)
     tiles = _tiles(shape, values)
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
@@ -112,7 +117,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """The weight fill if each image has its own weights; slots rotate: one is filled while another is read."""
+    """The fill of the weight scratchpad if each image has its own weights. Slots rotate: one is filled while another is
+    read.
+    """
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(
@@ -145,7 +152,8 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
     moved = 1.0 * _weight_tiles(shape) * again
     beats = moved * config.whole_tile_bytes / config.memory.bus_bytes
-    # All weights of a filter are one run in DRAM; in a part of them, each block or each row of the kernel is a run.
+    # All weights of a filter are contiguous in DRAM. Of a part of them, each block or each row of the kernel
+    # is.
     apart = np.where(
         taps[1] == shape.kernel[1], np.where(taps[0] == shape.kernel[0], 1, blocks), blocks * taps[0]
     )
@@ -174,7 +182,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (icc, khc, kwc)
     spatial = ("conv.n", "conv.y", "conv.x", "conv.o")
-    # If the number of columns depends on the input block, the loop over blocks goes outside, an instruction for each.
+    # If the number of columns depends on the input block, the loop over blocks is outside of the intrinsic.
     nest = (*spatial, ic, kh, kw) if workload.last_vectors is None else (ic, *spatial, kh, kw)
     s.reorder(*chunk, *nest, "conv.b", "conv.j", "conv.k")
     frame = replace(frame, chunk=chunk)

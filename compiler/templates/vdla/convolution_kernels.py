@@ -1,4 +1,4 @@
-"""Kernels of convolutions: the template that computes a convolution, and weights in that template's layout."""
+"""Kernels of convolutions: the choice of the template, and the weights in that template's layout."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def _form(
         and workload.kernel == (workload.height, workload.width) != (1, 1)
         and not any(workload.pads)
     ):
-        # For a window that covers its input, positions become channels, and the reduction can be cut anywhere.
+        # For a window that covers its input, positions become channels, and the reduction can be cut
+        # anywhere.
         blocks = Blocks.of(config)
         vectors = ceil_div(workload.channels, blocks.block) * blocks.inputs * workload.height * workload.width
         sizes = (workload.batch, vectors * config.block_in, 1, 1)
@@ -86,7 +87,8 @@ def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) 
     blocks = Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and has_depthwise(config):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
-        # A depthwise layer that does not fit may fit as a dense layer with many zeros, whose weights need no row index.
+        # A depthwise layer that does not fit may fit as a dense layer with many zero weights, which need no
+        # row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
             own = operator.weight[:, 0]
             if taps_of(config, alone.window) is None:

@@ -1,4 +1,6 @@
-"""Depthwise convolution on the accelerator: one vector of channels an operation, or TAPS neighbouring ones."""
+"""Template of depthwise convolutions on the accelerator: an operation multiplies one vector of channels, or (extension
+`taps`) TAPS neighbouring vectors.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +40,28 @@ from .workload import LayerShape, Workload, of_vectors, vector_loops
 
 
 def has_depthwise(config: Config) -> bool:
-    """Whether the machine has depthwise operations, which the compiler uses for depthwise layers."""
+    """Whether the machine has depthwise operations; without them, depthwise layers are computed as dense layers."""
     return config.has("depthwise")
 
 
 def taps_of(config: Config, window: Window) -> TapGroups | None:
-    """The groups of window columns that one operation multiplies; None if each column is a separate operation."""
+    """The groups of neighbouring window columns that one operation multiplies; None if each column is an operation of
+    its own.
+    """
     return TapGroups.of(window) if config.has("taps") else None
 
 
 def filters_of(config: Config, window: Window) -> Filters:
-    """The weights of a depthwise convolution on a machine: its operations multiply these positions together."""
+    """The layout of a depthwise convolution's weights on a machine: the window positions that its operations multiply
+    together.
+    """
     sweep = Sweep.of(config, window)
     return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=SWEEP_MODE.group(config))
 
 
 def widened(config: Config, workload: Workload) -> Workload:
-    """The workload with the window as the array reads it: groups of columns are dense and may be wider than the kernel.
-
-    Additional columns count as pads on the right.
+    """The workload with the window that the array reads: groups of columns are contiguous and may be wider than the
+    kernel. The added columns count as pads on the right.
     """
     taps = taps_of(config, workload.window)
     if taps is None:
@@ -67,8 +72,11 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """The array's view of a layer: its `shape` with the `widened` window, the kernel's own `columns`, the groups of
-    columns (`taps`) and the `sweep` over rows, each None if the machine has no such operation.
+    """A depthwise layer on the array of a machine.
+
+    `shape`: the layer with the `widened` window. `columns`: columns of the kernel itself. `taps`: groups of columns
+    that one operation multiplies; `sweep`: operations that go over rows; each None if the machine has no such
+    operation.
     """
 
     shape: LayerShape
@@ -78,16 +86,18 @@ class _Array:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> _Array:
-        """The view for a workload on a machine. Raises ValueError if the window does not fit."""
+        """The layer of a workload on a machine. Raises ValueError if the window does not fit."""
         taps = taps_of(config, workload.window)
         shape = LayerShape.of(config, of_vectors(config, widened(config, workload)))
         sweep = Sweep.of(config, workload.window)
         return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
     def pads(self, rows: int) -> dict[str, int]:
-        """Rows of pads `above` and `below`, and all `rows` read, if one sweep covers a tile of `rows` output rows.
+        """Rows of pads `above` and `below` the image, and `rows`, their sum with the image's, if one sweep covers a
+        tile of `rows` output rows.
 
-        Empty if there is no such sweep: kernels cut into several groups of rows, tiles that are not full height.
+        Empty if there is no such sweep: for kernels cut into several groups of rows, and for tiles of less than full
+        height.
         """
         shape = self.shape
         if self.sweep is None or self.sweep.groups > 1:
@@ -109,16 +119,18 @@ class _Array:
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Weight tiles for the kernels of one block of channels; a kernel position is a row, as long as the longer of
-        input and output vector."""
+        """Number of weight tiles for the kernels of one block of channels. A kernel position is a row of a tile, as
+        long as the longer of input and output vector.
+        """
         if self.sweep is not None:
             return self.sweep.tiles(config)
         rows = self.operations * (1 if self.taps is None else TAPS)
         return ceil_div(rows, min(config.block_in, config.block_out))
 
     def busiest(self, config: Config, heights: np.ndarray) -> np.ndarray:
-        """Lower bound in cycles for tiles of `heights` rows, float64: the array's operations, one block of channels a
-        cycle, or the store unit's reads, if these are more."""
+        """Lower bound in cycles for tiles of `heights` rows, float64: operations of the array (a block of channels a
+        cycle) or reads of the store unit, whichever are more.
+        """
         vectors = np.array(self.shape.outputs)
         operations = vectors * self.operations
         if self.sweep is not None:
@@ -128,11 +140,12 @@ class _Array:
         return np.maximum(operations, store_reads(config, vectors)).astype(np.float64)
 
     def micro_ops(self, tiles: Tiles) -> np.ndarray:
-        """Micro-ops of all sequences of the kernel."""
+        """Number of micro-ops in all sequences of the kernel."""
         if self.sweep is None:
             return unrolled_micro_ops(tiles, self.operations)
         whole, rest = self.sweep.operations(tiles.sizes["y"]), self.sweep.operations(tiles.ragged("y"))
-        # An instruction counts two of columns, blocks and vectors; at most the vectors are left to micro-ops.
+        # An instruction iterates over two of columns, blocks and vectors; at most the vectors are left to
+        # micro-ops.
         return (whole + rest) * tiles.vectors
 
 
@@ -160,7 +173,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model."""
+    """The cost model of the template, at many points."""
     array = _Array.of(config, workload)
     shape, weight_tiles = array.shape, array.weight_tiles(config)
     tiles = window_tiles(shape, values)
@@ -174,7 +187,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         data=window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=False),
         weights=whole_weights_fill(config, values, tiles, weight_tiles),
         compute=array.busiest(config, values["rows"]),
-        # Each part of a window has its own micro-op sequence: rows of weight tiles are not relocated.
+        # Each part of a window has its own micro-op sequence, because a micro-op addresses rows of weight
+        # tiles absolutely.
         micro_ops=array.micro_ops(tiles),
         least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.whole_tiles,
         limits={
@@ -204,7 +218,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
             kwc, kw = s.split(columns[0], knobs.window[1])
             chunk, columns = (khc, kwc), (kw,)
     part = ("conv.q",) if shape.vectors > 1 else ()
-    # The loop over blocks goes outside: the number of parts may depend on the block.
+    # The loop over blocks is outermost, because the number of parts may depend on the block.
     s.reorder(*chunk, "conv.n", "conv.o", "conv.y", "conv.x", *part, kh, *columns, "conv.b", "conv.j")
     frame = replace(frame, chunk=chunk)
     frame.pad(workload)

@@ -1,4 +1,5 @@
-"""The estimate of all cost models of the accelerator: cycles of a tiled layer, from the work of its units and buffers.
+"""The common estimate of the accelerator's cost models: cycles of a tiled layer, from the work of its units and
+buffers.
 
 Constants of the timing contract (hw/README.md) come from `vdla.isa.timing` and the configuration; effects without a
 closed form are the constants of `Fitted`.
@@ -38,29 +39,31 @@ from .workload import LayerShape
 class Fitted:
     """Constants of the estimate that follow from no rule, fitted to simulated cycles.
 
-    `benchmarks/cost_model_vdla.py` fits them to random legal points of the papers' layers on several machines, each
-    layer alone; benchmarks/results/cost_model_vdla.json has the points' errors. `traffic` decides between tiles that
-    are equally fast alone: in a network they share the bus with their neighbours.
+    `benchmarks/cost_model_vdla.py` fits them to random legal points of the layers of published networks on several
+    machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. `traffic` decides between tiles
+    that are equally fast alone: in a network they share the bus with neighbouring layers.
     """
 
     sharpness: float = 12.0
     """Exponent of the norm that combines the cycles of concurrent units; at infinity the busiest unit counts alone."""
     step: float = 4.0
-    """Cycles of the array's instructions for a step beyond its products."""
+    """Cycles that the array's instructions add to each step of a reduction, beyond its products."""
     restart: float = 0.5
     """Share of the memory's latency that each further load of a fill exposes; loads overlap."""
     last_store: float = 0.5
     """Share of a tile's stores that stays exposed at the end of a layer."""
     head_start: float = 0.5
-    """Share of a step by which a buffer that is filled more often is late when another one needs the load unit."""
+    """Share of a step by which a fill is late if another buffer, filled more often, occupies the load unit."""
     first_inputs: float = 0.3
-    """Additional exposed share of the first input fill: in a network the preceding layer has yet to store the input."""
+    """Share of the first input fill that is exposed in addition: in a network the preceding layer has yet to store the
+    input.
+    """
     traffic: float = 0.01
     """Cycles added for each bus beat, hidden or not."""
 
 
 LOAD_LATENCY = REQUEST_DELAY + FIFO_LATENCY + STEP_LATENCY
-"""Fixed cycles of a load, without the memory's latency and the transfer of elements."""
+"""Fixed cycles of a load, without the memory's latency and the transfer of the data."""
 
 FITTED = Fitted()
 NO_COLUMNS: Columns = MappingProxyType({})
@@ -68,9 +71,10 @@ NO_COLUMNS: Columns = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BufferFill:
-    """Fills of one buffer at many points: `size` in elements, number of `fills`, `beats` of all fills, `copies` used.
+    """Fills of one buffer at many points of a knob space.
 
-    `exposed`: cycles of one fill; the first fill is hidden by nothing. `loads`: instructions of all fills.
+    `size`: elements. `fills`: their number. `beats`: bus beats of all fills. `copies`: copies of the buffer in use.
+    `exposed`: cycles of one fill; nothing hides the first fill. `loads`: instructions of all fills.
     """
 
     size: np.ndarray
@@ -82,7 +86,7 @@ class BufferFill:
 
     @property
     def loading(self) -> np.ndarray:
-        """Cycles of the load unit for all fills."""
+        """Cycles that the load unit takes for all fills."""
         return self.fills * self.exposed
 
     def quantities(self, name: str, compute: float | np.ndarray) -> dict[str, np.ndarray]:
@@ -102,9 +106,9 @@ class BufferFill:
 class TiledWork:
     """Work of the units at many points: cycles of each unit alone, instructions, and the buffers between units.
 
-    `compute`: least cycles of the computing unit. `traffic`: bus beats. `loading`, `storing`: cycles of load and store
-    unit. Array and store unit share `sums_copies` copies of the sums; the array gets a copy back `store_latency` cycles
-    after its accumulators have been read. `last_beats`: beats of one tile's outputs.
+    `compute`: lower bound on the computing unit's cycles. `traffic`: bus beats. `loading`, `storing`: cycles of load
+    and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
+    `store_latency` cycles after its accumulators have been read. `last_beats`: beats of one tile's outputs.
     """
 
     tiles: Tiles
@@ -147,8 +151,8 @@ class TiledWork:
         }
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
-        """The estimate."""
-        # A copy of the sums is filled, read and released.
+        """Estimated cycles of the layer."""
+        # A copy of the sums is filled, read, and then free again.
         turns = self.compute + self.storing + self.tiles.count * self.store_latency
         units = self.compute, self.loading, self.storing, self.traffic, turns / self.sums_copies
         busy = together(fitted.sharpness, *units)
@@ -157,11 +161,11 @@ class TiledWork:
         return busy + self._waits(fitted) + fitted.traffic * self.traffic
 
     def _waits(self, fitted: Fitted) -> np.ndarray:
-        """Cycles in which the busiest unit waits: for fills that begin too late, and at both ends.
+        """Cycles in which the busiest unit waits: for fills that begin too late, and at the layer's beginning and end.
 
         A fill begins once one of the buffer's copies is free. Loads keep the program's order, so the lead of a fill is
         also limited by the copies of every buffer that is filled more often. Cycles of a fill beyond its lead are
-        waits. The first fills and a part of the last store are hidden by nothing.
+        waits. Nothing hides the first fills and a part of the last store.
         """
         buffers, compute = self.buffers, self.compute
         others = sum(buffer.loading for name, buffer in buffers.items() if name != "data")
@@ -188,7 +192,9 @@ def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
 
 
 def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """Whether `copies` buffers of `size` elements fit a scratchpad; accumulator copies take whole banks."""
+    """Whether `copies` buffers of `size` elements fit the scratchpad `scope`, bool; accumulator copies take whole
+    banks.
+    """
     depth = scratchpad_depths(config)[scope]
     if scope == "acc":
         size = np.where(copies > 1, -(-size // config.acc_bank_depth) * config.acc_bank_depth, size)
@@ -196,7 +202,8 @@ def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np
 
 
 def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    """Cycles to read `beats` in `runs` contiguous runs: the bus's, or the bursts' latency over the outstanding reads.
+    """Cycles to read `beats` from `runs` contiguous runs of DRAM: the bus's cycles, or, if longer, the bursts' latency
+    divided by the number of outstanding reads.
 
     A run splits into bursts of READ_BURST_BEATS and at multiples of AXI_BOUNDARY.
     """
@@ -207,7 +214,9 @@ def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.n
 
 
 def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndarray:
-    """Cycles in which STORE.POST reads `vectors` windows of `window` accumulators each, waits for passes included."""
+    """Cycles in which STORE.POST reads `vectors` windows of `window` accumulators each, including waits for its
+    passes.
+    """
     return vectors * max(window, config.post_passes)
 
 
@@ -216,11 +225,10 @@ def store_cycles(
 ) -> np.ndarray:
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
-    The maximum of these reads, the bus and the latency of bursts. Each row of a tile narrower than the output is a
-    burst, and so is each position of a block of which some vectors are not stored.
-
-    Each instruction also takes `store_latency`. The next instructions overlap with it unless they have operands:
-    instructions with operands wait for each other, and each for its first operand.
+    The largest of three: these reads, the bus, and the latency of bursts. Each row of a tile narrower than the output
+    is a burst, and so is each position of a block whose vectors are not all stored. Each instruction also takes
+    `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands wait
+    for each other, and each for its first operand.
     """
     memory, beyond = config.memory, _way_of_a_vector(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
@@ -241,12 +249,13 @@ def store_cycles(
 
 
 def store_latency(config: Config, shape: LayerShape) -> float:
-    """Cycles from a store's last accumulator read to its end that `store_cycles` does not count."""
+    """Cycles from a store's last accumulator read to the store's end that `store_cycles` does not include."""
     return 0.0 if shape.operand else _way_of_a_vector(config, shape)
 
 
 def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
-    """Latency of a stored vector in cycles: pipeline, FIFO, request and response of its burst.
+    """Latency in cycles from the read of a vector to the end of its store: pipeline, FIFO, request and response of its
+    burst.
 
     A vector stored in the chain memory passes through neither FIFO nor bus.
     """
@@ -255,11 +264,12 @@ def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
 
 
 def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: LayerShape) -> np.ndarray:
-    """Cycles of the store unit beside its stores: waits for parameter loads, and for `loaded` beats of other loads.
+    """Cycles of the store unit in addition to its stores: waits for parameter loads, and for other loads (`loaded`
+    beats) on the bus.
 
     A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
     memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
-    bus, so outputs wait for as many of the `loaded` beats as they have beats themselves.
+    bus, so outputs wait for as many beats of loads as they have beats themselves.
     """
     fills = tiles.parameter_fills(config.par_depth)
     turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
@@ -270,9 +280,10 @@ def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Layer
 def array_instructions(
     tiles: Tiles, buffers: Mapping[str, BufferFill], sums_copies: np.ndarray, overwriting: bool
 ) -> np.ndarray:
-    """Instructions of the array: one for the products of each step, one for each change of their addresses.
+    """Number of the array's instructions: one for the products of each step, one for each change of their addresses.
 
-    `overwriting`: the first step of a tile needs another instruction, which overwrites sums before others add.
+    `overwriting`: the first step of a tile takes another instruction, which overwrites the sums to which later ones
+    add.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]
@@ -285,10 +296,10 @@ def array_instructions(
 class ArrayLayer:
     """A template's description of a layer on the array at many points, the argument of `array_cost`.
 
-    `data`, `weights`: fills of the input and weight buffers. `compute`: least cycles of the computing unit.
-    `micro_ops`: micro-ops of all sequences. `least_fills`: scratchpad fills that every program needs. `limits`: the
-    template's own legality limits. `overwriting`: see `array_instructions`. `innermost`: innermost legal level of the
-    data. `store_bound`: count `beside_stores` as well, since the store unit may be the busiest.
+    `data`, `weights`: fills of the input and weight buffers. `compute`: lower bound on the computing unit's cycles.
+    `micro_ops`: number of micro-ops in all sequences. `least_fills`: scratchpad fills that every program needs.
+    `limits`: the template's own legality limits. `overwriting`: see `array_instructions`. `innermost`: innermost legal
+    level of the data. `store_bound`: the store unit may be the busiest, so that `beside_stores` is added.
     """
 
     shape: LayerShape
@@ -305,7 +316,7 @@ class ArrayLayer:
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> Account:
-    """Limits, lower bounds, features and estimated cycles of the points with these knob values."""
+    """Limits, lower bounds, features and estimated cycles of the points with the knob values `values`."""
     shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)

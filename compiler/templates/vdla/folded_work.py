@@ -1,4 +1,6 @@
-"""Operations of the array for whole weight tiles on machines that fold: one for each part that holds a weight."""
+"""Operations of the array for a weight tile on machines that fold (extension `fold`): one for each part of the tile
+that holds a weight.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from .workload import Workload
 
 @lru_cache(maxsize=1024)
 def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
-    """Mean and largest number of parts that hold weights in a whole tile of a dense (filters, channels) matrix; (1, 1)
-    on machines that do not fold."""
+    """Mean and largest number of parts with weights in a whole tile of a dense (filters, channels) matrix; (1, 1) on
+    machines that do not fold.
+    """
     if config.tile_parts == 1:
         return 1.0, 1
     tiles = ceil_div(channels, config.block_in) * ceil_div(filters, config.block_out)
@@ -29,14 +32,14 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
         of_inputs, of_lanes = ceil_div(channels, inputs), ceil_div(filters, lanes)
         most = min(of_inputs, groups) * min(of_lanes, config.tile_parts // groups)
         found.append((of_inputs * of_lanes, most))
-    # The first shape with the fewest parts, as in emission (`FoldedWeights`).
+    # Of the shapes with the fewest parts the first, as in emission (`FoldedWeights`).
     total, most = min(found, key=lambda item: item[0])
     return total / tiles, most
 
 
 @lru_cache(maxsize=256)
 def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> FoldedWeights | None:
-    """The tile parts that hold weights in a convolution on patches; None on machines that do not fold."""
+    """The parts of weight tiles that hold weights in a convolution on patches; None on machines that do not fold."""
     if config.tile_parts == 1:
         return None
     weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)

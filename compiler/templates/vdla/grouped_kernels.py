@@ -1,6 +1,6 @@
 """Kernels of grouped convolutions: one for each run of groups that fills whole blocks of input and output channels.
 
-Within a run the array multiplies the zeros between groups; between runs there are no products.
+Within a run the weights between groups are zeros, which the array multiplies; between runs there are no products.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from .workload import Workload, windowed
 
 
 def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> list[Kernel]:
-    """The kernels of a convolution's runs of groups, image by image; empty if there is one run or it is depthwise."""
+    """The kernels of a convolution's runs of groups, image by image; empty if all groups are one run, or for a
+    depthwise convolution.
+    """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     filters, inside = operator.weight.shape[:2]
     groups, block = operator.groups, Blocks.of(config).block
@@ -64,7 +66,7 @@ def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Conv
 def _kernel(
     config: Config, node: Node, operator: Int8Convolution, workload: Workload, begins: tuple[int, int]
 ) -> Kernel:
-    """The kernel of a run; `begins` are the bytes of input and output at which the run's channels begin."""
+    """The kernel of a run of groups; `begins`: the bytes of input and output at which the run's channels begin."""
     form, weight = blocked_form(config, workload, operator)
     constants = {"P": parameters(config, operator.bias, operator.scale), "W": weight}
     if operator.table is not None:

@@ -15,7 +15,9 @@ from ...te.blocks import Blocks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """Place of a tensor inside another, `tensor`: the first block of channels there (`block`) and its byte `offset`."""
+    """Place of a tensor inside another one, named `tensor`: its first block of channels there (`block`) and its byte
+    `offset`.
+    """
 
     tensor: str
     block: int
@@ -23,14 +25,15 @@ class Inside:
 
 
 def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
-    """Tensors that can be written into the concatenation that reads them, by name; other nodes may read them as well.
+    """Tensors that can be written directly into the concatenation that reads them, by name; other nodes may read them
+    as well.
 
     Each is the output of a node, fills whole blocks of channels, and has at most `config.batch` images.
     """
     if not graph.nodes or graph.tensors[graph.nodes[0].output].nchw[0] > config.batch:
         return {}
     kept = {item.tensor for item in (*graph.inputs, *graph.outputs)} | graph.constants.keys()
-    # An input of Swap is read as weight tiles, which start at multiples of their size.
+    # Swap reads its input as weight tiles, which start at multiples of their size.
     kept |= {node.inputs[0] for node in graph.nodes if isinstance(node.operator, Swap)}
     found: dict[str, Inside] = {}
     for node in graph.nodes:
@@ -44,7 +47,9 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
-    """(name, first block) of the parts whose channels all occur once, in order, in separate blocks."""
+    """(name, first block) of each input whose channels all occur once, in order, in blocks without channels of other
+    inputs.
+    """
     places: dict[int, list[tuple[int, int]]] = {}
     for place, (part, channel) in enumerate(operator.sources):
         places.setdefault(part, []).append((place, channel))

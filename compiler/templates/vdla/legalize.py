@@ -1,6 +1,6 @@
 """A fused graph made legal for the accelerator: memory layouts of tensors, pools fused into convolutions or split.
 
-The criterion of templates is whether the smallest tile fits the machine; no tile is chosen here.
+Rewrites ask a template whether its smallest tile fits the machine; no tile is chosen here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Legalized:
-    """A graph that can be lowered node by node, the memory layout of each tensor, and the tensors inside others."""
+    """A graph that can be lowered node by node, the memory layout of each tensor, and the tensors whose memory is
+    inside another tensor's.
+    """
 
     graph: Graph
     layouts: Mapping[str, Layout]
@@ -52,14 +54,15 @@ class Legalized:
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """For each tensor inside another: (the other's name, the byte offset there)."""
+        """For each tensor inside another: (the other tensor's name, the byte offset there)."""
         return {name: (item.tensor, item.offset) for name, item in self.inside.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The target of a rewrite: a configuration, and the graph's inputs in the host's layout (`interleaved`, known after
-    the first rewrites)."""
+    """The target of a rewrite: a configuration, and the names of the graph's inputs in the host's layout
+    (`interleaved`; empty until the first rewrites are done).
+    """
 
     config: Config
     interleaved: frozenset[str] = frozenset()
@@ -76,7 +79,7 @@ class Machine:
 
 
 def legalize(graph: Graph, config: Config) -> Legalized:
-    """A fused graph as nodes that have kernels on the machine, with the layout of each tensor.
+    """A fused graph rewritten to nodes that have kernels on the machine, with the layout of each tensor.
 
     Raises NodeError for a node that needs an extension which the machine lacks.
     """
@@ -189,7 +192,7 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         function=_norms,
     ),
 )
-"""Rewrites that need to know which inputs are interleaved, in the host's layout."""
+"""Rewrites that need to know which of the graph's inputs are in the host's layout (interleaved)."""
 
 
 def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:
@@ -201,7 +204,9 @@ def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _check_extensions(graph: Graph, config: Config) -> None:
-    """Raises NodeError for a node whose extension the machine lacks: a graph may be imported for another machine."""
+    """Raises NodeError for a node that needs an extension which the machine lacks: the graph may have been imported for
+    another machine.
+    """
     abilities = Abilities.of(config)
     lacking: dict[type, str] = {}
     if not abilities.tables:
@@ -219,10 +224,10 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether a convolution's store may combine with one value for each plane: the kernel is 1x1 with whole blocks of
-    channels.
+    """Whether the store of a convolution may combine with an operand of one value for each plane: if the kernel is 1x1
+    with whole blocks of channels.
 
-    Not if its output fits in the chain memory, where it may get pads, which an operand does not have.
+    Not if its output fits in the chain memory: it may get pads there, which an operand does not have.
     """
     operator = node.operator
     return (
@@ -236,7 +241,7 @@ def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
-    """Whether a graph's input stays in the host's layout: every reader must gather patches from it."""
+    """Whether an input of the graph stays in the host's layout: if every reader can gather patches from it."""
     readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")
@@ -247,7 +252,7 @@ def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
 
 
 def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> bool:
-    """Whether a node is a convolution on `tensor` whose patches, and weights of a patch, fit the machine."""
+    """Whether a node is a convolution on `tensor` whose patches, and the weights of one patch, fit the machine."""
     operator = node.operator
     if not isinstance(operator, Int8Convolution) or node.inputs[0] != tensor or tensor in node.inputs[1:]:
         return False
@@ -273,7 +278,7 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
 
 
 def network_key(legalized: Legalized, workloads: Mapping[str, Workload]) -> str:
-    """16 hexadecimal digits, equal for networks with equal nodes, workloads and connections; constants do not matter.
+    """16 hexadecimal digits, equal for networks with equal nodes, workloads and connections, whatever their constants.
 
     Knobs measured for a node inside one network are valid for the same node of another network with this key.
     """

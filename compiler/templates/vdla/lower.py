@@ -54,7 +54,7 @@ class CompileError(UserError):
 
 
 class DoesNotFitError(CompileError):
-    """A layer whose smallest tile exceeds the accelerator's memories; `members` are its ONNX nodes' names."""
+    """A layer whose smallest tile exceeds the accelerator's memories; `members`: names of the layer's ONNX nodes."""
 
     def __init__(self, message: str, members: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class UnfitNodeError(Exception):
         self.node = node
 
     def explained(self, config: Config, graph: Graph) -> DoesNotFitError:
-        """The user's error, with a way out."""
+        """The error for the user, which suggests a way out."""
         node = next(node for node in graph.nodes if node.name == self.node)
         return DoesNotFitError(
             f"node {node.name} ({node.kind}): {self} of configuration {config.name}; "
@@ -79,7 +79,9 @@ class UnfitNodeError(Exception):
 
 
 def check_machine(config: Config, virtual_threads: int) -> None:
-    """Raises CompileError for a configuration that runs no network, and for no copy of buffers."""
+    """Raises CompileError for a configuration that cannot run any network, or if `virtual_threads` is no valid number
+    of copies.
+    """
     if config.block_in != config.block_out and config.batch > 1:
         raise CompileError(
             f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
@@ -96,7 +98,9 @@ def check_machine(config: Config, virtual_threads: int) -> None:
 
 
 def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
-    """The passes between schedule and emission; `copies` maps each scratchpad to the copies of its buffers."""
+    """The passes between schedule and emission; `copies` maps each scratchpad to the number of copies of its
+    buffers.
+    """
     capacity = scratchpad_depths(config)
     return (
         Pass("split-copies", split_copies),
@@ -108,7 +112,7 @@ def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
 
 
 def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel, ...]:
-    """The kernels that compute a node, in order. The code of an operator is imported when the operator occurs."""
+    """The kernels that compute a node, in order. The module of an operator is imported when the operator occurs."""
     graph = legalized.graph
     match node.operator:
         case Int8Convolution(phases=None, spaced=None, taken=None, groups=1) as operator:
@@ -174,7 +178,9 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
 def network_kernels(
     config: Config, legalized: Legalized
 ) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
-    """The kernels of each node, and the places of tensors in the chain memory, if the machine has one, by name."""
+    """The kernels of each node by name, and the places of tensors in the chain memory (empty if the machine has
+    none).
+    """
     kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
     if not config.chain_depth:
         return kernels, {}
@@ -186,7 +192,9 @@ def network_kernels(
 def _rare_convolution(
     config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
 ) -> tuple[Kernel, ...]:
-    """The kernels of a convolution with groups, or whose positions are strided in memory (phases, spaced, taken)."""
+    """The kernels of a convolution with groups, or with positions that are strided in memory (`phases`, `spaced`,
+    `taken`).
+    """
     graph = legalized.graph
     if operator.phases is not None:
         from .strided_outputs import phase_kernels
@@ -204,7 +212,7 @@ def _rare_convolution(
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:
-    """The workload of each node with a recorded kernel (tuning records may have its knobs), by node name."""
+    """The workload of each node with a `recorded` kernel, whose knobs tuning records may have, by node name."""
     return {
         name: kernel.workload for name, several in kernels.items() for kernel in several if kernel.recorded
     }
@@ -217,10 +225,11 @@ def choose_points(
     virtual_threads: int,
     measured: Mapping[str, tuple[Values, ...]] = MappingProxyType({}),
 ) -> dict[str, tuple[Values, ...]]:
-    """The knob values of every kernel, by node: from `settings` (tuning records) for recorded kernels.
+    """The knob values of every kernel, by node.
 
-    Other kernels take those of `measured` nodes (`node_points`), else the template's default, computed
-    once for equal workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError.
+    Recorded kernels use the node's `settings` (from tuning records). Others use the values of the same node in
+    `measured` (`node_points`), else the template's default, computed once for equal workloads, with at most
+    `virtual_threads` copies of a buffer. Raises UnfitNodeError.
     """
 
     @cache
@@ -229,7 +238,7 @@ def choose_points(
 
     @cache
     def in_series(workload: Workload, series: Workload) -> Values:
-        """The default knobs of a series if they are legal for one of its kernels alone, else the kernel's
+        """The default knobs of the series' workload if they are legal for one of its kernels alone, else that kernel's
         own default.
         """
         values = default(series)
@@ -263,8 +272,8 @@ def lower_node(
 ) -> LoweredLayer:
     """The kernels of a node, scheduled at `points` of their spaces and lowered.
 
-    `virtual_threads`: copies of the parameter table. `check`: verify the program after every pass. `kept`: cache of
-    lowered programs, read (unless `dump` is given) and extended.
+    `virtual_threads`: copies of the parameter table. `check`: verifies the program after every pass. `dump`: receives
+    the program after every pass. `kept`: cache of lowered programs, read (unless `dump` is given) and extended.
     """
     config, lowered = kernel_fields(config), []
     for kernel, point in zip(kernels, points, strict=True):

@@ -1,4 +1,4 @@
-"""Products and the normalization of their result on the accelerator: one kernel, tile by tile of positions."""
+"""Template of a product fused with the normalization of its result, on the accelerator: tile by tile of positions."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ NORMALIZATION = "normalization of a tile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedExpression(Expression):
-    """A normed product at one tile size, with the arguments from which `schedule` builds others; `post`: the product's
-    post-processing.
+    """A normed product (product and its normalization) at one tile size, with the arguments from which `schedule`
+    builds other tile sizes.
+
+    `post`: the product's post-processing; `shared`: the normalization's.
     """
 
     shape: NormedShape
@@ -51,7 +53,7 @@ class NormedExpression(Expression):
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: positions in a tile, blocks in a chunk of the reduction, copies of the chunk's buffer."""
+    """The knob space: positions of a tile, channel blocks of a chunk of the reduction, copies of the chunk's buffer."""
     inputs, positions = ceil_div(workload.channels, config.block_in), workload.height * workload.width
     axes = (
         Axis(name="rows", values=up_to(positions)),
@@ -71,7 +73,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _blocks(config: Config, workload: Workload) -> tuple[int, int]:
-    """Blocks of channels and of filters."""
+    """Number of blocks of channels and of filters."""
     return ceil_div(workload.channels, config.block_in), ceil_div(workload.filters, config.block_out)
 
 
@@ -82,7 +84,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
     return {
         "the accumulators": 2 * (tiles_step(config, outputs, rows) + outputs) * rows <= config.acc_depth,
         "the input scratchpad": (copies * chunk + 2 * outputs) * rows <= config.inp_depth,
-        # Plus the unit matrix.
+        # One more weight tile: the unit matrix.
         "the weight scratchpad": one * (inputs * outputs + 1) <= config.whole_tiles,
         "the entries of rows": rows <= config.row_depth,
         "the elements of a row": one * outputs * config.block_out <= MOST_ELEMENTS,
@@ -91,7 +93,9 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model: cycles of all turns, the exposed loads of the first and the stores of the last."""
+    """The cost model: cycles of all turns of the pipelined loop, the exposed loads of the first and the stores of the
+    last.
+    """
     inputs, outputs = _blocks(config, workload)
     rows, chunk = values["rows"], values["chunk"]
     bus, latency = config.memory.bus_bytes, config.memory.read_latency + LOAD_LATENCY

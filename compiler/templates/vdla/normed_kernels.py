@@ -25,9 +25,11 @@ from .template import Kernel, parameters
 from .workload import Workload, windowed
 
 FEWEST_TILES = 5
-"""Least number of tiles of a fused product: with fewer, the exposed first tile and last normalization cost the gain."""
+"""Least number of tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the
+gain.
+"""
 GAIN = 0.99
-"""Ratio of estimated cycles (fused over separate kernels) at which both are equally fast."""
+"""Largest ratio of estimated cycles, fused over separate kernels, at which fusion is chosen."""
 SINGLE = Window(kernel=(1, 1))
 
 
@@ -71,7 +73,9 @@ def _joins(
     rows: Rows,
     inputs: Collection[str],
 ) -> bool:
-    """Whether a convolution and the normalization of its result can be one kernel that is expected to be faster."""
+    """Whether a convolution and the normalization of its result can be one kernel that the cost model expects to be
+    faster.
+    """
     moved = (operator.pool, operator.phases, operator.spaced, operator.taken)
     if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4 or node.inputs[0] in inputs:
         return False
@@ -111,7 +115,7 @@ def _pays(config: Config, workload: Workload) -> bool:
 
 
 def _cycles(config: Config, workload: Workload, quantity: str = ESTIMATE) -> float:
-    """A quantity of the workload's cost model, by default the estimated cycles, at the template's default knobs."""
+    """A quantity of the workload's cost model at its template's default knobs; by default the estimated cycles."""
     template = TEMPLATES[workload.template]
     values = one_point(template.default_for(config, workload, 2))
     return float(template.cost(config, workload, values, FITTED).quantities[quantity][0])

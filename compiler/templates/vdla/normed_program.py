@@ -1,5 +1,5 @@
 """A product and the normalization of its result as one program: while the array sums a tile of positions, the store
-unit normalizes an earlier one.
+unit normalizes an earlier tile.
 
 A tile's sums are stored as int8 in DRAM, where other nodes also read them. One turn later they are loaded into the
 input scratchpad and multiplied by the unit matrix into accumulators: row statistics must read the stored int8 values.
@@ -28,8 +28,8 @@ from .attention_program import apart_by, element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedShape:
-    """Sizes: `images` of `positions`, `channels` in, `filters` out; normalized outputs have planes of `plane`
-    positions.
+    """Sizes: `images` of `positions` with `channels`; the product has `filters`; the normalized output has planes of
+    `plane` positions.
     """
 
     images: int
@@ -41,7 +41,9 @@ class NormedShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedTiles:
-    """Tiles of `rows` positions; inputs are loaded in chunks of `chunk` blocks of channels, in `copies` buffers."""
+    """Tiles of `rows` positions. Inputs are loaded in chunks of `chunk` blocks of channels, into `copies` buffers in
+    turn.
+    """
 
     rows: int
     chunk: int
@@ -68,7 +70,9 @@ def normed_program(
 
 
 def parameter_groups(config: Config, blocks: int) -> int:
-    """The least number of equal groups of `blocks` of filters such that a group's parameters fit the table."""
+    """The least number of equal groups into which `blocks` of filters are divided so that the parameters of a group fit
+    the table.
+    """
     return next(
         groups
         for groups in range(1, blocks + 1)
@@ -83,13 +87,15 @@ def loads_ahead(config: Config, rows: Any) -> Any:
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """The number of a tile's `chunks` that are loaded before the previous turn's results, whose store takes a while."""
+    """How many of a tile's `chunks` are loaded before the previous turn's results, whose store takes time to
+    complete.
+    """
     return np.maximum(1, chunks * 3 // 4)
 
 
 def tiles_step(config: Config, blocks: int, rows: Any) -> Any:
-    """Distance, in blocks of `rows` accumulators, of two tiles of `blocks`: in separate banks if both fit in half of
-    the accumulators, else adjacent.
+    """Distance of two tiles in the accumulators, in blocks of `rows` accumulators; each tile has `blocks`. In separate
+    banks if both then fit in half of the accumulators, else adjacent.
     """
     apart = apart_by(config, blocks, rows)
     return np.where((apart + blocks) * rows <= config.acc_depth // 2, apart, blocks)
@@ -147,8 +153,10 @@ class _Normed:
         self.entries = held("entries", "par", self._group, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """All tiles in a pipeline of three turns: summed in turn t, loaded back in t + 1, normalized in t + 2. The loop
-        therefore takes two turns more than there are tiles.
+        """The loop over all tiles, in a pipeline of three turns: summed in turn t, loaded back in t + 1, normalized in
+        t + 2.
+
+        The loop therefore takes two turns more than there are tiles.
         """
         count = self._shape.images * self._count
         t = Var("t")
@@ -229,7 +237,7 @@ class _Normed:
         return nest([(c, high - low)], body)
 
     def _weights(self, name: str, at: Expr) -> Copy:
-        """The load of chunk `at` of the weights."""
+        """The load of chunk `at` of the weights into the weight scratchpad."""
         chunk = self._tiles.chunk
         return Copy(
             name=f"{name}.load.weights",

@@ -1,4 +1,4 @@
-"""Weights of a kernel that is measured alone, on machines that fold: the tile parts that exist."""
+"""Parts of weight tiles, on machines that fold, for a kernel that is measured without its network's weights."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from .workload import Workload
 
 @lru_cache(maxsize=64)
 def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
-    """The tile parts of a workload's dense weights (all filters by all channels, no zeros). None for templates without
-    GEMM weights, for activations as weights, and on machines that do not fold."""
+    """The parts of tiles that hold weights in a workload's dense matrix (all filters by all channels, no zeros).
+
+    None for templates without GEMM weights, for activations as weights, and on machines that do not fold.
+    """
     if config.tile_parts == 1 or workload.own_weights:
         return None
     match workload.template:

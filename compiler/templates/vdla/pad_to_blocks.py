@@ -1,5 +1,5 @@
-"""Padding to blocks: whole blocks of positions for tensors whose positions become weights or channels, and neutral
-lanes for sums over a partial block of channels.
+"""Padding to blocks: whole blocks of positions for tensors whose positions become weights or channels, and lanes
+without effect for sums over a partial block of channels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...te.post import Post
 
 
 class _Rewrite:
-    """A graph under construction: nodes in order, tensors, and the producer of each tensor."""
+    """A graph under construction: its nodes in order, its tensors, and the node that produces each tensor."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -44,7 +44,9 @@ class _Rewrite:
     def copy(
         self, reader: Node, source: str, what: str, operator: Int8Operator, shape: Sequence[int], taken: Pair
     ) -> str:
-        """The name of a new tensor of shape `shape`, `operator` applied to `source`; shared for equal `taken`."""
+        """Applies `operator` to `source` in a new node and returns the name of the result, of shape `shape`. Readers
+        with equal `taken` share one result.
+        """
         key = (source, what, taken)
         if key not in self._made:
             name = unused(f"{source}.{what}", self.tensors)
@@ -60,8 +62,8 @@ class _Rewrite:
 
 
 def pad_to_blocks(graph: Graph, config: Config) -> Graph:
-    """The graph with whole blocks of positions in tensors whose positions become weights or channels, and with spare
-    lanes of a product's last block of channels at the zero point in one of the factors.
+    """The graph with whole blocks of positions in tensors whose positions become weights or channels, and with the
+    spare lanes of a product's last block of channels at the zero point in one of the factors.
 
     Raises NodeError for products whose last block of channels also holds channels of other products.
     """
@@ -117,8 +119,8 @@ def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -
 
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
-    """The product with a factor whose spare lanes hold its zero point: unchanged, or with a copy of the
-    first factor.
+    """The product with spare lanes that add nothing to its sum: unchanged if one factor holds its zero point there,
+    else with a padded copy of its first factor.
     """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
@@ -156,7 +158,7 @@ def _channel(group: Group, side: int) -> int:
 
 
 def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
-    """The int8 value of the spare lanes (no channels) of a tensor's last block; None if unknown.
+    """The int8 value in the spare lanes (lanes without a channel) of a tensor's last block; None if unknown.
 
     Weights, biases and shares are 0 in spare lanes.
     """

@@ -1,4 +1,5 @@
-"""A first convolution on the accelerator: patches gathered by the load unit, all of the reduction in one chunk.
+"""Template of a first convolution on the accelerator: the load unit gathers patches, and one chunk has the whole
+reduction.
 
 The cut of windows into patches is no knob (`patch_layouts` chooses it): weights are packed before knobs are known.
 """
@@ -29,7 +30,7 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShape:
-    """The layer with patches as positions: output columns that share a patch are vectors of its position."""
+    """The layer with patches as positions: output columns that share a patch become vectors of the patch's position."""
     shape, columns = LayerShape.of(config, workload), layout.columns
     return replace(
         shape,
@@ -81,7 +82,7 @@ def _block(shape: LayerShape, layout: PatchLayout) -> int:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model."""
+    """The cost model of the template, at many points."""
     layout = tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
     tiles = Tiles.of(shape, values)
@@ -96,7 +97,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         least_fills=positions * layout.vectors / config.inp_depth
         + shape.output_blocks * _block(shape, layout) / config.whole_tiles,
         overwriting=layout.products > 1,
-        # Without chunks, the data's innermost level is that of the innermost loop.
+        # Without chunks, the innermost level of the data is the innermost loop over tiles.
         innermost=INNERMOST,
     )
     return array_cost(config, layer, values, fitted)

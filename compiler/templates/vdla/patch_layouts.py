@@ -1,8 +1,8 @@
 """Choice of patches for a first convolution: the layout with the fewest cycles of load unit and array running
 concurrently.
 
-The load unit writes one row of one patch a cycle, or less of a row that spans several vectors; the array multiplies one
-vector a cycle. A patch shared by several outputs is loaded once for all of them, but leaves lanes unused.
+The load unit writes a row of a patch in a cycle, or part of it if the row spans several vectors; the array multiplies
+one vector a cycle. A patch shared by several outputs is loaded once for all of them, but leaves lanes unused.
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ from .workload import LayerShape, Workload
 PATCH_LIMIT = 255
 """Largest run, step, pitch and left padding of a patch (8-bit fields of register PATCH)."""
 BUS_BYTES = 16
-"""Assumed bytes of weights loaded in a cycle, because kernels, and so layouts, must not depend on the memory's bus."""
+"""Assumed bytes of weights loaded in a cycle. Not the machine's bus width, because kernels, and so layouts, must not
+depend on it.
+"""
 PAD_LIMIT = 15
 """Most rows of a patch above or below the image (4-bit fields of LOAD)."""
 WORTH = 0.98
-"""Ratio of cycles to those of whole windows below which shared patches are chosen: their estimate is less certain."""
+"""Largest ratio of cycles (shared patches over a patch for each window) at which shared patches are chosen: their
+estimate is less certain.
+"""
 ROWS_AHEAD = 4
-"""Most rows of patches in a ring beyond those that a row of outputs reads: loaded while the row is computed."""
+"""Most rows of patches in a ring beyond the ones that a row of outputs reads; they are loaded while that row is
+computed.
+"""
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +59,7 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
     """Average number of times that a patch is gathered, for square tiles in two copies.
 
-    None if such tiles would share more rows with neighbours than they have on their own.
+    None if such a tile would have no more rows of its own than rows shared with its neighbours.
     """
     if not layout.reach:
         return 1.0
@@ -66,9 +72,9 @@ def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
     """The patch layout for rows of `columns` outputs in sequence, in groups of `filters` blocks of filters, and the
-    rows of the ring of patches.
+    number of rows of the ring of patches.
 
-    Shared patches need a ring of whole rows. Ring None: each window is a patch, loaded for a piece of a row.
+    Shared patches need a ring of whole rows. None: no ring; each window is a patch, loaded for a piece of a row.
     """
     shape = LayerShape.of(config, workload)
     groups = ceil_div(shape.output_blocks * shape.vectors, filters)
@@ -89,7 +95,9 @@ def rolling_layout(
 
 
 def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
-    """The layout of least cycles if it is below WORTH of the cycles of unshared windows; else unshared windows."""
+    """The layout of fewest cycles if it takes less than WORTH of the cycles without shared patches; else the layout
+    without them.
+    """
     best = min(cycles, key=lambda layout: cycles[layout])
     whole = next(layout for layout in cycles if not layout.shared)
     return best if cycles[best] < WORTH * cycles[whole] else whole
@@ -97,8 +105,9 @@ def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
 
 @lru_cache(maxsize=256)
 def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np.ndarray:
-    """int64[outputs + 1]: entry k > 0 counts the image rows, without pads, that patches of tiles of k output rows read,
-    summed over the tiles of `outputs` rows."""
+    """int64 [outputs + 1]: entry k > 0 is the number of image rows (without pads) that the patches of tiles of k output
+    rows read, summed over all tiles of `outputs` rows.
+    """
     first = np.arange(layout.patch_rows(outputs)) * layout.row_stride - workload.pads[0]
     read = np.minimum(first + layout.rows, workload.height) - np.maximum(first, 0)
     before = np.concatenate([[0], np.cumsum(np.maximum(read, 0))])
@@ -113,8 +122,8 @@ def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np
 def _cycles(
     config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout, again: float
 ) -> float:
-    """Cycles of array and load unit running concurrently if each patch is gathered `again` times, after the loads of
-    all weights, which no earlier layer hides.
+    """Cycles of array and load unit running concurrently if each patch is gathered `again` times, plus the loads of all
+    weights, which no earlier layer hides.
     """
     busy = together(
         FITTED.sharpness,
@@ -130,7 +139,7 @@ def products_of(config: Config, workload: Workload, shape: LayerShape, layout: P
     weights = patch_weights(config, workload, layout)
     if weights is None:
         return 1.0 * shape.outputs * layout.products
-    # Each patch is multiplied for all columns that share it and all blocks of filters.
+    # Each patch is multiplied once for each column that shares it and each block of filters.
     patches = shape.outputs / (shape.output_blocks * layout.columns)
     return patches * int(weights.used.sum())
 
@@ -144,9 +153,10 @@ def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) ->
 def _layouts(
     config: Config, workload: Workload, shape: LayerShape, filters: int, sharing: Iterable[int]
 ) -> Iterator[PatchLayout]:
-    """All layouts that fit the instructions' fields and the weight scratchpad (`filters` blocks); whole windows first.
+    """All layouts that fit the instructions' fields and the weight scratchpad (`filters` blocks); the layouts without
+    shared patches come first.
 
-    `sharing`: the numbers of columns that may share a patch, ascending from 1.
+    `sharing`: numbers of columns that may share a patch, ascending from 1.
     """
     window, channels = workload.window, workload.channels
     (kernel_rows, wide), (down, right), top = window.kernel, window.strides, window.pads[0]

@@ -1,5 +1,5 @@
-"""Pools and element-wise operators on the accelerator: inputs are widened into the accumulators, the store unit
-computes the results.
+"""Templates of pools and element-wise operators on the accelerator: inputs are widened into the accumulators, and the
+store unit computes the results.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _busiest(config: Config, shape: LayerShape) -> float:
-    """Cycles of the store unit to read all windows."""
+    """Cycles that the store unit takes to read all windows."""
     return float(store_reads(config, np.array(shape.outputs), shape.taps))
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model."""
+    """The cost model of the template, at many points."""
     shape = LayerShape.of(config, workload)
     tiles = Tiles.of(shape, values)
     ones = np.ones_like(tiles.order)

@@ -26,20 +26,24 @@ from .workload import Workload, of_vectors, windowed, workload_of_area
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of a max-pool on one output vector of each block of channels (a block may have several)."""
+    """The workload of a max-pool on one output vector of each block of channels (on some machines a block has
+    several).
+    """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)
     return windowed(MAX_POOL.name, (batch, mine, height, width), mine, window)
 
 
 def channels_of_vectors(config: Config, channels: int) -> int:
-    """Number of channels in one output vector of each block: all `channels` if a block is one vector."""
+    """Number of channels that one output vector of each block holds, of `channels` channels: all if a block is one
+    vector.
+    """
     blocks = Blocks.of(config)
     return channels if blocks.outputs == 1 else ceil_div(channels, blocks.block) * config.block_out
 
 
 def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
-    """Copies of a kernel for each output vector of a block; `kernel` computes the first one of each block."""
+    """Copies of a kernel, one for each output vector of a block; `kernel` computes the first vector of each block."""
     count = Blocks.of(config).outputs
     if count == 1:
         return [kernel]
@@ -61,7 +65,9 @@ def max_pool_kernels(config: Config, graph: Graph, node: Node, window: Window) -
 
 
 def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Batch, channels, height and width of the tensor if each output vector counts as a position, side by side."""
+    """Batch, channels, height and width of a tensor in which each output vector of a block counts as a column of its
+    own.
+    """
     batch, channels, height, width = sizes
     return batch, channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
 
@@ -84,7 +90,7 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
 
 
 def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) -> Kernel:
-    """The kernel of a function of one tensor: a copy whose store looks up `table`, int8[256]."""
+    """The kernel of a function of one tensor: a copy whose store looks each value up in `table`, int8 [256]."""
     sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)))
     return Kernel(
@@ -130,7 +136,7 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
     """Whether loading one vector of each block takes longer than products with the unit matrix.
 
-    These vectors are not adjacent: each is a burst, with `outstanding_reads` of them in flight. The array reads whole
+    These vectors are not adjacent: each is a burst, with `outstanding_reads` bursts in flight. The products read whole
     blocks, and a unit matrix for each position of the window.
     """
     blocks, memory = Blocks.of(config), config.memory
@@ -170,7 +176,9 @@ def _stored_average(
 def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel of an average by products: depthwise with ones, shared by all channels, or with the unit matrix."""
+    """The kernel of an average pool by products: depthwise with ones, shared by all channels, or with the unit
+    matrix.
+    """
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if has_depthwise(config) and DEPTHWISE_CONV2D.fits(config, alone):
@@ -217,7 +225,9 @@ def _average_parameters(config: Config, operator: Int8AveragePool, channels: int
 
 
 def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rectangles (top, left, bottom, right) of equal divisor that cover `divisors`, (OH, OW), with their divisor."""
+    """Rectangles (top, left, bottom, right) that cover `divisors` (OH, OW), each with the one divisor of its
+    elements.
+    """
 
     def runs(lines: np.ndarray) -> list[tuple[int, int]]:
         changes = np.flatnonzero((lines[1:] != lines[:-1]).any(axis=1)) + 1

@@ -1,7 +1,7 @@
 """Kernels that move positions of a tensor (slices, pads, repeated rows) or interpolate between neighbours.
 
-A box of positions with equal steps in source and output is a copy by the store unit. Interpolation is a depthwise
-convolution for each set of weights.
+The store unit copies a box of positions with equal steps in source and output. Interpolation is a depthwise convolution
+for each set of weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .workload import windowed
 
 
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
-    """One kernel for each box of the output in each image; channels begin at a block. Raises NodeError for
+    """One kernel for each box of the output in each image; channels begin at a block boundary. Raises NodeError for
     batch > 1.
     """
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
@@ -49,7 +49,7 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
         for image in range(batch)
     ]
     ends = np.cumsum([plane for _, _, plane in images])
-    # Images are numbered so far apart that no step leads from one to another.
+    # Images are numbered so far apart that no equal steps lead from one to another.
     apart = 4 * max(plane for _, _, plane in images)
     lanes = Blocks.of(config).block
     blocks = ceil_div(channels, lanes)
@@ -87,7 +87,9 @@ def _check_count(config: Config, node: Node, kernels: Sequence[Kernel]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One side of a copy: its first position in the plane, and its strides as rows and columns of any length."""
+    """The source or the output of a copy: its first position in the plane, and its strides as rows and columns of any
+    length.
+    """
 
     start: int
     spread: Spread
@@ -104,11 +106,11 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """A box as one copy, or as one for each row if its steps do not correspond to rows and columns of a plane."""
+    """A box as one copy, or as one copy for each row if its steps are no rows and columns of a plane."""
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
-    # Loads can read only rows and columns of a plane, without a pitch.
+    # Loads can read only whole rows and columns of a plane, no strided ones.
     if there is not None and here is not None and not here.pitch:
         output = _Side(start=box.output.start, spread=there)
         yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
@@ -128,7 +130,9 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
 
 
 def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
-    """The steps as rows and columns of a plane of `plane` positions; None if there are no such rows."""
+    """The steps of `count` rows and columns as strides in a plane of `plane` positions; None if no length of rows gives
+    them.
+    """
     (rows, columns), down = count, steps.down if count[0] > 1 else 0
     reach = (columns - 1) * steps.along + 1
     if steps.along < 0 or down < 0:
@@ -145,7 +149,7 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 def _copies(
     config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
 ) -> list[Kernel]:
-    """A kernel for each output vector of a block; `ends`: first position of the image in the output and in `source`."""
+    """A kernel for each output vector of a block. `ends`: first position of the image in the output and in `source`."""
     vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
     (plane, (down, along)) = part.source.spread.plane, part.source.spread.steps
@@ -214,8 +218,9 @@ def resample_kernels(config: Config, graph: Graph, node: Node, operator: Resampl
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Runs of outputs with equal steps of places and of sources, as (first place, count, step of places, first source,
-    step of sources); the last is above 0."""
+    """Runs of outputs with equal steps, as (first place, count, step of places, first source, step of sources); the
+    last is above 0.
+    """
     start = 0
     while start < len(places):
         end, step, by = start + 1, 1, 1

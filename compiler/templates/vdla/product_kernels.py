@@ -24,8 +24,10 @@ from .workload import windowed
 
 
 def product_kernels(config: Config, graph: Graph, node: Node, operator: Products) -> list[Kernel]:
-    """One kernel for each group. Spare lanes of the last block of `depth` channels hold the zero point in one of the
-    factors (`pad_to_blocks`). Raises NodeError for groups that begin inside a block or a weight tile.
+    """One kernel for each group of the products.
+
+    Spare lanes of the last block of `depth` channels hold the zero point in one of the factors (`pad_to_blocks`).
+    Raises NodeError for groups that begin inside a block or a weight tile.
     """
     lanes = config.block_out
     sizes = [graph.tensors[name].nchw for name in (*node.inputs[:2], node.output)]

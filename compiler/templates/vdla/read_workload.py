@@ -1,4 +1,4 @@
-"""Workloads of the accelerator from JSON: every field is checked, and sizes that no machine runs are refused."""
+"""Workloads of the accelerator from JSON: every field is checked, and sizes that no machine runs are rejected."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from .workload import CHAINED, UNRECORDED, Workload
 
 
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
-    """The workload from the output of `Workload.to_dict`. Raises WorkloadError for anything else, and as `checked`
-    raises.
+    """The workload described by `value`, an output of `Workload.to_dict`.
+
+    Raises WorkloadError for any other value, and for the workloads for which `checked` raises it.
     """
     names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
@@ -71,7 +72,7 @@ def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(workload: Workload) -> Workload:
-    """The workload itself. Raises WorkloadError if a window does not fit, or a size or tensor exceeds
+    """`workload` unchanged. Raises WorkloadError if a window does not fit, or a size or tensor exceeds
     `workload_limits`.
     """
     for item in fields(Workload):

@@ -1,5 +1,5 @@
-"""A first convolution with its max-pool on the accelerator: rows of the pool one after the other, with rows of sums in
-a ring.
+"""Template of a first convolution with its max-pool on the accelerator: rows of the pool one after the other, from a
+ring of rows of sums.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """Sizes of a convolution with its max-pool: `rows` x `columns` of sums, pooled to `pooled` rows.
+    """Sizes of a convolution with its max-pool: `rows` x `columns` sums, pooled to `pooled` rows.
 
-    A sum takes `vectors` products of `parts` operations each (average). Sums are in a `ring` of rows of `width`.
+    A sum takes `vectors` products of `parts` array operations each (average). Sums are in a `ring` of rows of `width`.
     Patches of the `layout` are in a ring of `patch_rows` rows; None: no ring.
     """
 
@@ -57,7 +57,7 @@ class RollingShape:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(config: Config, workload: Workload) -> RollingShape:
-        """The shape of a workload on one machine, with the ring of sums of least estimated cycles.
+        """The shape of a workload on one machine, with the ring of sums that has the fewest estimated cycles.
 
         Raises EmptySpaceError if no ring fits the accumulators.
         """
@@ -74,7 +74,7 @@ class RollingShape:
     def cycles(self, pool: Window) -> float:
         """Estimated cycles with loads, products and pooling running concurrently.
 
-        While the store unit reads a row of the pool, array and load unit can run ahead by the rows of the ring beyond a
+        While the store unit reads a row of the pool, array and load unit run ahead by at most the ring's rows beyond a
         window.
         """
         rolled = self.images * self.groups * self.pooled
@@ -88,7 +88,7 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
     pooled, wide = workload.pool.outputs(rows, width)
     filters = _filter_blocks(config, workload)
     groups = ceil_div(filters, ring.filters)
-    # The pool reads no further columns.
+    # No window of the pool reads further columns.
     columns = min(width, ring.width - workload.pool.pads[1])
     layout, patch_rows = rolling_layout(config, workload, columns, ring.filters)
     return RollingShape(
@@ -118,7 +118,7 @@ def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
 
 
 def _filter_blocks(config: Config, workload: Workload) -> int:
-    """Number of output vectors of a position, filled up to whole blocks of activations."""
+    """Number of output vectors of a position, rounded up to whole blocks."""
     blocks = Blocks.of(config)
     return ceil_div(workload.filters, blocks.block) * blocks.outputs
 
@@ -135,11 +135,12 @@ def _rings(config: Config, workload: Workload) -> tuple[Ring, ...]:
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: columns gathered at a time, copies of buffers. Raises EmptySpaceError if no ring of rows fits the
-    accumulators.
+    """The knob space: columns gathered at a time, copies of buffers.
+
+    Raises EmptySpaceError if no ring of rows fits the accumulators.
     """
     shape = RollingShape.of(config, workload)
-    # Rows of patches in a ring are whole, and the ring is their only copy.
+    # A ring of patches holds whole rows and has no further copies.
     rolling = shape.patch_rows is not None
     axes = (
         Axis(name="columns", values=(shape.columns,) if rolling else up_to(shape.columns)),
@@ -167,7 +168,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model."""
+    """The cost model of the template, at many points."""
     shape, columns = RollingShape.of(config, workload), values["columns"]
     pieces = divide(shape.columns, columns)
     fills = shape.groups * shape.images * shape.pooled * pieces
@@ -211,8 +212,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expression of `te.ops.patch_conv2d_pool`, scheduled: `values["columns"]` of a row are gathered at a
-    time."""
+    """The tensor expression of `te.ops.patch_conv2d_pool`, scheduled: patches of `values["columns"]` columns are
+    gathered at a time.
+    """
     s = Schedule(expression.program)
     post = expression.post
     threads, shape = ["og"], RollingShape.of(config, workload)
@@ -238,7 +240,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression."""
+    """The tensor expression of `te.ops.patch_conv2d_pool`."""
     shape = RollingShape.of(config, workload)
     patches = Patches.of(
         common["blocks"], workload.convolution, details.pad_value, shape.layout, shape.patch_rows

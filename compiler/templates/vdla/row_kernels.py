@@ -46,7 +46,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
 
 
 def shares_of(operator: Rows, channels: int) -> Shares:
-    """The arithmetic of a Rows operator over rows of `channels`."""
+    """The arithmetic of a softmax or normalization (`Rows`) over `channels` channels."""
     return Shares(
         look_up=operator.entries is not None,
         length=channels,
@@ -59,7 +59,9 @@ def shares_of(operator: Rows, channels: int) -> Shares:
 
 
 def row_parameters(config: Config, operator: Rows, channels: int) -> Constant:
-    """Post-processing parameters of the rows: one for each channel, or one block's if all channels share one."""
+    """Post-processing parameters of a softmax or normalization: one for each channel, or one block if all channels
+    share one.
+    """
     lanes = channels if len(operator.bias) > 1 else config.block_out
     bias, scale = (np.broadcast_to(part, (lanes,)) for part in (operator.bias, operator.scale))
     return parameters(config, bias.copy(), scale.copy())

@@ -1,5 +1,5 @@
-"""Softmax and normalization over channels on the accelerator: tiles of positions in the accumulators, with
-whole rows.
+"""Template of softmax and of normalization over channels, on the accelerator: tiles of positions in the accumulators,
+with whole rows.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsExpression(Expression):
-    """Rows with one tile for all positions; `shares` and `plane` are the arguments from which `schedule` builds others.
+    """A softmax or normalization with one tile for all positions; `shares` and `plane` are the arguments from which
+    `schedule` builds other tiles.
 
-    `plane`: positions of an output plane, if more than the input's."""
+    `plane`: positions of an output plane, if more than the input's.
+    """
 
     shares: Shares
     plane: int | None = None
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: positions in a tile, at most the row entries and the accumulators; one or two copies."""
+    """The knob space: positions of a tile, limited by row entries and accumulators; one or two copies."""
     positions = workload.height * workload.width
     most = max(1, min(positions, config.row_depth, config.acc_depth // _count(config, workload)))
     return Space(

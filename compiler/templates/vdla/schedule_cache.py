@@ -23,9 +23,8 @@ from .template import Kernel, Source, template_of
 
 
 class ScheduleCache:
-    """Least-recently-used cache of at most `most` lowered programs; key: `key_of`.
-
-    `drafts` caches the emitted instructions of the programs.
+    """Least-recently-used cache of at most `most` lowered programs; key: `key_of`. `drafts`: cache of the instructions
+    emitted for these programs.
     """
 
     def __init__(self, most: int = 4096) -> None:
@@ -39,7 +38,7 @@ class ScheduleCache:
         return len(self._kept)
 
     def find(self, key: Hashable, kernel: Kernel, config: Config) -> Program | None:
-        """The cached program of a key, with the name and constants of `kernel`; None if there is none."""
+        """The cached program for a key, with the name and constants of `kernel` inserted; None if there is none."""
         found = self._kept.get(key)
         if found is None or not isinstance(kernel.source, Source):
             return None
@@ -53,7 +52,9 @@ class ScheduleCache:
         return program if program.name == name else replace(program, name=name)
 
     def keep(self, key: Hashable, kernel: Kernel, program: Program, post: Post) -> None:
-        """Adds a kernel's program, with post-processing `post`. Raises ValueError for kernels without a `Source`."""
+        """Adds the program of `kernel`, whose post-processing is `post`. Raises ValueError for kernels without a
+        `Source`.
+        """
         if not isinstance(kernel.source, Source):
             raise ValueError("it is not known what decides this kernel's program")
         self._kept[key] = program, post, kernel.source.details.pad_value
@@ -62,9 +63,10 @@ class ScheduleCache:
 
 
 def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) -> Hashable | None:
-    """Cache key of a kernel's lowered program; None for kernels without a `Source`. `config`: from `kernel_fields`.
+    """Cache key of a kernel's lowered program; None for kernels without a `Source`.
 
-    The key leaves out names, and, for templates with `plain_constants`, pad values and post-processing constants.
+    `config`: as `kernel_fields` returns it. The key leaves out names, and, for templates with `plain_constants`, pad
+    values and post-processing constants.
     """
     source = kernel.source
     if not isinstance(source, Source):
@@ -96,13 +98,13 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
 
 
 def constants_of(kernel: Kernel) -> Hashable:
-    """The constants that a kernel's key may leave out: post-processing and pad value."""
+    """The constants of a kernel that its cache key may leave out: post-processing and pad value."""
     assert isinstance(kernel.source, Source)
     return kernel.source.details.post, kernel.source.details.pad_value
 
 
 def _with_constants(program: Program, config: Config, post: Post, pad_value: int) -> Program:
-    """The program with the constants of post-processing `post` and pads of `pad_value`."""
+    """The program with its constants replaced by those of post-processing `post` and pads of `pad_value`."""
     chained = any(buffer.name == "Y" and buffer.scope == CHAIN for buffer in program.parameters)
     declaration = intrinsics.post(config, post, chained=chained)
     attributes = intrinsics.post_attributes(post)

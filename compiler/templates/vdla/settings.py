@@ -14,8 +14,9 @@ from .workload import LayerShape, Workload
 def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:
     """The effective settings of a point of a workload's space, by axis name.
 
-    "order": the loops over tiles of output blocks, rows and columns (o, y, x) that run more than once, outermost first.
-    A "..._level": the letters of these loops, and of the reduction's chunks (c), that enclose the buffer's fill.
+    "order": the letters of the loops over tiles that run more than once, outermost first: o (output blocks), y (rows),
+    x (columns). "..._level": the letters of these loops, and c for the reduction's chunks, that enclose the buffer's
+    fill.
     """
     if workload.template == PATCH_CONV2D_POOL.name:
         return dict(values)

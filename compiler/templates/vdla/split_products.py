@@ -1,8 +1,8 @@
-"""Splits a convolution whose readers use parts of its channels, some through a table: the store of such a part then
-applies the table.
+"""Splits a convolution whose readers use different channels, some of them through a table: the store of such a part can
+then apply the table.
 
-Queries, keys and values of attention often are one product, with one or two of them scaled. Separate look-up nodes
-would read and write all of them again.
+Queries, keys and values of attention often are one product, with one or two of them scaled. Without the split, look-up
+nodes would read and write all of them again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...te.blocks import Pair, ceil_div
 
 
 def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
-    """The graph with these convolutions split at multiples of `block` channels; channels without readers are dropped.
+    """The graph with convolutions split at multiples of `block` channels; channels without readers are dropped.
 
     If `turns` (the machine can transpose products), a part that a Swap reads is split off as well, if its positions are
     whole blocks or can be padded to whole blocks.
@@ -28,7 +28,7 @@ def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
     readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}
     tensors, changed = dict(graph.tensors), dict[int, list[Node]]()
-    # The current form of each node, by its number: readers of a split tensor get new inputs.
+    # The current form of each node, by its index: readers of a split tensor get new inputs.
     place = {id(node): number for number, node in enumerate(graph.nodes)}
     current = dict(enumerate(graph.nodes))
     for number, node in enumerate(graph.nodes):
@@ -90,7 +90,9 @@ def _is_plain(operator: object) -> bool:
 def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
-    """Channels (low, high), in whole blocks, that `reader` uses of tensor `name`; None for all or other operators."""
+    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses; None if it uses all, or is another
+    operator.
+    """
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []
     match reader.operator:
@@ -123,8 +125,9 @@ def _range(
 
 
 def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The parts to split into: the ranges of readers that are to be `alone`, and unions of the other overlapping
-    ranges; None if no reader is `alone` or parts overlap."""
+    """The parts to split into: ranges that are to be `alone` (for each reader) as they are, other overlapping ranges
+    united. None if no reader is `alone` or parts overlap.
+    """
     if len(alone) != len(ranges):
         return None
     tables = {item for own, item in zip(alone, ranges, strict=True) if own}
@@ -154,7 +157,9 @@ def _part(node: Node, low: int, high: int) -> Node:
 
 
 def _rebased(node: Node, old: str, new: str, low: int, channels: int) -> Node:
-    """The reader with `new` in place of `old`; `new` has `channels` channels, from channel `low` of `old` on."""
+    """The reader of tensor `old`, reading `new` instead, which holds `channels` channels of `old` from channel `low`
+    on.
+    """
     operator = node.operator
     match operator:
         case Products(groups=groups):

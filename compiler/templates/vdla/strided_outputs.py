@@ -1,4 +1,6 @@
-"""Kernels of convolutions with strided outputs, each a part of a tensor: phases of transposed convolutions."""
+"""Kernels of convolutions whose outputs are strided parts of a tensor, such as the phases of transposed
+convolutions.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ def part_kernel(
     spread: Spread,
     starts: Mapping[str, int],
 ) -> Kernel:
-    """The kernel of an `area` of a convolution's outputs, written to the node's output with strides (`spread`).
+    """The kernel of an `area` of a convolution's outputs, written to the node's output with the strides `spread`.
 
-    `starts`: position of a plane at which a program parameter begins, by the parameter's name; 0 for others.
+    `starts`: position of the plane at which a parameter of the program begins, by the parameter's name; missing: 0.
     """
     whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
     details = Details(
@@ -49,13 +51,16 @@ def part_kernel(
 
 
 def spaced_kernel(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> Kernel:
-    """The kernel of a 1x1 convolution that reads only the first positions (taken) or writes separated rows (spaced)."""
+    """The kernel of a 1x1 convolution that reads only some positions (`taken`) or writes rows apart from each other
+    (`spaced`).
+    """
     source = graph.tensors[node.inputs[0]]
     batch, channels, height, width = source.nchw
     taken = height * width if operator.taken is None else operator.taken
     columns, pitch = (taken, taken) if operator.spaced is None else operator.spaced
     rows = taken // columns
-    # A 1x1 convolution may view positions as any rows. With `taken`, the rest may not be whole rows: use a single row.
+    # A 1x1 convolution may view positions as any rows. The rest of `taken` may not fill rows: use a single
+    # row.
     sizes = (rows, columns) if operator.taken is None else (1, height * width)
     lines = with_tensors(graph, replace(source, shape=(batch, channels, *sizes)))
     spread = Spread(plane=(1, rows * pitch), steps=(0, 1), pitch=pitch)
@@ -95,8 +100,8 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """First row (or column) of a phase inside the output, one past its last, and the position of the first in the
-    output; None if the phase has no output there.
+    """A phase along an axis: its first row (or column) inside the output, one past its last, and the output position of
+    the first. None if the phase has no output there.
     """
     outputs = [place for place, own in enumerate(phases.remainders(axis)) if own == phase]
     if not outputs:

@@ -35,9 +35,9 @@ class Details:
 
     `post`: post-processing (None: a plain one of the workload's kind). `pad_value`: int8 value of pads. `area`: the
     part of the output that is computed (None: all). `apart`: vectors from one position to the next (pools). `planes`:
-    the operand has one vector for each plane. `spread`: strides of an area in the output (None: dense). `taken`: steps
-    between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`: for products of
-    two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
+    the operand has one vector for each plane. `spread`: strides of an area in the output (None: contiguous). `taken`:
+    steps between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`: for
+    products of two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
     """
 
     post: Post | None = None
@@ -71,13 +71,13 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VdlaTemplate(Template[Config, Workload, Expression]):
-    """A template of the accelerator; its space's costs are cycles.
+    """A template of the accelerator; costs are cycles.
 
-    `cost(config, workload, values, fitted)`: cost model of many points. `express(config, workload, details, common)`:
-    the tensor expression; `common` are the arguments that all operators of `te.ops` take. `copies`: maps the axis of a
-    buffer's copies to the buffer's scratchpad. `dense_weights`: every filter has weights for every channel.
-    `plain_constants`: in a lowered program the details' `post` occurs in `intrinsics.post` and its attributes only, and
-    their `pad_value` is the value of all pads.
+    `cost(config, workload, values, fitted)`: the cost model, of many points. `express(config, workload, details,
+    common)`: the tensor expression; `common`: the arguments that all operators of `te.ops` take. `copies`: for each
+    axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every filter has weights for
+    every channel. `plain_constants`: in a lowered program the details' `post` occurs only in `intrinsics.post` and its
+    attributes, and their `pad_value` is the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], Account]
@@ -104,7 +104,10 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         return found | {scope: values[axis] for axis, scope in self.copies.items()}
 
     def default_for(self, config: Config, workload: Workload, virtual_threads: int) -> dict[str, int]:
-        """The knobs of least cost with at most `virtual_threads` copies of each buffer. Raises EmptySpaceError."""
+        """The knobs of least cost with at most `virtual_threads` copies of each buffer.
+
+        Raises EmptySpaceError if no candidate is legal.
+        """
         return cheapest(self.space(config, workload), dict.fromkeys(self.copies, virtual_threads))
 
 
@@ -122,8 +125,9 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "normed": "normed:NORMED",
     }
 )
-"""All templates of the accelerator, FILE:NAME by the name in a workload's `template`. A file is imported when a network
-has a workload of its templates."""
+"""All templates of the accelerator, as FILE:NAME, by the name in a workload's `template`. A file is imported when a
+network has a workload of its templates.
+"""
 
 
 @cache
@@ -145,12 +149,13 @@ def space_of(config: Config, workload: Workload) -> Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A computation, with the graph's tensors and the constants bound to its program's parameters.
+    """A computation, with the graph's tensors and the constants bound to its program's parameters. Its knobs depend on
+    `workload` alone.
 
-    Knobs depend on `workload` alone. `source`: the tensor expression, or the arguments to build it when needed.
-    `recorded`: tuning records of the workload apply. `offsets`: bytes from the start of a tensor to the part of it that
-    is bound to a parameter. `series`: the workload of a run of equal kernels as one kernel with as many images; kernels
-    of a run overlap, so they use the knobs of the series.
+    `source`: the tensor expression, or the arguments to build it when needed. `recorded`: tuning records of the
+    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: for
+    one of a run of equal kernels, the workload of the run as one kernel with as many images; kernels of a run overlap,
+    so they use the knobs of the series.
     """
 
     workload: Workload
@@ -171,8 +176,8 @@ def bound_tensors(node: Node) -> dict[str, str]:
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
-    """The parameters of stage A: int32 biases, and float32 scales or one for all. They are small, so they are packed at
-    once.
+    """The parameters of stage A, packed: int32 `bias` of each channel, and float32 `scale` of each channel or one for
+    all.
     """
     return Constant(form=unpacked, arrays=(pack_parameters(config, bias, scale),))
 

@@ -16,7 +16,7 @@ from .tiles import CHUNK, OUTERMOST, TILE_ORDERS, Tiles
 from .workload import LayerShape
 
 SLACK = 3.0
-"""Points whose lower bound exceeds the space's lower bound (`floor`) by this factor are not searched."""
+"""A point is not searched if its lower bound exceeds the space's lower bound (`floor`) by this factor."""
 MOST_COPIES = 4
 CAPACITIES = frozenset(
     {
@@ -29,7 +29,9 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Monotonic limits on a tile's use of memories: least for one element, innermost fills and one copy of each buffer."""
+"""Limits on a tile's use of memories that are monotonic: a tile of one element, with innermost fills and one copy of
+each buffer, uses least.
+"""
 
 
 def tile_space(
@@ -45,8 +47,9 @@ def tile_space(
 ) -> Space:
     """The space of tiles of a layer, with all orders of the loops over tiles.
 
-    `chunks`: axes that cut the reduction. `levels`: innermost level of fill of each buffer. `copies`: names of buffers
-    that may have several copies. `floor`: lower bound on the cycles of any program.
+    `chunks`: axes that cut the reduction. `levels`: innermost loop level at which each buffer may be filled. `copies`:
+    names of buffers that may have several copies. `cost`: the cost model. `floor`: lower bound on the cycles of any
+    program.
     """
     axes = (
         Axis(
@@ -78,8 +81,9 @@ def tile_space(
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
     """Groups of points among which the default is the cheapest: balanced tile sizes, one order of loops.
 
-    Inputs and weights are filled at the innermost or outermost level; all buffers have equally many copies. Windows are
-    whole if such a tile fits; otherwise windows are cut, with the fewest filters and weights reloaded for each chunk.
+    Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
+    first group has whole windows. The second is used if no such tile fits: windows are cut, tiles have the fewest
+    filters, and weights are reloaded for each chunk.
     """
     group: dict[str, Sequence[int]] = {}
     for axis in axes:
@@ -121,7 +125,7 @@ def up_to(size: int) -> tuple[int, ...]:
 
 
 def window_axes(kernel: Pair) -> tuple[Axis, Axis]:
-    """The axes that cut a reduction into rows and columns of the kernel."""
+    """The two axes that cut a reduction: rows and columns of the kernel."""
     return (
         Axis(name="window_rows", values=balanced_sizes(kernel[0])),
         Axis(name="window_columns", values=balanced_sizes(kernel[1])),
@@ -129,7 +133,7 @@ def window_axes(kernel: Pair) -> tuple[Axis, Axis]:
 
 
 def copies_axis(buffer: str) -> Axis:
-    """The axis of the number of copies of a buffer, 1 to MOST_COPIES."""
+    """The axis of a buffer's number of copies, 1 to MOST_COPIES."""
     return Axis(name=f"{buffer}_copies", values=up_to(MOST_COPIES))
 
 
@@ -176,7 +180,9 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """`names` of the loops over tiles, outermost first; `output`: over output blocks, `columns`: over columns."""
+    """Names of the loops over tiles. `names`: all three, outermost first; `output`: the loop over output blocks;
+    `columns`: the loop over columns.
+    """
 
     names: tuple[str, str, str]
     output: str
@@ -188,14 +194,14 @@ class TileLoops:
         return self.names[-1]
 
     def at(self, level: int, chunk: str | None = None) -> str:
-        """The loop of a level from CHUNK (the loop over chunks, if any) to OUTERMOST."""
+        """The loop of a `level`, from CHUNK (`chunk`, the loop over chunks, if any) to OUTERMOST."""
         if level == CHUNK:
             return self.innermost if chunk is None else chunk
         return self.names[OUTERMOST - level]
 
     def parameters(self, output_blocks: int, depth: int) -> str:
-        """The loop in which parameters are loaded into a table of `depth` entries: the outermost one in
-        which they fit.
+        """The loop in which parameters are loaded into a table of `depth` entries: the outermost loop in which they
+        fit.
         """
         if output_blocks <= depth:
             return self.names[0]
@@ -203,7 +209,9 @@ class TileLoops:
 
 
 def cut_tiles(s: Schedule, knobs: Knobs, lanes: tuple[str, ...]) -> TileLoops:
-    """Splits the loops o, y, x into tiles; `lanes`: the loops inside. The loop over images is outside of y and x."""
+    """Splits the loops o, y, x of a schedule into tiles; `lanes`: the loops inside a tile. The loop over images is
+    outside of y and x.
+    """
     loops = {
         "o": s.split("o", knobs.output_blocks),
         "y": s.split("y", knobs.rows),

@@ -1,5 +1,4 @@
-"""Loops over tiles at many points of a space at once: their trips, the contents of a buffer at each level,
-instructions.
+"""Loops over tiles at many points of a knob space: their trips, the contents of a buffer at each level, instructions.
 
 Every array has one entry for each point, or a single entry for all points; `tile_space.cut_tiles` makes these loops.
 """
@@ -17,10 +16,12 @@ from .workload import LayerShape
 TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 """Orders of the loops over tiles, outermost first: output blocks, rows, columns."""
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
-"""Levels at which a buffer is filled: with every chunk of the reduction, or every iteration of a loop over tiles."""
+"""Levels at which a buffer is filled: with every chunk of the reduction, or in every iteration of one of the three
+loops over tiles.
+"""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
 """Limits on the instructions of a candidate program: absolute, for each least fill of a scratchpad, and for each least
-store; the largest of the three applies (`most_instructions`).
+store. The largest of the three applies (`most_instructions`).
 """
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
@@ -38,9 +39,11 @@ def divide(extent: int, size: np.ndarray) -> np.ndarray:
 
 
 def _once_outermost_table(images: bool) -> np.ndarray:
-    """int[order, set of loops that run once, as bits]: index of the order with these loops moved outermost.
+    """Table of the orders with loops that run once moved outermost: index of TILE_ORDERS, int [order, set of such loops
+    as bits].
 
-    With several `images`, whose loop is inside of a first loop over output blocks, the other loops stay inside both.
+    With several `images`, the loop over images is inside of a first loop over output blocks, and the loops over
+    positions stay inside both.
     """
 
     def arranged(text: str, once: int) -> str:
@@ -63,9 +66,9 @@ _ONCE_OUTERMOST = {images: _once_outermost_table(images) for images in (False, T
 class Tiles:
     """The loops over tiles at many points: `extents` of the output (blocks, rows, columns), and `sizes` of tiles.
 
-    `trips`: iterations of the loops. `order`: indices of TILE_ORDERS, with loops that run once moved outermost, where
-    they change nothing. Each of the `count` tiles takes `chunks` steps of its reduction; `steps` counts all. `images`:
-    blocks of the batch. `vectors`: output vectors of a position of a block.
+    `trips`: iterations of the loops. `order`: indices of TILE_ORDERS; loops that run once are moved outermost, which
+    changes nothing. `count`: number of tiles. `chunks`: steps of a tile's reduction. `steps`: steps of all tiles.
+    `images`: blocks of the batch. `vectors`: output vectors of a position of a block.
     """
 
     images: int
@@ -80,7 +83,7 @@ class Tiles:
 
     @staticmethod
     def of(shape: LayerShape, values: Columns, chunks: np.ndarray | None = None) -> Tiles:
-        """The tiles of points with the axes "output_blocks", "rows", "columns" and "order"."""
+        """The tiles of points given by the columns "output_blocks", "rows", "columns" and "order"."""
         extents, images = shape.extents, shape.images
         sizes = {"o": values["output_blocks"], "y": values["rows"], "x": values["columns"]}
         trips = {letter: divide(extents[letter], sizes[letter]) for letter in LETTERS}
@@ -100,11 +103,13 @@ class Tiles:
 
     @property
     def sums(self) -> np.ndarray:
-        """Accumulators of a tile."""
+        """Number of accumulators of a tile."""
         return self.vectors * self.sizes["o"] * self.sizes["y"] * self.sizes["x"]
 
     def outside(self, level: np.ndarray) -> Mapping[str, np.ndarray]:
-        """For each loop "o", "y", "x" and the images' loop "n": bool array, true if it encloses a buffer of `level`."""
+        """For each loop "o", "y", "x" and "n" (images): bool array, true where the loop encloses a buffer filled at
+        `level`.
+        """
         inner = np.where(level == CHUNK, OUTERMOST, OUTERMOST - level)
         found = {letter: _PLACES[self.order, k] <= inner for k, letter in enumerate(LETTERS)}
         # The loop over images is just outside of the first loop over positions.
@@ -127,8 +132,8 @@ class Tiles:
         """Number of STORE.POST instructions of all tiles: an instruction stores blocks as rows, positions as columns.
 
         Rows of a tile narrower than the output, or of a pool with `windows`, are not contiguous: then there is an
-        instruction for each row or for each block, whichever are fewer. If a position has several vectors, these are
-        the columns and positions the rows.
+        instruction for each row or for each block, whichever are fewer. If a position has several vectors, the vectors
+        are the columns and the positions the rows.
         """
         whole, (o, y, x) = self.trips["x"] == 1, (self.extents[letter] for letter in LETTERS)
         by_block = self.images * o * self.trips["y"] * self.trips["x"]
@@ -139,17 +144,19 @@ class Tiles:
         return apart if windows else np.where(whole, self.count, apart)
 
     def parameter_fills(self, depth: int) -> np.ndarray:
-        """Number of loads of a parameter table of `depth` entries (`TileLoops.parameters`)."""
+        """Number of loads of a parameter table with `depth` entries (in the loop `TileLoops.parameters`)."""
         at_output = _PLACES[self.order, LETTERS.index("o")]
         level = OUTERMOST - (at_output if self.vectors * self.extents["o"] > depth else 0 * at_output)
         return self.repetitions("noyx", self.outside(level))
 
     def ragged(self, letter: str) -> np.ndarray:
-        """Extent of a smaller last tile in blocks, rows or columns; 0 if all tiles are equally large."""
+        """Extent of the smaller last tile in blocks, rows or columns (`letter`); 0 if all tiles are equally large."""
         return self.extents[letter] % self.sizes[letter]
 
     def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
-        """The order, and the levels: of levels with equal effect the innermost for data, the outermost for weights."""
+        """Canonical order and levels: of levels with equal effect, the innermost for data and the outermost for
+        weights.
+        """
         letters = _ORDERS[self.order]
         repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)
         inside = np.take_along_axis(repeats, letters, 1)[:, :0:-1]
@@ -175,10 +182,10 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Micro-ops of all sequences: the one loop of a tile (rows, columns, blocks) that is unrolled, times `extra`
-    micro-ops of the reduction.
+    """Number of micro-ops in all sequences: the one loop of a tile (rows, columns, blocks) that is unrolled, times
+    `extra` micro-ops of the reduction.
 
-    Instructions count the other two: first loops whose length differs between tiles, then the longest.
+    Instructions iterate over the other two: preferably loops whose length differs between tiles, then the longest.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

@@ -26,8 +26,9 @@ from .workload import windowed
 
 
 def transpose_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> list[Kernel]:
-    """One kernel for each block of channels of each image; channels begin at a block. Raises NodeError for machines
-    without square tiles of one image.
+    """One kernel for each block of channels of each image; channels begin at a block boundary.
+
+    Raises NodeError for machines without square tiles of one image.
     """
     lanes = Blocks.of(config).block
     if not Abilities.of(config).products:

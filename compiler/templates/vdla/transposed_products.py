@@ -1,5 +1,5 @@
-"""Kernels of transposed products: convolutions whose results have channels and positions exchanged, by exchanging
-weights and activations.
+"""Kernels of transposed products: convolutions whose results have channels and positions exchanged, because weights and
+activations are exchanged.
 
 A block of n channels at n positions has the memory layout of a weight tile: each position is a row. The constant
 filters are laid out as the positions of an activation. For each filter the array then computes the values of a block of
@@ -24,8 +24,11 @@ from .workload import windowed
 
 
 def transposed_products(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
-    """One kernel for each image. The input has whole blocks of positions, the last of which may be unused; an operand
-    is a constant with one value for each filter."""
+    """One kernel for each image.
+
+    The input has whole blocks of positions, some of the last block perhaps unused; an operand is a constant with one
+    value for each filter.
+    """
     lanes, convolution = config.block_out, operator.convolution
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     plane, filters = height * width, len(convolution.weight)

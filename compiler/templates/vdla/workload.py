@@ -23,12 +23,13 @@ from ...te.post import Combination, Post
 class Workload:
     """An operator of one shape, and the template that schedules it.
 
-    Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters` are the output's channels.
-    `operand`: stage B of the store pipeline reads a second tensor. `pool_*`: the max-pool after a convolution, in
+    Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters`: channels of the output. `operand`:
+    stage B of the store pipeline reads a second tensor. `pool_*`: the max-pool after a convolution, in
     "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory, with its
-    pads. `margins`: the output is there, with pads (top, left, bottom, right) around it; None: in DRAM. `own_weights`:
-    each image is a kernel of a series, with its own weights. `turned`: columns, not filters, have post-processing
-    parameters. `last_vectors`: input vectors read of a position in the last block of channels (None: all).
+    pads. `margins`: the output is in the chain memory, with pads (top, left, bottom, right) around it; None: in DRAM.
+    `own_weights`: each image is a kernel of a series, with its own weights. `turned`: columns, not filters, have
+    post-processing parameters. `last_vectors`: number of input vectors read of a position in the last block of channels
+    (None: all).
     """
 
     template: str
@@ -54,12 +55,12 @@ class Workload:
 
     @property
     def pool(self) -> Window:
-        """Kernel, strides and pads of the pool after a convolution."""
+        """The max-pool after a convolution: kernel, strides and pads."""
         return Window(kernel=self.pool_kernel, strides=self.pool_strides, pads=self.pool_pads)
 
     @property
     def window(self) -> Window:
-        """Kernel, strides, pads and dilations."""
+        """The operator's window: kernel, strides, pads and dilations."""
         return Window(kernel=self.kernel, strides=self.strides, pads=self.pads, dilations=self.dilations)
 
     @property
@@ -81,12 +82,14 @@ class Workload:
 
     @property
     def post(self) -> Post:
-        """A post-processing with or without `operand`; its constants are arbitrary, since they change no cycle."""
+        """Post-processing with or without `operand`; its constants are arbitrary, since they change no cycle."""
         addition = Combination(kind="add", ratio_self=1.0, ratio_operand=1.0)
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first; CHAINED fields only if not at their default."""
+        """The workload as JSON values, `template` first. CHAINED fields are left out at their default, UNRECORDED
+        fields always.
+        """
         return {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in asdict(self).items()
@@ -120,7 +123,7 @@ def windowed(
 
 
 def filled_up(config: Config, filters: int) -> int:
-    """Number of filters, rounded up to whole blocks where a block is several output vectors."""
+    """Number of filters, rounded up to whole blocks if a block is several output vectors."""
     blocks = Blocks.of(config)
     return filters if blocks.outputs == 1 else ceil_div(filters, blocks.block) * blocks.block
 
@@ -129,7 +132,7 @@ def computed_filters(config: Config, workload: Workload) -> int:
     """Number of filters that the array computes: rounded up to whole blocks if the operand is then read faster.
 
     Reading a part of each position of the operand takes a burst for each position, which waits for memory; whole
-    positions are one burst.
+    positions are contiguous.
     """
     blocks, memory = Blocks.of(config), config.memory
     own, whole = filter_vectors(blocks, workload.filters)
@@ -142,7 +145,7 @@ def computed_filters(config: Config, workload: Workload) -> int:
 
 
 def of_vectors(config: Config, workload: Workload) -> Workload:
-    """The convolution in the array's vectors, with `computed_filters`.
+    """The convolution in units of the array's vectors, with `computed_filters`.
 
     If a position of an input block has several vectors, these count as columns: width, kernel and stride are that many
     times as wide. Dilated columns become zeros of the kernel (`dilated_columns`). Dense 1x1 windows end after the last
@@ -203,9 +206,9 @@ WIDENED = ("max_pool", "average_pool", "elementwise")
 class LayerShape:
     """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
 
-    A position of an output block has `vectors` output vectors. In the last block some may have no filters: of all
-    blocks only `filters` vectors are computed. `leading`: pads at the top and left. `operand`: the store pipeline reads
-    a second tensor like the output. `kept`: the output goes to the chain memory.
+    A position of an output block has `vectors` output vectors, some of which have no filters in the last block:
+    `filters` vectors of a position, over all blocks, are computed. `leading`: pads at the top and left. `operand`: the
+    store pipeline reads a second tensor shaped like the output. `kept`: the output goes to the chain memory.
     """
 
     images: int
@@ -255,17 +258,17 @@ class LayerShape:
 
     @property
     def taps(self) -> int:
-        """Positions of the window."""
+        """Number of positions of the window."""
         return prod(self.kernel)
 
     @property
     def outputs(self) -> int:
-        """Vectors of the output."""
+        """Number of output vectors that are computed."""
         return self.images * self.filters * self.out_height * self.out_width
 
     @property
     def share(self) -> float:
-        """Share of the vectors of whole blocks that have filters."""
+        """Ratio of the vectors that have filters to all vectors of the output's blocks."""
         return self.filters / (self.output_blocks * self.vectors)
 
     def stored_beats(self, config: Config) -> float:
