@@ -1,9 +1,9 @@
 """Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
 
-A tile sums its whole window in registers, in partial sums: rounding errors grow with the length of a sum. Weights are
-packed in panels of one tile's filters. Rows of outputs are computed in blocks, whose padded input stays in the
-second-level cache for all panels. Deep sums are in memory instead (`Knobs.strips`): part of a panel is added to all
-sums of a block before the next part.
+A tile's sums over the window are in registers, in partial sums, because rounding errors grow with the length of a sum.
+Weights are packed in panels of one tile's filters. Rows of outputs are computed in blocks, whose padded input stays in
+the second-level cache for all panels. Sums over many channels are in memory instead (`Knobs.strips`): part of a panel
+is added to all sums of a block before the next part.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def schedule(
     part = part_blocks(program) if knobs.part is None else knobs.part
     if part is not None and part >= order[0][1]:
         part = None
-    # A sum of one part needs no memory: it is complete when it leaves the registers.
+    # If a part is the whole sum, the sum needs no memory: it is complete when it leaves the registers.
     stored = knobs.strips is not None and part is not None
     panel, o = s.split("o", knobs.vectors * (knobs.strips or 1 if stored else 1))
     strip, o = s.split(o, knobs.vectors) if stored else (None, o)
     lanes = knobs.lanes or co
-    # A block is one vector, or its vectors are unrolled.
+    # A block of filters is one vector, or the loop over its vectors is unrolled.
     halves, j = s.split("j", lanes) if lanes < co else (None, "j")
     around = {
         "inside": (y_block, x_block, panel),
@@ -67,7 +67,8 @@ def schedule(
     vector = ["conv.j"]
     if halves:
         vector = list(s.split("conv.j", lanes))
-    # Filters inside: each loaded value of the input serves all of them, see `register_tile.fits`.
+    # The loop over filters inside: each loaded value of the input serves all of them, see
+    # `register_tile.fits`.
     inside = ["conv.y", "conv.x", "conv.o", *vector]
     if knobs.inner == "positions":
         inside = ["conv.o", *vector[:-1], "conv.y", "conv.x", vector[-1]]
@@ -103,7 +104,7 @@ def schedule(
             y_tile: min(oh, knobs.row_block) / knobs.rows,
             x_tile: min(ow, knobs.column_block or ow) / knobs.columns,
         }
-        # The innermost tile loop would leave little work between two forks.
+        # The innermost loop over tiles would leave little work between two forks.
         counts = {name: counts[name] for name in ("n", "g", *around, tiles[0])}
         cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
         copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
@@ -112,7 +113,8 @@ def schedule(
     if any(window.pads):
         _skip_dead_taps(s, taps_of(window, *shapes["X"][3:5]), knobs, ordered)
     if knobs.unroll == 1 and conv_waits(target, program, knobs):
-        # In a sum in parts, loops of one iteration are in both nests; weights are read in the nest of parts (".rf").
+        # If a sum is cut into parts, loops of one iteration are in both nests; weights are read in the nest
+        # of parts (".rf").
         innermost = f"{ordered[-1]}.rf" if has_loop(s, f"{ordered[-1]}.rf") else ordered[-1]
         for loop in parts_of(s, innermost):
             s.prefetch(loop.name, "W", PREFETCH_BYTES)
@@ -120,7 +122,7 @@ def schedule(
 
 
 def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered: tuple[str, ...]) -> None:
-    """Skips the window's rows and columns that read only pads, if a tile has enough of them."""
+    """Skips the window's rows and columns that read only pads, if enough products are saved (`Taps.live`)."""
     rows, columns = taps
     blocks = {"kh": (rows, knobs.rows, knobs.row_block), "kw": (columns, knobs.columns, knobs.column_block)}
     for name, (along, tile, block) in blocks.items():
@@ -133,7 +135,7 @@ def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered:
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """The innermost loops around products, among the loops that splits and partial sums made from the sum's loop
+    """The innermost loops around products, among the loops that splits and partial sums made from the reduction loop
     `term`.
     """
     found: list[str] = []

@@ -1,8 +1,8 @@
 """The cost model of convolutions on a processor: cycles at many settings of the knobs, without scheduling them.
 
-Sums are in registers or in memory. In registers a tile is finished before the next one, so that each tile reads all
-weights of a panel. In memory a part of the weights stays in the first-level cache for all tiles of a block, at the
-price of a load and a store of every sum for each part. Deep sums gain from sums in memory.
+Sums are in registers or in memory. In registers the sums of a tile are finished before the next tile, so that each tile
+reads all weights of a panel. In memory a part of the weights stays in the first-level cache for all tiles of a block,
+at the price of a load and a store of every sum for each part. Sums over many channels are faster in memory.
 """
 
 from __future__ import annotations
@@ -38,36 +38,38 @@ PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "betwee
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 INNER: tuple[Literal["filters", "positions"], ...] = ("filters", "positions")
 MOST_WORKSPACE = 1 << 28
-"""Largest workspace of copies and sums, in bytes."""
+"""Largest workspace of a kernel (copies and sums), in bytes."""
 STORED_CYCLES = 6.0
 """Cycles to add a vector of a part's sums to sums in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
 NEAR_VECTOR_COST = 0.5
 """`register_tile.VECTOR_COST` for weights in the first-level cache."""
 STREAM_SHARE = 0.5
-"""Share of input bytes from beyond the second-level cache that is exposed with sums in memory: a part's blocks of
-channels are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9% faster than
-eighths)."""
+"""Share of input bytes from beyond the second-level cache that is exposed with sums in memory: the channel blocks of a
+part are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9% faster than eighths).
+"""
 FEW_LIVE = 0.75
-"""Largest share of products with the input (not its pads) at which skipping the other products counts as a gain. Above
-it, tiles of few positions, which skip more, lose as much by loading weights (at 0.91, 44 ms instead of 26 with 512
-channels and filters on 28 x 28).
+"""Largest share of products that read the input, not its pads, at which skipping the other products counts as a gain.
+Above it, tiles of few positions, which skip more, lose as much by loading weights (at 0.91, 44 ms instead of 26 with
+512 channels and filters on 28 x 28).
 """
 PAGE_BYTES = 4096
 NEAR_PAGES = 64
 """Pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
 INPUT_PAGE_CYCLES, WEIGHT_PAGE_CYCLES = 25.0, 8.0
-"""Cycles of a page change if a tile uses more than NEAR_PAGES: loads of an input restart in each page, loads of weights
-continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048 channels, tiles with sums in registers take 0.92,
-1.05, 1.14 and 1.25 of the time of tiles with sums in memory."""
+"""Cycles to enter a page of the input and of weights, if a tile uses more than NEAR_PAGES: loads of an input restart in
+each page, loads of weights continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048 channels, tiles with
+sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Sizes of a convolution, from its tensor expression.
 
-    `height` x `width`: the padded input. `rows`, `columns`: the window's (span, stride). `loops`: extents of the sum's
+    `height` x `width`: the padded input. `rows`, `columns`: (span, stride) of the window. `loops`: extents of the sum's
     loops by name; `orders`: their possible nestings. `in_bytes`: bytes of one input position of a group.
-    `default_terms`: terms of a partial sum in default schedules. `taps`: of the window's rows and columns.
+    `default_terms`: terms of a partial sum in default schedules. `taps`: the window's taps along rows and along
+    columns.
     """
 
     outer: int
@@ -95,19 +97,19 @@ class Shape:
 
     @property
     def least_depth(self) -> float:
-        """Mean number of terms of a sum with the smallest tiles: taps that read only pads are skipped."""
+        """Mean number of terms of a sum with the smallest tiles, which skip every tap that reads only pads."""
         rows, columns = self.taps
         return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
 
     @property
     def few_taps(self) -> bool:
-        """Whether so many taps read only pads that skipping them is counted."""
+        """Whether so many taps read only pads that the model counts a gain from skipping them (FEW_LIVE)."""
         rows, columns = self.taps
         return rows.live(1, rows.outputs) * columns.live(1, columns.outputs) <= FEW_LIVE
 
     @property
     def copies(self) -> tuple[Literal["none", "rows", "columns", "whole"], ...]:
-        """The legal values of the knob `copy`: parts of the input that may be copied."""
+        """The legal values of the knob `copy`: the parts of the input that may be copied."""
         return ("rows", "columns", "whole") if self.padded else ("none", "rows", "columns")
 
 
@@ -154,10 +156,10 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
     e["column_block"] = rounded_block(e["column_block"], e["columns"], shape.ow)
     one_row, one_column = e["row_block"] >= shape.oh, e["column_block"] >= shape.ow
     copies = {name: i for i, name in enumerate(shape.copies)}
-    # A single block of columns is the rows.
+    # A single block of columns: it is a block of rows.
     e["copy"] = np.where(one_column & (e["copy"] == copies["columns"]), copies["rows"], e["copy"])
     e["unroll"], e["part"] = _terms(shape, e["reduction"], e["unroll"], e["part"])
-    # A sum of one part stays in registers; strips are at most all filters.
+    # If a part is the whole sum, sums stay in registers. There are at most as many strips as filters.
     strips = np.minimum(e["strips"], -(-shape.blocks // e["vectors"]))
     e["strips"] = np.where(e["part"] < shape.depth, strips, 0)
     one_panel = e["vectors"] * np.maximum(e["strips"], 1) >= shape.blocks
@@ -165,7 +167,8 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
     panels = np.where(one_column & (panels == 1), 0, panels)
     e["panels"] = np.where(one_row & (panels == 1) & (e["copy"] != copies["rows"]), 2, panels)
     if shape.padded and shape.outer == 1:
-        # The rows of the only block are the whole image, copied once unless all panels are around it.
+        # The rows of the only block are the whole image, copied once unless the loop over panels is outside
+        # of all others.
         whole = one_row & (e["panels"] != 2) & (e["copy"] == copies["rows"])
         e["copy"] = np.where(whole, copies["whole"], e["copy"])
         e["panels"] = np.where(whole & (e["panels"] == 1), 2, e["panels"])
@@ -179,7 +182,9 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
 def _terms(
     shape: Shape, orders: np.ndarray, unroll: np.ndarray, part: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Effective numbers of unrolled steps and of terms in a partial sum, after rounding to the loops."""
+    """Effective number of unrolled steps, and of terms in a partial sum, after rounding both to extents of the
+    loops.
+    """
     steps, terms = np.ones_like(unroll), np.full_like(part, shape.depth)
     for i, order in enumerate(shape.orders):
         extents = [shape.loops[loop] for loop in order]
@@ -201,7 +206,7 @@ def _sides(shape: Shape, e: Columns) -> Sides:
 
 
 def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
-    """Lower bound in seconds on programs of points with the effective values `e`."""
+    """Lower bound in seconds, float64, on programs of the points with effective values `e`."""
     cycles = shape.outer * least_cycles(
         target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
     )
@@ -210,16 +215,16 @@ def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
 
 
 def least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
-    """The least bound of all register tiles."""
+    """The least bound, in seconds, over all register tiles."""
     e = dict(grid_of(axes, "rows", "columns", "vectors", "lanes"))
-    # Bounds increase with the length of parts: take the shortest.
+    # Bounds increase with the length of a partial sum: take the shortest.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
     return float(bound(target, shape, {name: values[kept] for name, values in e.items()}).min())
 
 
 def statements_of(shape: Shape, e: Columns) -> np.ndarray:
-    """Size of the code: vectors of sums times unrolled steps, over all kernels that peeling makes."""
+    """Size of the code of each point: vectors of sums times unrolled steps, over all kernels that peeling makes."""
     tiles = (
         written_out(shape.oh, e["row_block"], e["rows"])
         * written_out(shape.ow, e["column_block"], e["columns"])
@@ -230,9 +235,11 @@ def statements_of(shape: Shape, e: Columns) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cycles:
-    """Cycles of one thread at many points: arithmetic (`busy`), waits for pages and for evicted weights (`paging`), for
-    bytes from beyond the second-level cache (`waiting`), copies (`copying`). `near`: bytes that must stay in that
-    cache."""
+    """Cycles of one thread at many points, and the bytes behind them.
+
+    `busy`: arithmetic. `paging`: waits for pages and for evicted weights. `waiting`: waits for bytes from beyond the
+    second-level cache. `copying`: copies. `near`: bytes that must stay in that cache.
+    """
 
     busy: np.ndarray
     paging: np.ndarray
@@ -274,21 +281,22 @@ def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
 
 
 def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
-    """The cost of points with the effective values `e`."""
+    """Cycles of one thread at the points with effective values `e`."""
     rows, columns, stored = e["rows"], e["columns"], e["strips"] > 0
     outside, between = (e["panels"] == PANELS.index(name) for name in ("outside", "between"))
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
     taken_rows, taken_columns = _taken(*shape.rows, block_rows), _taken(*shape.columns, block_columns)
     row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
     panel_count = -(-shape.blocks // e["vectors"])
-    # Number of filters whose sums are in memory at a time, and bytes beside their inputs.
+    # Number of filters whose sums are in memory at a time, and bytes in the cache in addition to their
+    # inputs.
     filters = np.minimum(e["vectors"] * np.maximum(e["strips"], 1), shape.blocks)
     passes = -(-shape.blocks // filters)
     share = e["part"] / shape.depth
     sums_bytes = np.where(stored, 4 * shape.co * filters * block_rows * block_columns, 0)
     part_bytes = shape.weight_bytes * filters / shape.blocks * share
     near_bytes = np.where(stored, sums_bytes + part_bytes, shape.weight_bytes / panel_count)
-    # Bytes of the positions that are combined with a panel, or all panels, before the next positions.
+    # Bytes of the positions that are combined with one panel (or with all) before the next positions.
     block_bytes = shape.in_bytes * np.where(
         outside, shape.height * shape.width, taken_rows * np.where(between, shape.width, taken_columns)
     )
@@ -315,7 +323,7 @@ def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
         np.minimum(span, rows * shape.loops["kh"]),
         _taken(*shape.columns, columns),
     )
-    # With sums in registers each tile reads all of a panel.
+    # With sums in registers each tile reads the whole panel.
     tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
     panel = shape.weight_bytes * np.minimum(e["vectors"] / shape.blocks, 1)
     paging = page_cycles(inputs, panel / PAGE_BYTES) * tiles * panel_count
@@ -346,12 +354,12 @@ def input_pages(
 ) -> np.ndarray:
     """Number of pages of the input that a tile reads.
 
-    In each of the `blocks` of channels, a `plane` (rows, columns) of positions of `position` bytes, the tile reads
-    `lines` rows of `width` positions, within `span` consecutive rows.
+    There are `blocks` of channels; each has a `plane` (rows, columns) of positions of `position` bytes, of which the
+    tile reads `lines` rows of `width` positions, within `span` consecutive rows.
     """
     pages = blocks * lines * width * position / PAGE_BYTES
     if position * plane[0] * plane[1] <= PAGE_BYTES:
-        # Planes within a page follow one another.
+        # Planes smaller than a page are contiguous.
         return pages
     return pages + blocks * np.minimum(1 + position * (span - 1) * plane[1] / PAGE_BYTES, lines)
 
@@ -363,7 +371,7 @@ def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
-    """The cost model's limits, bounds and quantities of many points; `most`: largest number of statements."""
+    """Limits, bounds and quantities of many points; `most`: largest number of statements."""
     e = effective(shape, points)
     cost = cycles(target, shape, e)
     rows, columns, panels = e["rows"], e["columns"], e["panels"]
@@ -383,7 +391,7 @@ def estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Ac
         "the registers": fits(target, positions, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
         "the size of the code": statements <= most,
-        # In an input without pads, reads of a last, smaller block or tile cannot be proven to be inside.
+        # Without pads in the input, it cannot be proven that a last, smaller block or tile reads only inside.
         "the blocks that are copied": shape.padded
         | (copy == 0)
         | (
@@ -445,11 +453,11 @@ def estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Ac
 
 
 def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """`Taps.live` of many points."""
+    """`Taps.live` of many points: for each, with tiles of `tile` outputs in blocks of `block`."""
     pairs, places = np.unique(np.stack([tile, block]), axis=1, return_inverse=True)
     return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]
 
 
 def _taken(span: int, stride: int, block: np.ndarray) -> np.ndarray:
-    """Number of inputs along a dimension that a block of outputs reads."""
+    """Number of inputs along a dimension that a block of `block` outputs reads."""
     return (block - 1) * stride + span

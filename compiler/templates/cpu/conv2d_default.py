@@ -1,8 +1,8 @@
 """The default knobs of a convolution on a CPU: the least cost by `conv2d_cost`, found in two steps.
 
-The steps choose the register tile with the least arithmetic, then the blocks of positions that move the fewest bytes
-and that threads share best; both steps are done with sums in registers and with sums in memory. All constants are the
-cost model's.
+The first step chooses the register tile with the least arithmetic, the second the blocks of positions that move the
+fewest bytes and that threads share best. Both are done with sums in registers and with sums in memory. All constants
+belong to the cost model.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
 """Most rows, positions and blocks of filters of a tile: more positions with few filters wait for their loads (28
 positions of one block are 20% slower than 16)."""
 MOST_BLOCKS = 64
-"""Blocks into which a row of outputs is cut at most: enough for any cache, and for the threads of a pool."""
+"""Most blocks into which a row of outputs is cut: enough for any cache, and for the threads of a pool."""
 NEAR_SHARE = 2 / 3
-"""Share of the first-level cache for the weights of a part; the rest is for the input."""
+"""Share of the first-level cache for the weights of a partial sum; the rest is for the input."""
 NEAR_TERMS = 128
-"""Least number of terms of a part; it limits a tile's filters so that their weights fit."""
+"""Least number of terms of a partial sum; it limits a tile's filters so that their weights fit."""
 EQUAL = 0.001
-"""Relative difference of costs below the model's accuracy: among equal blocks of rows the smallest is taken, which any
-number of threads shares well."""
+"""Relative difference of costs below the model's accuracy. Among blocks of rows that differ by less, the smallest is
+taken: any number of threads can share such blocks evenly.
+"""
 MOST_TRIED = 4
-"""Candidate numbers of blocks of positions with sums in memory, for threads to share."""
+"""Candidate numbers of blocks of positions with sums in memory; more blocks are easier to share among threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Knobs, their cycles `alone` on one thread, and `cycles`, which adds the cycles of teams of threads."""
+    """Knobs and their cost: cycles `alone` on one thread, `cycles` including teams of threads, and `Cycles.paging`."""
 
     knobs: Knobs
     alone: float
@@ -51,14 +52,14 @@ class _Found:
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
-    """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: defaults also suit many
+    """Default knobs for any shape, from the sizes of registers and caches alone; `parallel`: knobs that also suit many
     threads.
     """
     shape = shape_of(program, window)
     found = _in_registers(target, shape, parallel)
     if found.paging:
         memory = _in_memory(target, shape, parallel)
-        # Sums in memory must be faster on one thread, not only for teams.
+        # Sums in memory must be faster on one thread too, not only for teams of threads.
         if memory is not None and memory.alone < found.alone and memory.cycles < found.cycles:
             found = memory
     if conv_waits(target, program, found.knobs):
@@ -67,7 +68,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window, *, paralle
 
 
 def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:
-    """`register_tile.waits_for_weights` of a convolution."""
+    """Whether a tile waits for its weights, so that prefetches pay (`register_tile.waits_for_weights`)."""
     shapes = {b.name: b.shape for b in program.parameters}
     groups, blocks = shapes["Y"][1:3]
     weights = prod(shapes["W"]) * 4
@@ -86,9 +87,10 @@ def choose_positions(
     vector_cost: float = VECTOR_COST,
     most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
-    """Rows, columns and blocks of filters of the cheapest tile; `sizes`: the same three numbers for all outputs.
+    """Rows, columns and blocks of filters of the cheapest tile.
 
-    `shape`: given for a convolution that may skip taps that read only pads.
+    `sizes`: rows, columns and blocks of filters of the whole output. `shape`: for a convolution that may skip taps that
+    read only pads.
     """
     shares = None
     if shape is not None and shape.few_taps:
@@ -104,7 +106,9 @@ def choose_positions(
 
 
 def choose_row_block(target: CpuTarget, shape: Shape, tile: tuple[int, int, int]) -> int:
-    """The best number of output rows in a block on one thread; `tile`: rows, columns and blocks of filters."""
+    """The number of output rows in a block with the least cost on one thread; `tile`: rows, columns and blocks of
+    filters.
+    """
     sizes = np.arange(tile[0], shape.oh + tile[0], tile[0])
     cost = cycles(target, shape, _points(shape, tile, sizes, np.full_like(sizes, shape.ow)))
     return int(sizes[int(np.argmin(cost.waiting + cost.copying))])
@@ -128,7 +132,7 @@ def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
 
 
 def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None:
-    """The best knobs with sums in memory; None if a part is the whole sum, or no block fits the caches."""
+    """The best knobs with sums in memory; None if a part would be the whole sum, or no block fits the caches."""
     held = int(NEAR_SHARE * target.cache_bytes[0]) // (4 * shape.co)
     most = max(1, min(MOST_VECTORS, held // NEAR_TERMS))
     tile = choose_positions(
@@ -173,7 +177,7 @@ def _points(
     part: int | None = None,
     strips: int = 0,
 ) -> Columns:
-    """Points of one tile with these block sizes, and all other knobs at their defaults."""
+    """Points with one tile, blocks of `row_blocks` by `column_blocks` positions, and defaults for all other knobs."""
     values = dict(zip(("rows", "columns", "vectors"), tile, strict=True))
     values |= {"panels": 0, "tiles": 0, "copy": 0, "lanes": shape.co, "strips": strips}
     values["part"] = shape.default_terms if part is None else part
@@ -186,9 +190,9 @@ _Best = tuple[int, float, float, float]
 
 
 def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
-    """The first point whose cost is within the share `equal` of the least.
+    """The first point whose cost is at most the least cost times 1 + `equal`.
 
-    `parallel`: the cost is the sum over one thread and teams of threads.
+    `parallel`: the cost is the sum of the cycles on one thread and of teams of threads.
     """
     cost = cycles(target, shape, e)
     alone = cost.total
@@ -202,7 +206,7 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 
 
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
-    """Cycles that threads spend on each point if they share its best loop, see `loops.team_times`."""
+    """Cycles, for each point, if threads share the loop that is best for it, see `loops.team_times`."""
     found: list[float] = []
     # With sums in registers, cycles beyond full speed are not counted as work that threads share, so that blocks become
     # small, as threads need them. With this rule the model chooses the blocks of earlier formulas in 725 of 735

@@ -1,7 +1,7 @@
 """Quantized convolutions on a CPU: register tiles of output positions x filters, in dot products of four channels.
 
-Like `conv2d`, except for the steps: with a dot product instruction, four channels of a position, broadcast, times four
-channels of a vector of filters; without it, one channel at a time in int32.
+Like `conv2d`, except for the steps of a sum: with a dot product instruction, four channels of a position, broadcast,
+times four channels of a vector of filters; without it, one channel at a time in int32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .loops import parallel_loop, parts_of, peel_ragged
 class Knobs:
     """A tile is `samples` of the batch x `rows` x `columns` positions x `vectors` blocks of filters.
 
-    `row_block` rows share an input. Several samples are for outputs of a single position, as in fully connected layers.
+    `row_block`: rows of a block, which share a padded input. Several samples are for outputs of a single position, as
+    in fully connected layers.
     """
 
     rows: int
@@ -35,7 +36,7 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
-    """Defaults for any shape, from the sizes of registers and caches alone."""
+    """Default knobs for any shape, from the sizes of registers and caches alone."""
     shapes = {b.name: b.shape for b in program.parameters}
     batch, _, blocks, oh, ow, co = shapes["Y"]
     _, _, channels, kh, kw, ci = shapes["W"]
@@ -82,7 +83,8 @@ def schedule(
     s.compute_at("conv", x_tile)
     s.set_scope("sum", "register")
     if any(window.pads):
-        # The padded input stays in the scope of parameters, where the instruction's declaration has its data.
+        # The padded input stays in the scope of parameters, where the instruction's declaration expects its
+        # data.
         s.compute_at("pad", y_block)
     tile = ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j")
     dots = _dots(target, program)

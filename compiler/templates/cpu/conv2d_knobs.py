@@ -1,6 +1,6 @@
 """Knobs of convolutions on a CPU, the loops of their sums, and live taps.
 
-The live taps of a tile of output positions are the taps of a window that read the input; dead taps read only pads.
+A tap is a position of the window. For a tile of output positions, live taps read the input; dead taps read only pads.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from ...te.blocks import Window
 from .partial_sums import part_size
 
 REMOTE_BYTES_CYCLE = 8.0
-"""Bytes per cycle from beyond the second-level cache, counted where arithmetic does not hide them."""
+"""Bytes per cycle from beyond the second-level cache, counted where arithmetic does not hide the transfer."""
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` x `columns` output positions x `vectors` blocks of filters.
+    """Knobs of a convolution: a tile is `rows` x `columns` output positions x `vectors` blocks of filters.
 
     A block of positions has `row_block` rows and `column_block` columns (None: all). `panels`: place of the loop over
-    panels of filters: "inside" of the blocks, "outside" of them, or "between" blocks of rows and of columns. `tiles`:
-    the outer one of the loops over a block's tiles. `copy`: the part of the input that is copied at a time, with pads:
-    "rows" of a block, its rows and "columns", the "whole" input or "none" (None: "rows" with pads, else "none").
-    `reduction`: the loops of the sum, outermost first; `unroll` of its steps are unrolled; `part` iterations of the
-    outermost loop are a partial sum (None: `part_blocks`). `lanes`: lanes of a block of filters in a vector (None:
-    all). `inner`: the innermost loop of a step. `strips`: None for sums in registers; else sums are in memory, for a
-    block of positions and the filters of `strips` tiles, and a part is added to all of them before the next part, so
-    that its weights and inputs stay in the caches.
+    panels of filters: "inside" the loops over blocks, "outside" of them, or "between" the loops over blocks of rows and
+    of columns. `tiles`: the outer one of the loops over a block's tiles. `copy`: the part of the input that is copied
+    at a time, with pads: "rows" of a block, its rows and "columns", the "whole" input or "none" (None: "rows" with
+    pads, else "none"). `reduction`: the loops of the sum, outermost first; `unroll` of its steps are unrolled; `part`
+    iterations of the outermost loop are a partial sum (None: `part_blocks`). `lanes`: lanes of a block of filters in a
+    vector (None: all). `inner`: the innermost loop of a step.
+
+    `strips`: None for sums in registers. Otherwise sums are in memory, for a block of positions and the filters of
+    `strips` tiles; a partial sum is added to all of them before the next one, so that its weights and inputs stay in
+    the caches.
     """
 
     rows: int
@@ -50,7 +52,9 @@ class Knobs:
 
 
 def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
-    """Height and width for computing a convolution: one row of all positions if it is 1x1 without strides and pads."""
+    """Height and width of the output as a convolution is computed: all positions in one row if it is 1x1 without
+    strides and pads.
+    """
     alone = window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
     return (1, height * width) if alone else (height, width)
 
@@ -72,12 +76,14 @@ def reduction_loops(program: Program) -> dict[str, int]:
 
 
 LEAST_DEAD = 0.08
-"""Least share of products with pads only at which skipping them pays for its branches."""
+"""Least share of products with pads only at which skipping the products pays for the branches that do it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taps:
-    """The taps of a window along rows or columns: `outputs` positions of `size` inputs with `pad` before them."""
+    """The taps of a window along rows or columns: `outputs` positions read `size` inputs with `pad` pads before
+    them.
+    """
 
     outputs: int
     size: int
@@ -88,7 +94,10 @@ class Taps:
 
     def live(self, tile: int, block: int) -> float:
         """The share of products that is computed with tiles of `tile` outputs in blocks of `block`; 1 if skipping does
-        not pay. A tile computes a tap for all its outputs if one of them reads the input with it."""
+        not pay.
+
+        A tile computes a tap for all its outputs if the tap reads the input for one of them.
+        """
         computed = 0
         for begin in range(0, self.outputs, block):
             end = min(begin + block, self.outputs)

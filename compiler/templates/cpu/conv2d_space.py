@@ -30,7 +30,7 @@ from .points import knobs_at, point_of
 
 
 def space(target: CpuTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_convolution` with this window; costs are seconds."""
+    """The space of `te.ops.blocked_convolution` with this `window`; costs are seconds."""
     shape = shape_of(program, window)
     lanes = min(shape.co, target.lanes(DType.FLOAT32))
     halves = (shape.co, lanes // 2) if shape.co == lanes > 1 else (shape.co,)
@@ -67,7 +67,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 
 
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     shape = shape_of(program, window)
     e = effective(shape, one_point(values))
     order = shape.orders[int(e["reduction"][0])]
@@ -78,7 +78,7 @@ def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
-    """The point of `choose_knobs`: an equal program, except for loops of one iteration."""
+    """The point of the knobs that `choose_knobs` returns: its program is equal, except for loops of one iteration."""
     shape = shape_of(program, window)
     knobs = choose_knobs(target, program, window)
     full = {

@@ -1,6 +1,6 @@
 """Transposed convolutions on a CPU: each phase with register tiles like those of `conv2d`.
 
-Vectors run over a block of filters; if activations are not blocked (few filters), over columns.
+Vectors run over a block of filters, or, if activations are not blocked (few filters), over columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape, optimized for the phase with the most products."""
+    """Default knobs for any shape, optimized for the phase with the most products."""
     shapes = {b.name: b.shape for b in program.parameters}
     blocks, co = shapes["Y"][2], shapes["Y"][5]
     extents = _extents(program)
@@ -51,9 +51,10 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """A transposed `te.ops.blocked_convolution` of any shape and the `window` it was built with.
+    """Schedules a transposed `te.ops.blocked_convolution` of any shape; `window`: the window it was built with.
 
-    W is packed, see `schedule.pack`. `parallel`: tiles of each phase run on the threads of the kernel's pool."""
+    W is packed, see `schedule.pack`. `parallel`: tiles of each phase run on the threads of the kernel's pool.
+    """
     knobs = knobs or choose_knobs(target, program)
     shapes = {b.name: b.shape for b in program.parameters}
     batch, groups, blocks, _, _, co = shapes["Y"]
@@ -73,7 +74,8 @@ def schedule(
             conv = f"conv.{tag}"
             s.compute_at(conv, x_tile)
             s.set_scope(f"sum.{tag}", "register")
-            # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+            # The loop over filters inside: a value of the input is loaded for all of them at once, see
+            # `register_tile.fits`.
             order = ("ic", "kh", "kw", "k", "n", "g", "y", "x", "o", "j")
             s.reorder(*(f"{conv}.{v}" for v in order))
             for name in ("o", "y", "x", "j"):
@@ -92,7 +94,7 @@ def schedule(
             depth = shapes["X"][2] * shapes["X"][5] * max(1, _taps(extents, tag))
             parallel_loop(s, counts, outputs * depth / (2 * target.lanes(DType.FLOAT32)))
         tiles += [panel, y_tile, x_tile]
-    # The taps of a phase are contiguous, in panels like those of `conv2d`.
+    # The weights of a phase's taps are contiguous, in panels as in `conv2d`.
     steps = [stride // gcd(stride, d) for stride, d in zip(window.strides, window.dilations, strict=True)]
     s.pack(
         "W",

@@ -1,7 +1,7 @@
 """Matrix products on a CPU: register tiles over weights packed in panels.
 
 A panel of W (one tile's columns, the whole depth) stays in the second-level cache for all tiles of a block of rows, and
-so do the rows of X of that block. Each tile sums up the whole depth in registers, so that the epilogue runs on
+so do the rows of X of that block. Each tile sums over the whole depth in registers, so that the epilogue runs on
 registers as well.
 """
 
@@ -25,10 +25,10 @@ class Knobs:
 
     `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are adjacent in
     memory. Even if all rows map to the same cache sets, staging was 1% to 11% slower (9 sizes on a Zen 4).
-    `column_block`: columns of a block (None: all), a multiple of a tile's. `blocks`, `tiles`: the outer loop over
-    blocks and over a block's tiles. `unroll`: unrolled steps of the sum, a divisor of the depth. `part`: terms of a
-    partial sum, a multiple of `unroll` (None: `partial_sums.part_size`). `lanes`: lanes of a vector (None: all).
-    `inner`: innermost loop of a step.
+    `column_block`: columns of a block, a multiple of a tile's columns (None: all). `blocks`, `tiles`: the outer one of
+    the loops over blocks, and over a block's tiles. `unroll`: unrolled steps of the sum, a divisor of the depth.
+    `part`: terms of a partial sum, a multiple of `unroll` (None: `partial_sums.part_size`). `lanes`: lanes of a vector
+    (None: all). `inner`: innermost loop of a step.
     """
 
     rows: int
@@ -45,7 +45,7 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:
-    """Defaults for any size, from the sizes of registers and caches alone."""
+    """Default knobs for any size, from the sizes of registers and caches alone."""
     tile_rows, vectors = matrix_tile(target, rows, columns, depth, DType.FLOAT32)
     row_bytes = depth * DType.FLOAT32.bits // 8
     return Knobs(
@@ -58,16 +58,18 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
 
 
 def matrix_tile(target: CpuTarget, rows: int, columns: int, depth: int, dtype: DType) -> tuple[int, int]:
-    """Rows and vectors of the cheapest tile for sums of `dtype` of `depth` products each."""
+    """Rows and vectors of the cheapest register tile of a `rows` x `columns` result whose sums, of type `dtype`, have
+    `depth` products.
+    """
     sizes = (1, rows, -(-columns // target.lanes(dtype)))
     return choose_tile(target, sizes, depth, (1, MAXIMUM_ROWS, target.vector_registers))[1:]
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Number of rows that share a panel: as many as fill twice the second-level cache.
+    """Number of rows that share a panel of weights: as many as fill twice the second-level cache.
 
-    The panel stays in that cache. Rows may come from the next level for each panel: an element serves all columns of a
-    tile, so their traffic is slow. Reloading a panel for few rows would stall.
+    The panel stays in that cache. Rows may be read again from the next cache level for each panel, because an element
+    is used for all columns of a tile, so that their traffic is low. Reloading a panel for few rows would stall.
     """
     tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))
@@ -75,7 +77,7 @@ def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiles:
-    """The names of a product's loops: blocks of rows, tiles of columns and of rows, and `i` and `j` inside a tile.
+    """The names of a product's loops: blocks of rows, tiles of columns and of rows, `i` and `j` inside a tile.
 
     `column_block`: the loop over blocks of columns, if any. `nest`: all loops outside of a tile, outermost first.
     """
@@ -90,14 +92,14 @@ class Tiles:
 
 
 def product_sizes(program: Program) -> tuple[int, int, int]:
-    """Rows, depth and columns of the product X times W = Y."""
+    """Rows, depth and columns of the product X W = Y."""
     shapes = {b.name: b.shape for b in program.parameters}
     rows, depth = shapes["X"]
     return rows, depth, shapes["Y"][1]
 
 
 def cut_tiles(s: Schedule, knobs: Knobs, width: int) -> Tiles:
-    """Cuts Y into register tiles of `knobs.rows` x `width`, each with its sums `dense` in registers."""
+    """Cuts Y into register tiles of `knobs.rows` x `width`, with the sums (statement "dense") of each in registers."""
     block, i = s.split("i", knobs.row_block)
     row_tile, i = s.split(i, knobs.rows)
     column_block, j = (None, "j") if knobs.column_block is None else s.split("j", knobs.column_block)
@@ -144,7 +146,7 @@ def schedule(
     if knobs.unroll > 1:
         terms = s.split("dense.k", knobs.unroll)
         s.unroll(terms[1])
-    # A part of all steps is no partial sum.
+    # If a part has all steps of the sum, there are no partial sums.
     part = part if part is not None and part < steps else None
     around = ("dense.i", sum_vector) if knobs.inner == "columns" else (sum_vector, "dense.i")
     for suffix in sum_in_parts(s, "dense", "sum", terms, (*around, sum_lane), part):
@@ -163,7 +165,7 @@ def schedule(
         counts = {name: counts[name] for name in tiles.nest}
         parallel_loop(s, counts, rows * depth * columns / (2 * lanes))
     peel_ragged(s, *tiles.nest)
-    # Weights that are read once are read in memory order, and need no prefetches.
+    # Weights that are read once are contiguous as stored, and need no prefetches.
     if rows > knobs.rows and waits_for_weights(
         target,
         panel=4 * depth * min(width, columns),

@@ -13,7 +13,7 @@ from .loops import parallel_loop, parts_of, peel_ragged
 
 
 def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:
-    """Defaults for any size; X is never staged."""
+    """Default knobs for any size; X is never staged."""
     tile_rows, vectors = matrix_tile(target, rows, columns, -(-depth // DOT_DEPTH), DType.INT32)
     return Knobs(
         rows=tile_rows,
@@ -58,7 +58,7 @@ def schedule(
         parallel_loop(s, counts, rows * depth * columns / (2 * DOT_DEPTH * lanes))
     peel_ragged(s, tiles.block, tiles.columns, tiles.rows, step)
     if target.dot_product:
-        # The last vector of a last panel may be partial: a separate instruction.
+        # The last vector of the last panel may be partial: a separate instruction.
         peel_ragged(s, sum_vector)
         for loop in parts_of(s, sum_lane):
             steps, count = loop.body, loop.extent

@@ -37,7 +37,9 @@ MOST_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """Sizes of a product. `lanes`: of a full vector. `default_part`: terms of a partial sum in default schedules."""
+    """Sizes of a product. `lanes`: lanes of a full vector. `default_part`: terms of a partial sum in default
+    schedules.
+    """
 
     rows: int
     depth: int
@@ -68,7 +70,7 @@ def space(target: CpuTarget, program: Program) -> Space:
         Axis(name="inner", values=(0, 1)),
     )
     e = dict(grid_of(axes, "rows", "vectors", "lanes"))
-    # Bounds increase with the length of parts: take the shortest.
+    # Bounds increase with the length of a partial sum: take the shortest.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"], e["vectors"])
     floor = _bound(target, size, {name: values[kept] for name, values in e.items()}).min()
@@ -83,13 +85,15 @@ def space(target: CpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: CpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     size = _size(target, program)
     return knobs_at(Knobs, _effective(size, one_point(values)))
 
 
 def default_values(target: CpuTarget, program: Program) -> dict[str, int]:
-    """The point of `choose_knobs`: an equal program, except for a loop over the only block of columns."""
+    """The point of the knobs that `choose_knobs` returns: its program is equal, except for a loop over the only block
+    of columns.
+    """
     size = _size(target, program)
     knobs = choose_knobs(target, size.rows, size.depth, size.columns)
     knobs = replace(knobs, row_block=min(knobs.row_block, size.rows))
@@ -114,7 +118,8 @@ def _effective(size: _Size, points: Columns) -> dict[str, np.ndarray]:
     e["row_block"] = rounded_block(e["row_block"], e["rows"], size.rows)
     e["column_block"] = rounded_block(e["column_block"], width, size.columns)
     one_row, one_column = e["row_block"] >= size.rows, e["column_block"] >= size.columns
-    # If rows are staged, a block of rows inside the blocks of columns is copied again for each of them.
+    # If rows are staged and the loop over blocks of rows is inside, a block is copied again for each block of
+    # columns.
     e["blocks"] = np.where(one_column | (one_row & (e["stage"] == 0)), 0, e["blocks"])
     e["tiles"] = np.where((e["row_block"] <= e["rows"]) | (e["column_block"] <= width), 0, e["tiles"])
     e["inner"] = np.where((e["rows"] == 1) | (e["vectors"] == 1), 0, e["inner"])
@@ -133,7 +138,7 @@ def _bound(target: CpuTarget, size: _Size, e: Columns) -> np.ndarray:
 
 
 def _statements(size: _Size, e: Columns) -> np.ndarray:
-    """Size of the code: vectors of sums times unrolled steps, over all kernels that peeling makes."""
+    """Size of the code of each point: vectors of sums times unrolled steps, over all kernels that peeling makes."""
     width = e["vectors"] * e["lanes"]
     columns = written_out(size.columns, e["column_block"], width)
     return (
@@ -157,7 +162,8 @@ def _estimated(target: CpuTarget, size: _Size, most: int, points: Columns) -> Ac
     block_bytes = 4.0 * size.depth * np.where(e["tiles"] == 0, block_rows, rows)
     near = 0.75 * target.cache_bytes[1]
     x_bytes, w_bytes = 4.0 * size.rows * size.depth, 4.0 * size.depth * size.columns
-    # Panels outside: rows are reloaded for each panel of a block unless they fit the cache; rows outside: vice versa.
+    # Panels outside: rows are reloaded for each panel of a block unless they fit the cache; rows outside:
+    # vice versa.
     stays = panel_bytes + block_bytes <= near
     rows_again = np.where(stays, column_blocks, np.where(e["tiles"] == 0, column_tiles, column_blocks))
     weights_again = np.where(stays, row_blocks, np.where(e["tiles"] == 0, row_blocks, row_tiles))
@@ -171,7 +177,8 @@ def _estimated(target: CpuTarget, size: _Size, most: int, points: Columns) -> Ac
         "the registers": fits(target, rows, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, size.default_part),
         "the size of the code": statements <= most,
-        # Staged rows are pieces of a vector; a last, shorter piece cannot be proven to end inside one.
+        # Staged rows are in pieces of a vector; it cannot be proven that a last, shorter vector ends inside
+        # one piece.
         "the parts of staged rows": (e["stage"] == 0) | (size.depth % e["part"] == 0),
     }
     quantities = {

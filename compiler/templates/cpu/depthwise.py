@@ -1,6 +1,6 @@
 """Depthwise convolutions on a CPU: tiles of output positions of one block of channels, directly from the input.
 
-By default nothing is padded: tiles along the border are separate kernels, which skip positions outside.
+By default the input is not copied with pads: tiles along the border are separate kernels, which skip positions outside.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from .loops import parallel_loop, peel_ends, peel_ragged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` x `columns` output positions; `tiles`: the outer one of the loops over tiles.
+    """Knobs of a depthwise convolution: a tile is `rows` x `columns` output positions; `tiles`: the outer one of the
+    loops over tiles.
 
     `copy`: the part of the input that is first copied with pads: the "whole" plane of a block of channels, or "rows" of
-    a block of `row_block` rows; "none" needs no block and unrolls the whole window. `channels`: the loop over blocks of
-    channels is "outside" or "inside" of blocks of rows. `column_block`: columns of a block (None: all). `window`: the
-    loops of the sum, outermost first; the innermost `unroll` of them are unrolled. `inside`: the innermost loops of a
-    tile, its positions or, if it is all unrolled, the window. `lanes`: lanes of a vector (None: all).
+    a block of `row_block` rows; "none" needs no block and unrolls the whole window. `channels`: place of the loop over
+    blocks of channels, "outside" or "inside" the loop over blocks of rows. `column_block`: columns of a block (None:
+    all). `window`: the loops of the sum, outermost first; the innermost `unroll` of them are unrolled. `inside`: the
+    innermost loops of a tile: its positions or, if it is all unrolled, the window. `lanes`: lanes of a vector (None:
+    all).
     """
 
     rows: int
@@ -44,15 +46,15 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
-    """Defaults for any shape."""
+    """Default knobs for any shape: tiles of 2 x 7 positions."""
     return with_copy(target, program, window, rows=2, columns=7)
 
 
 def with_copy(target: CpuTarget, program: Program, window: Window, *, rows: int, columns: int) -> Knobs:
-    """Tiles of this size, with a padded copy if borders are wider than the tiles along them.
+    """Knobs for tiles of this size, with a padded copy of the input if borders are wider than the tiles along them.
 
-    Without the copy, inner tiles would also test every tap for being inside: a 7x7 window took four times as long and
-    fourteen times the code.
+    Without the copy, inner tiles would also test for every tap whether it is inside: a 7x7 window took four times as
+    long and fourteen times the code.
     """
     shapes = {buffer.name: buffer.shape for buffer in program.parameters}
     (height, width), (oh, ow, block) = shapes["X"][2:4], shapes["Y"][2:]
@@ -119,8 +121,8 @@ def schedule(
     s.reorder(*inner, vector[-1])
     written_out = in_tile
     if knobs.unroll == len(taps) and _calls(program):
-        # Sums are complete before the epilogue begins, so a loop over columns reads them from memory at no cost.
-        # If unrolled, function calls would be most of the code.
+        # Sums are complete before the epilogue begins, so a loop over columns reads them from memory at no
+        # cost. Unrolled, the epilogue's function calls would be most of the code.
         written_out = [loop for loop in in_tile if loop != x]
     for loop in (*written_out, *taps[len(taps) - knobs.unroll :], *positions):
         s.unroll(loop)

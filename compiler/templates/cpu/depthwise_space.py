@@ -31,12 +31,14 @@ from .register_tile import TILE_OVERHEAD
 WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
 COPIES = get_args(get_type_hints(Knobs)["copy"])
 MOST_STATEMENTS = 1024
-"""Most vectors of sums times unrolled taps, over all kernels of a program, unless the defaults have more."""
+"""Most vectors of sums times unrolled taps, over all kernels of a program, unless the default knobs have more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """Sizes of a depthwise convolution; `rows` and `columns` are the window's (span, stride)."""
+    """Sizes of a depthwise convolution; `rows`, `columns`: (span, stride) of the window. `moved`: bytes of all
+    tensors.
+    """
 
     outer: int
     oh: int
@@ -88,7 +90,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 
 
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     shape = _shape(program, window)
     knobs = knobs_at(Knobs, _effective(shape, one_point(values)), WORDS)
     return replace(
@@ -103,7 +105,7 @@ def _unless_all(block: int | None, size: int) -> int | None:
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
-    """The point of `choose_knobs`, its tile cut to the output."""
+    """The point of the knobs that `choose_knobs` returns, with the tile cut to the output."""
     shape = _shape(program, window)
     knobs = choose_knobs(target, program, window)
     return {
@@ -147,13 +149,13 @@ def _shape(program: Program, window: Window) -> _Shape:
 def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
     """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
-    # Peeled borders need whole planes and the whole window unrolled.
+    # If borders are peeled, planes are whole and the whole window is unrolled.
     peeled = shape.padded & (e["copy"] == COPIES.index("none"))
     e["row_block"] = rounded_block(np.where(peeled, shape.oh, e["row_block"]), e["rows"], shape.oh)
     e["column_block"] = rounded_block(np.where(peeled, shape.ow, e["column_block"]), e["columns"], shape.ow)
     one_row = e["row_block"] >= shape.oh
     e["copy"] = np.where(one_row & (e["copy"] == COPIES.index("rows")), COPIES.index("whole"), e["copy"])
-    # Whole planes are copied for each block of channels, whose loop then is outside.
+    # Whole planes are copied for each block of channels: the loop over these blocks is outside.
     e["channels"] = np.where(one_row | (e["copy"] == COPIES.index("whole")), 0, e["channels"])
     e["tiles"] = np.where((e["row_block"] <= e["rows"]) | (e["column_block"] <= e["columns"]), 0, e["tiles"])
     e["unroll"] = np.where(peeled | (e["inside"] == 1), 2, e["unroll"])
@@ -168,7 +170,7 @@ def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _vectors(shape: _Shape, e: Columns) -> np.ndarray:
-    """Number of vectors of a position."""
+    """Number of vectors of one position of a block of channels."""
     return shape.block // e["lanes"]
 
 
@@ -192,7 +194,7 @@ def _taps(shape: _Shape, e: Columns) -> np.ndarray:
 
 
 def _statements(shape: _Shape, e: Columns) -> np.ndarray:
-    """Size of the code: vectors of sums times unrolled taps, over all kernels that peeling makes."""
+    """Size of the code of each point: vectors of sums times unrolled taps, over all kernels that peeling makes."""
     peeled = (e["copy"] == COPIES.index("none")) & shape.padded
     sides = []
     for size, block, tile, ends in (
@@ -213,7 +215,7 @@ def _estimated(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> 
     taps = prod(shape.kernel)
     sums = rows * columns * vectors
     tiles = shape.outer * -(-shape.oh // rows) * -(-shape.ow // columns)
-    # An input and a weight for each product, except for inputs that a tile's rows share.
+    # Each product loads an input and a weight, except for inputs that a tile's rows share.
     step = np.maximum(sums + 0.0, 8.0) + 0.5 * sums
     busy = tiles * (step * taps + TILE_OVERHEAD * rows * columns) / 2
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)

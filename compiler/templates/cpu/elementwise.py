@@ -14,10 +14,10 @@ from .loops import parallel_grains, peel_ragged, vector_width
 class Knobs:
     """The loops over the dimensions of the result.
 
-    Vectors run `along` a dimension, `width` of its elements at once, `unroll` such steps unrolled; around them `rows`
-    of the other one of the last two dimensions are unrolled. `block`: elements (a multiple of a step's) that are
-    computed for all rows before the next ones (None: all). `outer`: index of the loop, among the other dimensions,
-    that goes outermost. `level`: the loop over blocks is around 1 + `level` of these loops.
+    Vectors run `along` a dimension, `width` of its elements in a step, with `unroll` steps unrolled. Around them `rows`
+    of the other one of the last two dimensions are unrolled. `block`: elements, a multiple of a step's, that are
+    computed for all rows before the next ones (None: all). `outer`: index, among the other dimensions, of the outermost
+    loop. `level`: the loop over blocks is around 1 + `level` of these loops.
     """
 
     width: int
@@ -30,7 +30,7 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape."""
+    """Default knobs for any shape."""
     shape = program.parameters[-1].shape
     return Knobs(width=vector_width(target, shape[-1]), along=len(shape) - 1)
 

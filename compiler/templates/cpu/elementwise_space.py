@@ -1,6 +1,6 @@
 """The space of element-wise operators on a processor: all settings of `elementwise.Knobs` for one shape.
 
-The split among threads is no knob: trials run on one thread, and would choose it by chance.
+The split among threads is no knob: trials run on one thread, on which all splits are equally fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITTEN = (1, 2, 3, 4, 6, 8)
 LEAST_BLOCK = 64
 """Elements of the smallest block; each larger one has twice as many."""
 MOST_STATEMENTS = 2048
-"""Most vector instructions (estimate) of all kernels of a program, unless the defaults have more."""
+"""Most vector instructions (estimate) of all kernels of a program, unless the default knobs have more."""
 FUNCTION_WEIGHT = 16
 """Instructions of a function like exp (estimate); other operations count as one."""
 LOOP_CYCLES = 2.0
@@ -43,15 +43,13 @@ NEAR_BYTES_CYCLE = 192.0
 """Most bytes that a core moves in a cycle between registers and first-level cache: two loads and a store of 64 bytes
 (Golden Cove, Zen 5)."""
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """Sizes of an element-wise operator.
-
-    `blocks`: values of the axis "block". `weight`: instructions for a vector of the result. `moved`: bytes of all
-    tensors.
+    """Sizes of an element-wise operator. `blocks`: values of the axis "block". `weight`: instructions (estimate) for a
+    vector of the result. `moved`: bytes of all tensors.
     """
 
     result: Shape
@@ -62,13 +60,15 @@ class _Shape:
     moved: int
 
     def sizes(self, along: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes of the vectors' dimension and of the rows' dimension (1 if there is none), int64 [n] each."""
+        """Size of the dimension that vectors run along, and of the dimension of the rows (1 if there is none), int64
+        [n] each.
+        """
         beside = self.beside(along)
         shape = np.array(self.result)
         return shape[along], np.where(beside == along, 1, shape[beside])
 
     def beside(self, along: np.ndarray) -> np.ndarray:
-        """The dimension of rows, int64 [n]; the vectors' own if there is only one dimension."""
+        """Index of the dimension of the rows, int64 [n]; `along` itself if there is only one dimension."""
         last = len(self.result) - 1
         return np.where(along == last, max(0, last - 1), last)
 
@@ -109,7 +109,7 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
 
 
 def knobs_of(target: CpuTarget, shapes: Sequence[Shape], steps: Steps, values: Mapping[str, int]) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     shape = _shape(target, shapes, steps)
     effective = _effective(shape, one_point(values))
     block = int(_block(shape, effective, effective["block"])[0]) if effective["block"][0] else None
@@ -117,7 +117,7 @@ def knobs_of(target: CpuTarget, shapes: Sequence[Shape], steps: Steps, values: M
 
 
 def default_values(target: CpuTarget, shapes: Sequence[Shape]) -> dict[str, int]:
-    """The point of `elementwise.choose_knobs`."""
+    """The point of the knobs that `elementwise.choose_knobs` returns."""
     result, _ = merge_broadcast(shapes)
     values = {"width": vector_width(target, result[-1]), "unroll": 1, "rows": 1, "along": len(result) - 1}
     return {**values, "block": 0, "level": 0, "outer": 0}
@@ -128,7 +128,7 @@ def _shape(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> _Shape:
 
     result, inputs = merge_broadcast(shapes)
     lanes = target.lanes(DType.FLOAT32)
-    # Blocks help if elements are read repeatedly along a dimension and do not all stay in the cache.
+    # Blocks pay if elements are read repeatedly along a dimension and do not all stay in the cache.
     size = max([result[d] for d in _along(result, lanes) if _reread(inputs, d)], default=0)
     blocks = [LEAST_BLOCK << k for k in range(size.bit_length()) if LEAST_BLOCK << k < size]
     return _Shape(
@@ -150,12 +150,12 @@ def _along(result: Shape, lanes: int) -> tuple[int, ...]:
 
 
 def _reread(inputs: Sequence[Shape], dimension: int) -> bool:
-    """Whether some input that varies along `dimension` is broadcast along another one, and so read repeatedly."""
+    """Whether an input that varies along `dimension` is broadcast along another dimension, and so read repeatedly."""
     return any(shape[dimension] > 1 and min(shape) == 1 for shape in inputs)
 
 
 def _up_to(most: int, values: Sequence[int]) -> tuple[int, ...]:
-    """The values below `most`, and the next value, or `most` if that is smaller."""
+    """The `values` below `most`, and then the next value or `most`, whichever is smaller."""
     below = [value for value in values if value < most]
     return (*below, min(most, values[len(below)])) if len(below) < len(values) else tuple(below)
 
@@ -182,7 +182,7 @@ def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _statements(shape: _Shape, e: Columns) -> np.ndarray:
-    """Size of the code: instructions (estimate) of all kernels that peeling makes."""
+    """Size of the code of each point: instructions (estimate) of all kernels that peeling makes."""
     size, beside = shape.sizes(e["along"])
     step, block = e["width"] * e["unroll"], _block(shape, e, e["block"])
     rest = size - size // block * block

@@ -1,6 +1,7 @@
-"""Any tensor expression on a CPU: outermost loops on threads and innermost ones in vectors, where that is legal.
+"""Schedules any tensor expression on a CPU: outermost loops on threads and innermost loops in vectors, where that is
+legal.
 
-The schedule of operators without one of their own; for most of them `sketch` also makes a space of knobs.
+For operators without a schedule of their own; for most of them `sketch` also makes a space of knobs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from .loops import parallel_grains, vectorize_loop
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """Any program. `parallel`: outermost loops run on the threads of the kernel's pool, where there is enough to do."""
+    """Schedules any program. `parallel`: outermost loops run on the threads of the kernel's pool, where there is enough
+    work.
+    """
     s = Schedule(program)
     for nested in _outermost(program.body):
         if parallel and isinstance(nested.extent, Const) and _may(s, "parallel", nested):
@@ -27,8 +30,9 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def _moved_inside(s: Schedule, innermost_loop: For) -> For | None:
-    """Exchanges an innermost loop that cannot be vectorized with the loop around it, if that one can be vectorized, and
-    returns it; else returns None and changes nothing.
+    """Exchanges an innermost loop that cannot be vectorized with the loop around it, if that one can be.
+
+    Returns the loop that is innermost then; None, without a change, if the exchange is illegal or does not help.
     """
     path = [node for node in path_to(s.program, innermost_loop.name) if isinstance(node, For)]
     if len(path) < 2 or path[-2].body is not path[-1]:
@@ -63,7 +67,7 @@ def _innermost(nested: For) -> list[For]:
 
 
 def _runs(statement: Stmt) -> int:
-    """The number of statement executions in one iteration; loops of unknown extents count once."""
+    """The number of statement executions in `statement`; loops of unknown extent count as one iteration."""
     match statement:
         case Seq(statements=statements):
             return sum(map(_runs, statements))
@@ -75,7 +79,7 @@ def _runs(statement: Stmt) -> int:
 
 
 def _may(s: Schedule, kind: str, loop: For) -> bool:
-    """Whether a loop can legally be of this `kind`, "parallel" or "vectorize"."""
+    """Whether it is legal to make a loop `kind`: "parallel" or "vectorize"."""
     trial = Schedule(s.program)
     try:
         trial.parallel(loop.name) if kind == "parallel" else trial.vectorize(loop.name)

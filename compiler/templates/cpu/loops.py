@@ -1,5 +1,6 @@
-"""Loops of schedules on a CPU: in vectors, on threads in pieces of equal work, with tiles along borders as separate
-kernels."""
+"""Loops of schedules on a CPU: vectorized, divided among threads in pieces of equal work, with tiles along borders as
+separate kernels.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ TEAMS = (2, 4, 8)
 FORK_CYCLES = 10000.0
 """Cycles to fork a loop to the pool's threads (0.7 us with two), with data that is in another thread's cache."""
 PLENTY = 1e7
-"""Cycles assumed for a nest of unknown cost: so many that forks are negligible."""
+"""Cycles assumed for a nest of unknown cost: so many that the cost of forks is negligible."""
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
-    """Peels the `first` and `last` iteration of a loop, if true; returns name suffixes of the parts, middle ("") first.
+    """Peels the `first` and `last` iteration of a loop, each if true; returns the name suffixes of the parts, middle
+    ("") first.
 
-    A loop of one iteration is replaced by its body, the only part.
+    A loop of one iteration is replaced by its body, which is then the only part.
     """
     suffixes = [""]
     for end, wanted in ((LAST, last), (FIRST, first)):
@@ -46,7 +48,7 @@ def parts_of(schedule: Schedule, name: str) -> list[For]:
 
 
 def peel_ragged(schedule: Schedule, *names: str) -> None:
-    """Peels the last iteration of these tile loops, outermost first, if an extent inside depends on them.
+    """Peels the last iteration of the named loops over tiles, outermost first, if an extent inside depends on them.
 
     Afterwards no extent inside depends on these loops.
     """
@@ -66,7 +68,8 @@ def parallel_loop(
 ) -> None:
     """Makes the loop with the least estimated time parallel; arguments as in `team_times`.
 
-    Call it before peeling: afterwards the parts' accesses differ, and it is harder to prove iterations independent.
+    Call it before peeling: afterwards the accesses of the peeled parts differ, which makes it harder to prove
+    iterations independent.
     """
     times = team_times(counts, cycles, ahead)
     schedule.parallel(min(times, key=lambda name: times[name]))
@@ -75,8 +78,8 @@ def parallel_loop(
 def team_times(
     counts: Mapping[str, float], cycles: float = PLENTY, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """For each of these loops, the mean over teams of `TEAMS` of the cycles that all threads spend if the loop runs in
-    parallel.
+    """For each loop in `counts`, the cycles that all threads spend if it runs in parallel: the mean over teams of
+    `TEAMS` threads.
 
     `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
     one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: for a loop, cycles
@@ -146,7 +149,8 @@ def vectorize_loop(s: Schedule, target: CpuTarget, loop: str, size: int, vectors
 
 
 def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) -> None:
-    """Makes the outermost of `loops` (name and iterations, nested in this order) with enough iterations parallel.
+    """Makes a loop parallel: the outermost of `loops` (names and iterations, nested in this order) that has enough
+    iterations.
 
     `work`: elements of one iteration of the innermost loop. Iterations of fewer than `GRAIN` elements are grouped into
     chunks of `GRAIN`; a nest of fewer than two chunks stays serial.
@@ -176,5 +180,5 @@ def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) ->
 
 
 def row_partials(target: CpuTarget) -> int:
-    """The `width` for these operators: the number of partial results of a row, a few vectors."""
+    """The argument `width` of row operators on this target: the number of partial results of a row, a few vectors."""
     return VECTORS * target.lanes(DType.FLOAT32)

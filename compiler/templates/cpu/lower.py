@@ -51,7 +51,7 @@ KERNELS: Mapping[type, str] = MappingProxyType(
         # Sketch rules cannot tile the steps of recurrent layers.
         LstmSteps: "lstm:schedule",
         RecurrentSteps: "recurrent:schedule",
-        # Data movement has no knobs but vectors.
+        # Data movement has no knobs except the width of vectors.
         Permute: "movement:schedule_permutation",
         Concatenate: "movement:schedule",
         Remap: "movement:schedule",
@@ -59,11 +59,11 @@ KERNELS: Mapping[type, str] = MappingProxyType(
         Relayout: "movement:schedule_relayout",
         WinogradTiles: "winograd:schedule_tiles",
         WinogradOutputs: "winograd:schedule_outputs",
-        # Indices of Resize are data.
+        # Indices of Resize are read from arrays, which sketch rules cannot analyze.
         Resize: "resize:schedule",
     }
 )
-"""Schedules of operators without knobs, FILE:FUNCTION; the file is imported for a node of the operator."""
+"""Schedules of operators without knobs, as FILE:FUNCTION; the file is imported for a node of the operator."""
 _SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
     {
         MatrixProduct: "matmul",
@@ -74,7 +74,9 @@ _SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
         AveragePool: "pool",
     }
 )
-"""Names of operators whose knobs come from sketch rules; others that have an expression are "generic"."""
+"""Operators whose knobs come from sketch rules, by their name in a workload. All others that have an expression are
+"generic".
+"""
 
 
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
@@ -111,7 +113,7 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
 
 
 def schedule_at(place: str) -> Callable[..., Schedule]:
-    """The function of a row of `KERNELS`."""
+    """The schedule function that an entry of `KERNELS`, FILE:FUNCTION, names."""
     file, _, name = place.partition(":")
     return getattr(import_module(f"{__package__}.{file}"), name)
 

@@ -106,7 +106,7 @@ def _lowered(
 ) -> LoweredCpuNode:
     """The kernel of a node; `inputs` maps parameters to tensors and constants of the graph, Y is the output.
 
-    `schedule` takes the target, the program and `parallel`.
+    `schedule` is called with the target, the program and `parallel`.
     """
     own = partial(schedule, program=program, parallel=True)
     bound = {"Y": node.output, **inputs}
@@ -114,7 +114,9 @@ def _lowered(
 
 
 def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
-    """A convolution's kernel; groups that do not fill whole blocks of channels are joined, with zeros between them."""
+    """A convolution's kernel. Groups that do not fill whole blocks of channels are joined, with zero weights between
+    them.
+    """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
     filters = operator.weight.shape[0]
@@ -173,7 +175,9 @@ def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCp
 
 
 def _schedule_depthwise(target: CpuTarget, program: Program, window: Window, *, parallel: bool) -> Schedule:
-    """The depthwise schedule with the most positions whose sums fit in registers beside a weight and a data vector."""
+    """The schedule of a depthwise convolution whose tile has the most positions, of up to 2 x 7, whose sums fit in
+    registers with a weight and a data vector.
+    """
     positions = target.vector_registers - 2
     rows = 2 if positions >= 6 else 1
     columns = max(1, min(7, positions // rows))
@@ -194,7 +198,7 @@ def _sums(
     weight: np.ndarray,
     groups: int,
 ) -> LoweredCpuNode:
-    """A convolution's kernel, with its biases and scales in blocks."""
+    """A convolution's kernel, with its biases and scales arranged in blocks."""
     shape = next(p.shape for p in program.parameters if p.name == "P")
     filters = operator.weight.shape[0]
     scale = np.broadcast_to(np.asarray(operator.scale, np.float32), (filters,))
@@ -259,7 +263,7 @@ def _numbered(node: Node) -> dict[str, str]:
 
 
 def _table(graph: Graph, node: Node, table: np.ndarray) -> LoweredCpuNode:
-    """The kernel of a table look-up, on whole blocks: nothing reads the results beyond the channels."""
+    """The kernel of a table look-up, on whole blocks, lanes without a channel included: nothing reads their results."""
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
     return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, {"T": values})
@@ -372,7 +376,9 @@ def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNod
 
 
 def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:
-    """The least number of groups to join so that their channels and filters fill whole blocks; all if there is none."""
+    """The least number of groups such that their joined channels and filters fill whole blocks; all groups if there is
+    none.
+    """
     for joined in range(1, groups):
         part = groups // joined
         if groups % joined == 0 and not (channels // part % block_in or filters // part % block_out):

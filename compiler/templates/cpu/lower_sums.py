@@ -110,7 +110,9 @@ def _sum(
     expression: Expression,
     schedule: CpuWorkload | Callable[..., Schedule],
 ) -> LoweredCpuNode:
-    """The kernel of a sum with its epilogue and fused operators, scheduled by a workload's template or a function."""
+    """The kernel of a sum of products with its epilogue and fused operators, scheduled by a workload's template or by a
+    function.
+    """
     ends = fused(graph, node, expression.program, inside=expression.inside)
     bound = {"X": node.inputs[0], "Y": node.output}
     if epilogue.operand:
@@ -124,5 +126,5 @@ def _sum(
 
 
 def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array padded with zeros at the end of every axis, to `shape`."""
+    """`array` padded with zeros at the end of every axis, to `shape`."""
     return np.pad(array, [(0, size - old) for old, size in zip(array.shape, shape, strict=True)])

@@ -14,14 +14,15 @@ LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
 def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None = None) -> LoweredCpuNode:
-    """The node with a sketch workload, whose knobs come from rules on its program; unchanged if it has none.
+    """The node with a sketch workload, whose knobs come from rules on its program; unchanged if it has no such
+    workload.
 
-    `window`: of a transposed convolution.
+    `window`: the window of a transposed convolution.
     """
     from .sketches import sketch_workload
 
     workload = sketch_workload(operator, lowered.program, lowered.constants, window)
     if workload is None:
         return lowered
-    # Constants that may be packed ahead make a different kernel from an equal program.
+    # Constants that may be packed ahead make the kernel of an equal program a different one.
     return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))

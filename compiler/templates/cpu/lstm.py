@@ -13,9 +13,10 @@ GATES = 4
 def schedule(
     target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.lstm_steps` for any size; R is packed, see `schedule.pack`.
+    """Schedules `te.ops.lstm_steps` for any size; R is packed, see `schedule.pack`.
 
-    `parallel`: the tiles of a step run on the threads of the kernel's pool."""
+    `parallel`: the tiles of a step run on the threads of the kernel's pool.
+    """
     directions = range(next(p.shape for p in program.parameters if p.name == "R")[0])
     stages = [Stage(label=str(d), weight="R", gates=GATES) for d in directions]
     copies = [f"{copy}.{d}" for d in directions for copy in ("start.h", "start.c", "carry", "end.h", "end.c")]

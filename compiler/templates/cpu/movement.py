@@ -1,5 +1,6 @@
-"""Data movement on a CPU: vectors of the output's last dimension; square tiles for permutations that change it, and for
-changes of layout, which code generation transposes in registers."""
+"""Data movement on a CPU: vectors along the output's last dimension. Permutations that change this dimension, and
+changes of layout, use square tiles, which code generation transposes in registers.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from ...schedule import Schedule
 from .loops import parallel_grains, peel_ragged, vector_width, vectorize_loop
 
 LEAST_BLOCK = 4
-"""Least number of channels of a block for tiles; smaller blocks are loaded with strides."""
+"""Least number of channels in a block for which square tiles are used; smaller blocks are loaded with strides."""
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.movement.remap`, `concat` and `gather`, for any shape.
+    """Schedules `te.ops.movement.remap`, `concat` and `gather`, for any shape.
 
-    `parallel`: each outermost loop runs on the threads of the kernel's pool, where there is enough to do.
+    `parallel`: each outermost loop runs on the threads of the kernel's pool, where there is enough work.
     """
     s = Schedule(program)
     top = program.body.statements if isinstance(program.body, Seq) else (program.body,)
@@ -32,7 +33,7 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.movement.permute` for any shape. `parallel` as in `schedule`."""
+    """Schedules `te.ops.movement.permute` for any shape. `parallel` as in `schedule`."""
     body = program.body
     chain: list[For] = []
     while isinstance(body, For):
@@ -67,7 +68,7 @@ def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool 
 
 
 def schedule_relayout(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.relayout` for any shape. `parallel`: chunks run on the threads of the kernel's pool."""
+    """Schedules `te.ops.relayout` for any shape. `parallel`: chunks run on the threads of the kernel's pool."""
     x, y = (b.shape for b in program.parameters)
     s = Schedule(program)
     block = (x if len(x) == 4 else y)[-1]
@@ -95,7 +96,7 @@ def schedule_relayout(target: CpuTarget, program: Program, *, parallel: bool = F
 
 
 def _in_rows(s: Schedule, target: CpuTarget, shape: tuple[int, ...], *, parallel: bool) -> Schedule:
-    """The schedule in vectors of contiguous elements of the result, which has `shape`."""
+    """The schedule in vectors of contiguous elements of the result; `shape`: extents of its loops."""
     loops = list(zip(("n", "o", "p", "j"), shape, strict=False))
     name, size = loops[-1]
     if len(shape) == 4:
@@ -108,7 +109,7 @@ def _in_rows(s: Schedule, target: CpuTarget, shape: tuple[int, ...], *, parallel
 
 
 def _reads_last(move: Assign, loop: For) -> bool:
-    """Whether a loop's variable is the last index of some load."""
+    """Whether a loop's variable is the last index of a load in `move`."""
     return any(isinstance(e, Load) and e.indices[-1] == loop.var for e in walk_expr(move.value))
 
 
@@ -131,7 +132,7 @@ def _elements(statement: Stmt) -> int:
 
 
 def _parallel(s: Schedule, nested: Stmt) -> None:
-    """Makes the outermost loop parallel in chunks, unless it is the vectors' loop."""
+    """Makes the outermost loop parallel in chunks, unless it is the vectorized loop."""
     if isinstance(nested, For) and not isinstance(nested.body, Assign):
         assert isinstance(nested.extent, Const)
         size = int(nested.extent.value)

@@ -1,7 +1,7 @@
 """Panels of weights that products with different numbers of rows share, for networks compiled for many lengths.
 
-A product's weights are packed in panels of a tile's columns, and the best tile depends on the product's rows. Among
-tiles that are nearly as fast, one is chosen whose panels another length already has.
+A product's weights are packed in panels as wide as a tile, and the best tile depends on the number of rows. Among tiles
+that are nearly as fast, one is chosen whose panel width the weights are already packed in, for another length.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from .dense_space import default_values, space
 from .workload import CpuWorkload, DenseCpu
 
 SLOWER = 1.04
-"""Largest estimated slowdown of a product for the sake of existing panels."""
+"""Largest estimated slowdown of a product that uses existing panels."""
 LEAST_SUMS = 8
-"""Least vectors of sums of a tile that hide a multiplication's latency, 4 cycles of two units: with fewer, a single row
-took 1.7 times as long, which the estimate does not model."""
+"""Least vectors of sums of a tile that hide a multiplication's latency (4 cycles) on two units: with fewer, a single
+row took 1.7 times as long, which the estimate does not model.
+"""
 Panels = dict[tuple[int, int], list[int]]
 """Panel widths in vectors, by (depth, columns) of the weights, in order of first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelWidths:
-    """Chooses knobs of products on `target` with panel widths in `held`, and adds a width if none is fast enough."""
+    """Chooses knobs of products on `target` with panel widths in `held`, and adds a width to it if none is fast
+    enough.
+    """
 
     target: CpuTarget
     held: Panels
 
     def choose(self, workload: CpuWorkload) -> Values | None:
-        """The knobs of a product; None for the template's own choice."""
+        """The knobs of a product with a width in `held`; None for the template's own choice."""
         if not isinstance(workload, DenseCpu):
             return None
         program = workload.program()
@@ -63,8 +66,9 @@ def _costs(points: Space, columns: Columns) -> list[float]:
 
 
 def _with_panels(points: Space, own: Values, vectors: int) -> tuple[float, dict[str, int]]:
-    """The least estimate with panels of `vectors` vectors, and its point: the template's default except for a tile's
-    rows and vectors."""
+    """The least estimated cost with panels of `vectors` vectors, and its point: the template's default except for a
+    tile's rows and vectors.
+    """
     axes = {axis.name: axis.values for axis in points.axes}
     if vectors not in axes["vectors"]:
         return inf, dict(own)

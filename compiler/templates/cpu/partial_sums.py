@@ -1,6 +1,6 @@
-"""The loops of a sum: their order, the innermost steps unrolled, and long sums in parts.
+"""The loops of a sum: their order, the innermost steps unrolled, and long sums cut into partial sums.
 
-Parts are for accuracy: rounding errors grow with the number of terms added in sequence.
+Partial sums are for accuracy: rounding errors grow with the number of terms added in sequence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .loops import has_loop
 
 
 def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
-    """The number of unrolled iterations of each loop, outermost first, for at most `wanted` steps in all.
+    """The number of unrolled iterations of each loop, outermost first; their product is at most `wanted`.
 
     The innermost loops are unrolled whole, the next loop by its largest divisor that fits; the outermost loop, which
     may be split into partial sums, is not unrolled.
@@ -30,9 +30,10 @@ def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
 def ordered_terms(
     s: Schedule, name: str, terms: Sequence[tuple[str, int]], wanted: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The loops of the sum `name` over `terms` (loop and extent, outermost first), and the loops to unroll.
+    """The loops of the sum `name`, outermost first, and the ones among them to unroll, at most `wanted` steps in all.
 
-    The loops are called `name`.loop; a loop that is unrolled in part is split in two.
+    `terms`: (loop, extent), outermost first. The loops are called `name`.loop; a loop that is unrolled partially is
+    split in two.
     """
     order: list[str] = []
     unrolled: list[str] = []
@@ -49,13 +50,14 @@ def ordered_terms(
 
 
 def unroll_terms(s: Schedule, unrolled: Sequence[str]) -> None:
-    """Unrolls these loops, under the names that partial sums gave them (see `sum_in_parts`)."""
+    """Unrolls the loops `unrolled`, whose names may have the suffix .rf of partial sums (see `sum_in_parts`)."""
     for loop in unrolled:
         s.unroll(f"{loop}.rf" if has_loop(s, f"{loop}.rf") else loop)
 
 
 def part_size(terms: int, unit: int = 1) -> int | None:
-    """The number of units, of `unit` terms each, in a part of a sum of `terms`; None if the sum is short.
+    """The number of units, of `unit` terms each, in a partial sum of a sum of `terms`; None if the sum is too short to
+    be cut.
 
     Parts divide the sum evenly if such parts are more than half as long as the longest.
     """
@@ -67,7 +69,7 @@ def part_size(terms: int, unit: int = 1) -> int | None:
 
 
 def even_part(units: int, most: int) -> int:
-    """The largest divisor of `units` up to `most`; `most` itself if the divisor is at most half of it."""
+    """The largest divisor of `units` that is at most `most`, if it is more than half of `most`; else `most`."""
     even = max(d for d in range(1, most + 1) if units % d == 0)
     return even if even * 2 > most else most
 
@@ -127,7 +129,9 @@ def named(around: Sequence[str], *suffixes: str) -> tuple[dict[str, str], ...]:
 
 
 def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[str, list[str]]:
-    """Splits the first loop of `terms` and sums each part separately; returns (loop over parts, loops of a part)."""
+    """Splits the first loop of `terms` and sums each part separately. Returns the loop over parts and the loops of a
+    part.
+    """
     first, *rest = terms
     parts, inner = s.split(first, part) if part > 1 else (first, None)
     s.rfactor(name, parts)

@@ -7,29 +7,35 @@ import numpy as np
 from ...codegen.cpu.machine import CpuTarget
 
 CLOCK_HERTZ = 6.0e9
-"""Upper bound on any processor's clock; the true clock is unknown, and bounds in seconds must stay below times."""
+"""Upper bound on any processor's clock. The true clock is unknown, and lower bounds in seconds must stay below measured
+times.
+"""
 MEMORY_BYTES_CYCLE = 64.0
 """Most bytes per cycle that a core loads from the memory level that holds a tensor at the start of a kernel."""
 LOOK_AHEAD = 640
 """Most instructions in flight (Zen 5 448, Golden Cove 512, Apple's about 630)."""
 SLACK = 2.5
-"""Points whose bound exceeds the least bound by this factor are not searched: they use less than 0.4 of the units."""
+"""Points whose bound exceeds the least bound by this factor are not searched: they use less than 0.4 of the
+multipliers.
+"""
 UNROLLED = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
 """Candidate numbers of unrolled steps of a sum."""
 FRAME = 4
-"""Code around a tile's steps, in steps: its sums are initialized, added to other parts, and stored."""
+"""Code of a tile apart from its steps, counted in steps: its sums are initialized, added to other parts, and stored."""
 PART_SIZES = (64, 96, 128, 192, 256, 384, 512)
 """Candidate numbers of terms of a partial sum, approximate."""
 MOST_STATEMENTS = 448
-"""Most vectors of sums times unrolled steps, over all kernels of a program, unless the defaults have more. LLVM takes
-half a millisecond for each, and long code exceeds a processor's cache of decoded operations."""
+"""Most vectors of sums times unrolled steps, over all kernels of a program, unless the default knobs have more. LLVM
+takes half a millisecond to compile each, and long code exceeds a processor's cache of decoded operations.
+"""
 
 Sides = tuple[tuple[int | np.ndarray, np.ndarray], ...]
-"""For each dimension of a result its size and the size of a tile, int64 [n]; the last tile may be smaller."""
+"""For each dimension of a result: its size, and the tile's size along it, int64 [n]. The last tile may be smaller."""
 
 
 def units(target: CpuTarget) -> tuple[float, float]:
-    """Vector multiplications that start in a cycle, and latency in cycles of adding to a sum; optimistic.
+    """Upper bound on vector multiplications that start in a cycle, and lower bound on the latency, in cycles, of adding
+    to a sum.
 
     Two and four on x86-64 (Zen, Golden Cove); elsewhere up to four, and two with early forwarding of sums (Neoverse).
     """
@@ -39,7 +45,7 @@ def units(target: CpuTarget) -> tuple[float, float]:
 def least_cycles(
     target: CpuTarget, sides: Sides, vectors: np.ndarray, steps: float, chain: int | np.ndarray
 ) -> np.ndarray:
-    """Lower bound in cycles on summing tiles, each vector of sums in `steps` steps (a mean).
+    """Lower bound in cycles for the sums of all tiles, each vector of sums in `steps` steps (a mean).
 
     `vectors`, int64 [n]: vectors of a tile's element. `chain`: dependent steps before other sums start; a processor
     overlaps as many chains as LOOK_AHEAD instructions hold.
@@ -55,7 +61,9 @@ def least_cycles(
 
 
 def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The kinds of tiles of a box, whole and ragged: (elements of a tile, 0 if the kind is empty; number of tiles)."""
+    """The kinds of tiles that cover a box, whole and ragged ones: for each (elements of a tile, 0 if it is empty;
+    number of tiles).
+    """
     kinds = [(np.int64(1), np.int64(1))]
     for size, tile in sides:
         whole, rest = size // tile, size % tile
@@ -69,20 +77,24 @@ def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
     """Sum of the extents, along a dimension, of all kernels that peeling makes: whole and ragged tiles of whole and
-    last blocks, with blocks from `rounded_block`."""
+    last blocks.
+
+    `block`: block sizes, as `rounded_block` returns them.
+    """
     whole = np.where(block < size, size // block, 0)
     rest = size - whole * block
     return tile * (whole > 0) + tile * (rest >= tile) + rest % tile
 
 
 def rounded_block(wanted: np.ndarray, tile: np.ndarray, size: int) -> np.ndarray:
-    """The least multiple of a tile with at least the `wanted` positions, at most `size`."""
+    """The block size for `wanted` positions: the least multiple of the tile that is not smaller, at most `size`."""
     return np.minimum(-(-wanted // tile) * tile, size)
 
 
 def block_sizes(size: int, *more: int) -> tuple[int, ...]:
-    """Candidate sizes of blocks of `size` positions: all sizes up to 64; beyond, the least size for each number of
-    blocks, some hundred in equal steps, and `more`."""
+    """Candidate sizes of blocks of `size` positions: all sizes up to 64. Beyond, for each number of blocks the least
+    size, some hundred sizes in equal steps, and `more`.
+    """
     if size <= 64:
         return tuple(range(1, size + 1))
     least = {-(-size // pieces) for pieces in range(1, size + 1)}

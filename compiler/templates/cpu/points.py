@@ -12,18 +12,19 @@ from ..space import Account, Axis, Columns, Values
 
 T = TypeVar("T")
 Words = Mapping[str, Sequence[object]]
-"""Knob values that the numbers of an axis index, by the axis' name."""
+"""For axes whose values are indices: the knob values that they index, by axis name."""
 
 
 def values_of(columns: Columns) -> dict[str, int]:
-    """The values of columns with one point, by axis."""
+    """The values of the single point in `columns`, by axis name."""
     return {name: int(values[0]) for name, values in columns.items()}
 
 
 def knobs_at(kind: type[T], columns: Columns, words: Words | None = None) -> T:
-    """The knobs of columns with one point: a dataclass `kind` with a field for each axis.
+    """The knobs of the single point in `columns`: a dataclass `kind` with a field for each axis.
 
-    Numbers index `words`, or the values of a field whose type is a Literal or bool.
+    Axis values of fields whose type is a Literal or bool are indices of the type's values; for names in `words`,
+    indices of `words`.
     """
     known = {**_words(kind), **(words or {})}
     found = values_of(columns).items()
@@ -31,7 +32,7 @@ def knobs_at(kind: type[T], columns: Columns, words: Words | None = None) -> T:
 
 
 def point_of(knobs: object, full: Values, words: Words | None = None) -> dict[str, int]:
-    """The axis values of knobs; `full`: the values for fields that are None, which stands for all."""
+    """The axis values of `knobs`. `full`: the axis values for fields that are None, which stands for all."""
     known = {**_words(type(knobs)), **(words or {})}
     values: dict[str, int] = {}
     for name in get_type_hints(type(knobs)):

@@ -10,7 +10,8 @@ from .loops import parallel_grains, peel_ragged, vectorize_loop
 
 
 def schedule_store(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.quantization.store_activation` in vectors of positions, or of channels if there are few positions.
+    """Schedules `te.ops.quantization.store_activation` in vectors of positions, or of channels if there are few
+    positions.
 
     `parallel`: chunks run on the threads of the kernel's pool.
     """
@@ -33,7 +34,8 @@ def schedule_store(target: CpuTarget, program: Program, *, parallel: bool = Fals
 
 
 def schedule_load(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.quantization.load_activation` in vectors of positions, or of channels if there is only one position.
+    """Schedules `te.ops.quantization.load_activation` in vectors of positions, or of channels if there is only one
+    position.
 
     `parallel`: chunks run on the threads of the kernel's pool.
     """

@@ -1,4 +1,4 @@
-"""Workloads on processors from JSON: every field is checked, and sizes that cannot be measured are refused."""
+"""Workloads on processors from JSON: every field is checked, and sizes that cannot be measured are rejected."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _NESTED: dict[str, type] = {"window": Window, "parts": Parts}
 _LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
 _MAY_BE_ZERO = ("pads", "counted")
 MOST_SIZE = 1 << 24
-"""Largest size in a workload; no tensor has larger ones."""
+"""Largest size in a workload; no tensor is larger along a dimension."""
 MOST_ELEMENTS = 1 << 40
-"""Largest size of merged dimensions."""
+"""Largest size of dimensions that were merged."""
 _MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
-"""Largest height and pads, by field name: choices of blocks try every row."""
+"""Largest height and pads, by field name. Both are small because the choice of blocks tries every row."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
-    """The workload of a JSON object. WorkloadError, naming the field, if no such workload can be built."""
+    """The workload that a JSON object describes. Raises WorkloadError, which names the field, if it describes none."""
     template = values.get("template")
     kind = next((c for c in _CLASSES if c.__dataclass_fields__["template"].default == template), None)
     if kind is None:
@@ -45,8 +45,9 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
 
 
 def read_fields(kind: type, where: str, values: Any) -> Any:
-    """A dataclass of workloads from all of its fields as JSON values. Raises WorkloadError, which begins
-    with `where`.
+    """A dataclass `kind` (a workload or part of one) from the JSON values of all of its fields.
+
+    Raises WorkloadError, whose message begins with `where`.
     """
     names = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, Mapping):

@@ -1,6 +1,6 @@
 """Steps of recurrent layers on a CPU: register tiles of the gates of several vectors of cells, then the cells' update.
 
-R is packed in panels of one tile's cells; all rows of the batch use a panel while it is in the cache.
+The weight R is packed in panels of one tile's cells; all samples of the batch use a panel while it is in the cache.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .loops import GRAIN, peel_ragged, vectorize_loop
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 
 HELD = 2
-"""Registers reserved for constants of the cells' functions during the products: with fewer, sums are spilled."""
+"""Registers reserved, during the products, for constants of the cells' functions: with fewer, sums are spilled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` of the batch x `vectors` vectors of cells, of all gates that its stage computes."""
+    """A tile is `rows` samples of the batch x `vectors` vectors of cells, of all gates that its stage computes."""
 
     rows: int
     vectors: int
@@ -32,9 +32,10 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A part of a step that is computed together. Statement "product.`label`" sums products with the parameter `weight`
-    [directions, hidden, gates, hidden] into `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the
-    cells.
+    """A part of a step that is computed together.
+
+    Statement "product.`label`" sums products with the parameter `weight` [directions, hidden, gates, hidden] into the
+    buffer `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the cells.
     """
 
     label: str
@@ -43,7 +44,7 @@ class Stage:
 
 
 def choose_knobs(target: CpuTarget, batch: int, hidden: int, gates: int) -> Knobs:
-    """Defaults for any size."""
+    """Default knobs for any size."""
     columns = ceil_div(hidden, target.lanes(DType.FLOAT32))
     sizes = (1, batch, columns)
     grid = np.meshgrid(
@@ -68,10 +69,11 @@ def schedule_steps(
     knobs: Knobs | None = None,
     parallel: bool = False,
 ) -> Schedule:
-    """A program of steps for any size; weights are packed, see `schedule.pack`. `copies`: statements that move states.
-    `knobs`: of all stages (None: `choose_knobs` for each).
+    """Schedules a program of steps for any size; weights are packed, see `schedule.pack`.
 
-    `parallel`: the tiles of a stage run on the threads of the kernel's pool."""
+    `copies`: names of the statements that move states. `knobs`: for all stages (None: `choose_knobs` for each).
+    `parallel`: the tiles of a stage run on the threads of the kernel's pool.
+    """
     _, _, batch, hidden = next(p.shape for p in program.parameters if p.name == "Y")
     lanes = target.lanes(DType.FLOAT32)
     s = Schedule(program)
@@ -107,7 +109,7 @@ def schedule_steps(
 def schedule(
     target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.recurrent.recurrent_steps` for any size."""
+    """Schedules `te.ops.recurrent.recurrent_steps` for any size; arguments as in `schedule_steps`."""
     shapes = {p.name: p.shape for p in program.parameters}
     directions, gates = range(shapes["R"][0]), shapes["R"][2]
     stages: list[Stage] = []

@@ -1,5 +1,6 @@
-"""Register tiles: cycles of a step, tiles that fit into the registers, and the cheapest tile for a box of sums;
-unrolled steps of a sum, and prefetches of weights where they pay."""
+"""Register tiles: cycles of a step, tiles that fit into the registers, the cheapest tile for a box of sums; unrolled
+steps of a sum; prefetches of weights, where they pay.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from .conv2d_knobs import REMOTE_BYTES_CYCLE
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
 ELEMENT_COST, VECTOR_COST = 0.5, 2.0
-"""Cycles to load an element of a row (first-level cache) and a vector of a column (second-level cache), where a
-multiplication takes one cycle. Loads overlap with multiplications, except for the share LOAD_SHARE.
+"""Cycles to load an element of a row (first-level cache) and a vector of a column (second-level cache), in units of a
+multiplication. Loads overlap with multiplications, except for the share LOAD_SHARE.
 """
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
-"""Most rows of a matrix in a tile: each is a memory stream, and a set of the first-level cache has few lines."""
+"""Most rows of a matrix in a tile: each row is a memory stream, and a set of the first-level cache has few lines."""
 TILE_OVERHEAD = 12.0
 """Cycles to initialize and store a tile, for each row."""
 
@@ -31,15 +32,15 @@ Number = int | np.ndarray
 def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
     """Whether the sums, one vector of each column and one broadcast element fit into the registers: bool.
 
-    A step must loop over rows outside and columns inside: otherwise the elements of all rows need registers at once.
-    Without fused multiply-add, products need a register, too.
+    The loop over rows must be outside of the loop over columns in a step: otherwise the elements of all rows need
+    registers at once. Without fused multiply-add, products need a register, too.
     """
     steps = vectors + (1 if target.fused_multiply_add else 2)
     return np.asarray(rows * vectors + steps <= target.vector_registers)
 
 
 def step_cycles(rows: Number, vectors: Number, vector_cost: float | np.ndarray = VECTOR_COST) -> np.ndarray:
-    """Cycles of one step of the innermost loop on tiles; `vector_cost`: of loading a vector of a column."""
+    """Cycles of one step of the innermost loop on tiles; `vector_cost`: cycles to load a vector of a column."""
     loads = ELEMENT_COST * rows + vector_cost * vectors
     return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 
@@ -51,7 +52,8 @@ def tile_cycles(
     vector_cost: float | np.ndarray = VECTOR_COST,
     split: int = 1,
 ) -> np.ndarray:
-    """Time of a box of sums in tiles, with smaller tiles at its ends, in units of a vector multiplication: float64.
+    """Time of a box of sums cut into tiles, with smaller tiles at its ends, in units of a vector multiplication:
+    float64.
 
     `sizes`, `tile`: rows, columns and blocks of filters. `split`: vectors of a block. `depth`: products of a sum.
     """
@@ -72,7 +74,8 @@ def choose_tile(
     shares: tuple[np.ndarray, np.ndarray] | None = None,
     vector_cost: float = VECTOR_COST,
 ) -> tuple[int, int, int]:
-    """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equal ones the largest.
+    """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equally cheap tiles the
+    largest.
 
     `most`: largest numbers of rows, positions and blocks of filters. `shares`: shares of products that are computed in
     tiles of 1, 2, ... rows, and of 1, 2, ... columns (None: all).
@@ -97,11 +100,12 @@ STEPS = 4
 in the caches), and equally fast with prefetches."""
 
 WIDE = 256
-"""Vector bits at which x86 multiplies with an operand in memory, broadcast or not: loads take few registers."""
+"""Vector bits from which on x86 multiplies with an operand in memory, broadcast or not: loads take few registers."""
 
 
 def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles: float) -> bool:
-    """Whether prefetching weights pays; `panel` and `weights` in bytes, `cycles` of the arithmetic.
+    """Whether prefetching weights pays; `panel`, `weights`: bytes of a panel and of all weights; `cycles`: cycles of
+    the arithmetic.
 
     It pays for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to 10%
     faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from beyond
@@ -115,7 +119,8 @@ def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles
 
 def most_steps(target: CpuTarget) -> int:
     """Most unrolled steps of a sum: STEPS, or one with vectors of 128 bits (SSE, NEON), where the loads of several
-    steps would spill sums."""
+    steps would spill sums.
+    """
     return STEPS if target.vector_bits >= WIDE else 1
 
 
@@ -125,7 +130,9 @@ def written_steps(target: CpuTarget, depth: int) -> int:
 
 
 def ask_early(s: Schedule, loop: str, buffer: str) -> None:
-    """Adds prefetches of `buffer` in the innermost loops that splits, parts and peeling made from the sum's loop."""
+    """Adds prefetches of `buffer` to the innermost loops that splits, parts and peeling made from the reduction loop
+    `loop`.
+    """
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}
     for node in made:

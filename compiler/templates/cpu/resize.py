@@ -9,7 +9,10 @@ from .loops import parallel_grains, vectorize_loop
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.resize` for any shape. `parallel`: images, channels or rows run on the threads of the kernel's pool."""
+    """Schedules `te.ops.resize` for any shape.
+
+    `parallel`: images, channels or rows run on the threads of the kernel's pool.
+    """
     outer, oh, ow, lanes = program.parameters[-1].shape
     s = Schedule(program)
     # Weights and positions of a row, or column, are the same in all lanes of the loops inside.

@@ -13,7 +13,8 @@ from .loops import parallel_grains, peel_ragged
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.softmax`, `normalization`, or `reduction` of the last axis, built with `width` = `row_partials(target)`.
+    """Schedules `te.ops.softmax`, `normalization`, or `reduction` of the last axis, built with `width` =
+    `row_partials(target)`.
 
     `parallel`: rows run on the threads of the kernel's pool.
     """

@@ -21,15 +21,21 @@ from .sketch.sketch import Sketches, sketches
 from .workload import Operator, SketchCpu
 
 LEAST_RUNS = 4096
-"""Least number of statement executions of a program worth tuning: below, a kernel takes a microsecond or two."""
+"""Least number of statement executions of a program worth tuning: with fewer, a kernel takes only a microsecond
+or two.
+"""
 MOST_TEXT = 1 << 15
-"""Most characters of a program as JSON: each tuning record holds it, and a record's line is limited."""
+"""Most characters of a program as JSON: each tuning record contains it, and the length of a record's line is
+limited.
+"""
 
 
 def sketch_workload(
     operator: Operator, program: Program, constants: Collection[str], window: Window | None = None
 ) -> SketchCpu | None:
-    """The workload of a whole kernel; None if it is too small to tune, too long for a record, or refused."""
+    """The workload of a whole kernel; None if it is too small to tune, too long for a record, or cannot be measured
+    (`SketchCpu.refusal`).
+    """
     workload = SketchCpu(
         operator=operator,
         window=window,
@@ -42,7 +48,7 @@ def sketch_workload(
 
 
 def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
-    """The sketches of the workload's program, for networks, which may run on many threads."""
+    """The sketches of the workload's program, for networks: loops may be parallel."""
     constants = frozenset(workload.constants)
     return sketches(workload.expression, target, constants=constants, parallel=True)
 
@@ -53,14 +59,14 @@ def space(target: CpuTarget, workload: SketchCpu) -> Space:
 
 
 def default(target: CpuTarget, workload: SketchCpu) -> dict[str, int]:
-    """The point of `scheduled`; empty for programs that another template schedules."""
+    """The point that `scheduled` uses; empty for programs that another template schedules."""
     if _template(workload.operator, workload.expression, workload.window) is not None:
         return {}
     return default_values(sketches_of(target, workload))
 
 
 def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] | None) -> Schedule:
-    """The workload's program scheduled with a point's knobs; None: as by `scheduled`."""
+    """The workload's program scheduled with a point's knobs; None: the default schedule (`scheduled`)."""
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
     return scheduled(target, workload.expression, workload.operator, workload.window, parallel=True)
@@ -76,7 +82,7 @@ def scheduled(
 ) -> Schedule:
     """The default schedule of an operator's program: by its template or, without one, the default point of its space.
 
-    `window`: of a transposed convolution. `parallel`: loops run on the threads of the kernel's pool.
+    `window`: the window of a transposed convolution. `parallel`: loops run on the threads of the kernel's pool.
     """
     template = _template(operator, program, window)
     if template is not None:
@@ -86,7 +92,9 @@ def scheduled(
 
 
 def _template(operator: Operator, program: Program, window: Window | None) -> Callable[..., Schedule] | None:
-    """The template of an operator's program; None for products, pools, and reductions whose last axis is kept."""
+    """The template that schedules an operator's program; None, for sketch rules, for products, pools, and reductions
+    that keep the last axis.
+    """
     match operator:
         case "matmul" | "pool":
             return None

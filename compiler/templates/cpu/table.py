@@ -1,6 +1,6 @@
-"""The templates of processors: an explicit table, whose rows import a template when a network has its workload.
+"""The templates of processors: an explicit table, whose entries import a template when a network has its workload.
 
-Schedules are for networks, with one thread or many. Without values they have the template's defaults for many threads;
+Schedules are for networks, with one thread or many. Without values they use the template's defaults for many threads;
 `choice` is the default point for one thread, on which candidates are measured.
 """
 
@@ -26,7 +26,7 @@ def _scheduled(
     knobs_of: Callable[[CpuTarget, W, Values], Any],
     schedule: Callable[[CpuTarget, Program, W, Any], Schedule],
 ) -> Callable[[CpuTarget, W, Program, Values], Schedule]:
-    """A template's schedule with the knobs of a point, or its defaults."""
+    """A template's schedule function: with the knobs of a point, or the defaults if there are no values."""
 
     def of(target: CpuTarget, workload: W, program: Program, values: Values) -> Schedule:
         knobs = knobs_of(target, workload, values) if values else None

@@ -14,7 +14,9 @@ from .loops import parallel_grains, peel_ends, peel_ragged
 
 
 def schedule_tiles(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.blocked_winograd.blocked_tiles`. `parallel`: channels run on the threads of the kernel's pool."""
+    """Schedules `te.ops.blocked_winograd.blocked_tiles`. `parallel`: channels run on the threads of the
+    kernel's pool.
+    """
     s = Schedule(program)
     _vectorize(s, ("j", "l", "left.j", "right.j"))
     if parallel:
@@ -24,7 +26,9 @@ def schedule_tiles(target: CpuTarget, program: Program, *, parallel: bool = Fals
 
 
 def schedule_outputs(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.blocked_winograd.blocked_outputs`. `parallel`: filters run on the threads of the kernel's pool."""
+    """Schedules `te.ops.blocked_winograd.blocked_outputs`. `parallel`: filters run on the threads of the
+    kernel's pool.
+    """
     s = Schedule(program)
     _vectorize(s, ("j", "k", "l"))
     for loop in ("q", "r", "dy", "dx"):

@@ -1,7 +1,7 @@
-"""Choice of convolutions that a processor computes by Winograd's method: those expected to save enough time.
+"""Choice of the convolutions that a processor computes by Winograd's method: those expected to save enough time.
 
 For both methods the model counts the arithmetic of register tiles and the weights, which a network reads from memory;
-for Winograd's also the tiles written and read between its steps.
+for Winograd's method also the tiles written and read between its steps.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ from .conv2d_default import choose_positions
 from .register_tile import tile_cycles
 
 WEIGHT_BYTES_CYCLE = 5.0
-"""Weight bytes per cycle from memory: 36 times 512 x 512 weights and 16 tiles take 5.0 ms on a Golden Cove core of 2.65
-GHz; their arithmetic alone takes 2.1 ms."""
+"""Weight bytes per cycle from memory: 512 x 512 weights of each of 36 transformed taps, for 16 tiles, take 5.0 ms on a
+Golden Cove core of 2.65 GHz; their arithmetic alone takes 2.1 ms.
+"""
 TRANSFORM_BYTES_CYCLE = 5.0
-"""Bytes per cycle of writing transformed tiles of inputs, or reading products for outputs: on that core 64 channels on
-56 x 56 take 0.17 and 0.15 ms for 1.8 MB each, 128 on 28 x 28 take 0.06 and 0.05 ms for 0.9 MB."""
+"""Bytes per cycle of writing transformed input tiles, or of reading products to transform them to outputs: on that core
+64 channels on 56 x 56 take 0.17 and 0.15 ms for 1.8 MB each, 128 on 28 x 28 take 0.06 and 0.05 ms for 0.9 MB.
+"""
 LEAST_SAVING = 0.15
 """Least saving, as a share of the direct method's cycles: a margin for the model's error."""
 
 
 def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
-    """See `graph.floating.use_winograd.Tiling`."""
+    """Size m of the output tiles with which Winograd's method saves most; None for the direct method
+    (`graph.floating.use_winograd.Tiling`).
+    """
     if block != target.lanes(DType.FLOAT32):
         return None
     best = (1 - LEAST_SAVING) * direct_cycles(target, shape, block)
@@ -60,7 +64,9 @@ def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -
 
 
 def _sums(target: CpuTarget, sizes: tuple[int, int, int], depth: int) -> float:
-    """Cycles of the sums of `sizes` (rows, columns, blocks of filters), at two vector multiplications a cycle."""
+    """Cycles of the sums for outputs of `sizes` (rows, columns, blocks of filters), at two vector multiplications a
+    cycle.
+    """
     tile = choose_positions(target, sizes, depth)
     return float(tile_cycles(sizes, tile, depth)) / 2
 

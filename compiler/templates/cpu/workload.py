@@ -1,8 +1,8 @@
 """Workloads on processors: operators described completely, as data, so that another process can build them again.
 
 Schedules are tuned and recorded for a workload. If its template has knobs, its tensor expression is the plain operator:
-operators that a network fuses beyond an `Epilogue`'s parts change neither loops nor good knobs. If sketch rules make
-the space (`SketchCpu`), the workload is the whole program, with all fused operators.
+operators that a network fuses beyond the parts of an `Epilogue` change neither loops nor good knobs. If sketch rules
+make the space (`SketchCpu`), the workload is the whole program, with all fused operators.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a sum's epilogue, without an activation's limits."""
+    """The parts that a sum's epilogue has; an activation's limits are left out, since they change no time."""
 
     bias: bool = False
     operand: bool = False
@@ -54,13 +54,15 @@ class _Described:
     __slots__ = ()
 
     def to_dict(self: Any) -> dict[str, Any]:
-        """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
+        """The workload as a JSON object, from which `workload_from_dict` makes an equal workload."""
         return json.loads(json.dumps(asdict(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dCpu(_Described):
-    """`te.ops.blocked_convolution`, scheduled by `conv2d_cpu`; `height` and `width` are results of `flattened`."""
+    """`te.ops.blocked_convolution`, scheduled by template `conv2d_cpu`; `height` and `width` are results of
+    `flattened`.
+    """
 
     template: Literal["conv2d_cpu"] = "conv2d_cpu"
     batch: int
@@ -91,7 +93,7 @@ class Conv2dCpu(_Described):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthwiseCpu(_Described):
-    """`te.ops.blocked_convolution.blocked_depthwise`, scheduled by `depthwise_cpu`."""
+    """`te.ops.blocked_convolution.blocked_depthwise`, scheduled by template `depthwise_cpu`."""
 
     template: Literal["depthwise_cpu"] = "depthwise_cpu"
     batch: int
@@ -120,7 +122,7 @@ class DepthwiseCpu(_Described):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseCpu(_Described):
-    """`te.ops.product`, scheduled by `dense_cpu`."""
+    """`te.ops.product`, scheduled by template `dense_cpu`."""
 
     template: Literal["dense_cpu"] = "dense_cpu"
     rows: int
@@ -136,9 +138,9 @@ class DenseCpu(_Described):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementwiseCpu(_Described):
-    """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`; a fused node is one workload.
+    """`te.ops.float_elementwise` on float32, scheduled by template `elementwise_cpu`; a fused node is one workload.
 
-    `shapes` are the inputs' shapes, with as few dimensions as possible; `steps` describe the computation.
+    `shapes`: the inputs' shapes, merged to as few dimensions as possible; `steps`: the computation.
     """
 
     template: Literal["elementwise_cpu"] = "elementwise_cpu"
@@ -147,8 +149,8 @@ class ElementwiseCpu(_Described):
 
     @staticmethod
     def of(shapes: Sequence[Shape], body: Expr) -> ElementwiseCpu:
-        """The workload of an expression over inputs of these shapes. Raises ValueError if there is none, see
-        `steps_of`.
+        """The workload of an expression over inputs of these shapes. Raises ValueError if `steps_of` cannot describe
+        it.
         """
         from ...te.scalar_steps import steps_of
 
@@ -169,10 +171,10 @@ Operator: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu(_Described):
-    """Any tensor expression, scheduled by rules (`sketch`); without knobs by the template of its `operator`.
+    """Any tensor expression, scheduled by sketch rules; without knobs by the template of its `operator`.
 
     Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
-    ahead, in the order of the parameters. `window`: of a transposed convolution.
+    ahead, in the order of the parameters. `window`: the window of a transposed convolution.
     """
 
     template: Literal["sketch_cpu"] = "sketch_cpu"
@@ -194,7 +196,7 @@ class SketchCpu(_Described):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
+        """The workload as a JSON object, from which `workload_from_dict` makes an equal workload."""
         from ...ir.program_json import program_to_dict
 
         return {
@@ -208,11 +210,11 @@ class SketchCpu(_Described):
 
 CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | ElementwiseCpu | SketchCpu
 MOST_RUNS = 1 << 36
-"""Most statement executions of a program: about a minute at a nanosecond each."""
+"""Most statement executions of a program that can be measured: about a minute at a nanosecond each."""
 
 
 def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:
-    """The reason why a whole program with these constants (see `SketchCpu`) cannot be measured; None if it can."""
+    """The reason why a program with these constants (see `SketchCpu`) cannot be measured; None if it can."""
     names = [p.name for p in program.parameters]
     if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
         return (

@@ -30,13 +30,15 @@ from .stages import Read, Sum
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
 """Upper bounds on a thread's clock (Hz) and on its vector multiply-adds per cycle."""
 SLACK = 8.0
-"""Largest ratio of a point's bound to the space's lower bound: it excludes scalar sums, not short vectors."""
+"""Largest ratio of a point's bound to the space's lower bound: it excludes scalar sums, but not short vectors."""
 MOST_STATEMENTS = 1024
-"""Largest number of unrolled statements in the tiles of all sums; beyond, compiling takes longer than other trials."""
+"""Largest number of unrolled statements in the tiles of all sums; more would take longer to compile than other
+trials.
+"""
 
 
 def sketch_space(given: Sketches) -> Space:
-    """The space of all values of the knobs of `sketch.sketches`; costs are seconds of one thread."""
+    """The space of all values of the knobs that `sketch.sketches` found; costs are seconds of one thread."""
     moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in given.program.parameters)
     floor = moved / MEMORY_BYTES_CYCLE / CLOCK
     if given.main is not None:
@@ -63,7 +65,8 @@ def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """Tables of `part_of` and `written_out` by the knobs terms, part and unroll: int64 [orders, parts, unrolls] each.
+    """Results of `part_of` and `written_out` for every combination of the knobs terms, part and unroll: int64 [orders,
+    parts, unrolls] each.
 
     `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
     values along the second and third axis.
@@ -94,7 +97,9 @@ class _Terms:
         return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
 
     def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Indices of points in the tables: order, part, unroll, one array each; `zero` stands for absent knobs."""
+        """Indices of points in the tables: order, part and unroll, one array each; `zero` (all 0): the values of absent
+        knobs.
+        """
         return (
             columns.get("terms", zero),
             np.searchsorted(self.parts, columns.get("part", zero)),
@@ -103,7 +108,9 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Elements per tile, number of tiles, and tiles per block (0: all), each an array over points by loop name."""
+    """Elements of a tile, number of tiles, and tiles of a block (0: all): for each, an array over points by
+    loop name.
+    """
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}
     wanted = {a.name: columns[f"block.{k}"] for k, a in enumerate(summed.axles)}
@@ -134,7 +141,9 @@ def _effective(given: Sketches, summed: Sum, columns: Columns, terms: _Terms) ->
 
 
 def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
-    """The first order (of all permutations) with the same order of the `active` loops as order `number`, by point."""
+    """For each point, the first of all permutations in which the `active` loops have the same order as in permutation
+    `number`.
+    """
     orders = list(permutations(range(len(active))))
     table = np.zeros((1 << len(active), len(orders)), np.int64)
     for mask in range(1 << len(active)):
@@ -219,7 +228,7 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
 
 
 def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.ndarray:
-    """Bytes of all buffers that a tile of these sizes reads, from the bounding boxes of the elements."""
+    """Bytes that a tile of these sizes reads of all buffers, estimated by the bounding boxes of the elements."""
     length = {a.inner: tile[a.name] for a in summed.axles}
     length |= {t.name: np.full(count, t.size) for t in (*summed.terms, *summed.beside)}
     total = np.zeros(count)

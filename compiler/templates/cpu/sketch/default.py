@@ -15,16 +15,16 @@ COPIED_ROWS = 32
 ROWS, COLUMNS = 2, 4
 """Positions of a window in a tile: rows if vectors run over columns, columns if they run over channels."""
 WRITTEN_TERMS = 16
-"""Largest window, in terms, that is written out, and whose pads are tested in the tiles along borders."""
+"""Largest window, in terms, whose sum is unrolled whole; in its tiles along borders the pads are tested."""
 
 
 def default_values(given: Sketches) -> dict[str, int]:
     """The values of a point of `cost.sketch_space` for a program whose main sum is a product, or has one operand.
 
     Vectors run along the innermost loop of the sum's consumer. The product's operand with that loop is read in panels,
-    whose loops are outside of those over rows: a panel is copied if enough rows read it, or if it could not be read in
-    vectors. A sum of one operand has as many vectors as keep the adders busy, one over a window a few positions. Other
-    knobs have their first value.
+    whose loops are outside of the loops over rows: a panel is copied if enough rows read it, or if it could not be read
+    in vectors. A sum of one operand has tiles of as many vectors as keep the adders busy; over a window, of a few
+    positions. Other knobs have their first value.
     """
     axes = {axis.name: axis.values for axis in given.axes}
     values = {name: known[0] for name, known in axes.items()}
@@ -50,7 +50,9 @@ def default_values(given: Sketches) -> dict[str, int]:
 
 
 def _positions(summed: Sum) -> list[Axle]:
-    """The loops over a window's positions, each of which moves along a dimension together with a term; else none."""
+    """The loops over a window's positions: each moves along a dimension together with a reduction loop. Empty without a
+    window.
+    """
     terms = {term.name for term in summed.terms}
     read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
     moved = {name for names in read if names & terms for name in names - terms}
@@ -58,7 +60,9 @@ def _positions(summed: Sum) -> list[Axle]:
 
 
 def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
-    """Elements of a register tile by loop: two vectors of channels at some columns, or a vector of columns in rows."""
+    """Elements of a register tile by loop: two vectors of channels at several columns, or one vector of columns in
+    several rows.
+    """
     lanes, channels, columns = given.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
         return {channels.name: 2 * lanes, columns.name: COLUMNS}
@@ -66,7 +70,9 @@ def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[st
 
 
 def _taps(summed: Sum) -> dict[str, int]:
-    """The knobs of a window's terms: few are written out, and pads are tested in borders; many are read from a copy."""
+    """The knobs of a window's terms: a small window is unrolled, and its pads are tested along borders; a large one
+    reads a padded copy.
+    """
     if prod(term.size for term in summed.terms) <= WRITTEN_TERMS:
         return {"unroll": WRITTEN_TERMS, "producer": INLINE}
     return {"unroll": WRITTEN_TERMS // 2, "producer": OUTERMOST}
@@ -75,7 +81,9 @@ def _taps(summed: Sum) -> dict[str, int]:
 def _product_tile(
     given: Sketches, summed: Sum, lane: Axle, rows: list[Axle]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Elements of a register tile, and tiles of a block, by loop: `lane` and the last of `rows`."""
+    """Elements of a register tile, and tiles of a block, by loop: `lane` and the last of `rows` have more than one
+    element.
+    """
     lanes, depth = given.lanes(summed.bits), prod(term.size for term in summed.terms)
     row = next((axle for axle in reversed(rows) if axle.size > 1), None)
     sizes = (1, 1 if row is None else row.size, -(-lane.size // lanes))
@@ -89,7 +97,7 @@ def _product_tile(
 
 
 def _panels(given: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
-    """The knobs of the operand that is read in panels: whether they are copied, and the order of loops."""
+    """The knobs of the operand `wide`, which is read in panels: whether panels are copied, and the order of loops."""
     copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

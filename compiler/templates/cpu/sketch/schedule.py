@@ -1,4 +1,4 @@
-"""The schedule of a point of a sketch's space, made of schedule primitives."""
+"""The schedule of a point of a sketch's space, built from schedule primitives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .sketch import (
 from .stages import Axle, Nest, Read, Sum
 
 PARALLEL_WORK = 16384
-"""Least number of iterations of a nest, or of terms of a sum, that threads share."""
+"""Least number of iterations of a nest, or of terms of a sum, for which a loop is made parallel."""
 
 Values = Mapping[str, int]
 
@@ -40,7 +40,7 @@ Values = Mapping[str, int]
 def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     """The program scheduled with the `values` of a point of `sketch_space`.
 
-    Raises LegalityError if a primitive refuses, which is rare; the point then counts as a failed trial.
+    Raises LegalityError if a primitive is not legal, which is rare; the point then counts as a failed trial.
     """
     values = effective_values(given, values)
     s = with_consumers(given.program)
@@ -56,7 +56,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
         peel_ragged(s, *tiles.around)
     around = given.stages.around
     if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
-        # The outermost loop with an iteration for every thread, or the longest loop.
+        # The outermost loop with an iteration for every thread, or the loop with the most iterations.
         shared = sorted(
             [loop for loop in around if loop.size > 1], key=lambda loop: -min(loop.size, TEAMS[-1])
         )
@@ -67,7 +67,9 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
-    """Knob values for one sum: elements per tile and tiles per block by loop, the vectorized loop, and other knobs."""
+    """Knob values for one sum: elements of a tile and tiles of a block by loop, the vectorized loop, and other
+    knobs.
+    """
 
     tile: dict[str, int]
     block: dict[str, int]
@@ -76,7 +78,9 @@ class _Knobs:
 
     @staticmethod
     def of(given: Sketches, summed: Sum, values: Values) -> _Knobs:
-        """The values for a sum; its loops take the values of the main sum's loops, matched from the innermost one."""
+        """The knob values for the sum `summed`; its loops get the values of the main sum's loops, matched from the
+        innermost loop on.
+        """
         assert given.main is not None
         first = len(given.main.axles) - len(summed.axles)
         tile, block = {}, {}
@@ -95,11 +99,11 @@ class _Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tiles:
-    """The loops of a tiled sum: `around` are the loops around a tile, outermost first; `of` maps a loop of the consumer
-    to its loops over tiles and blocks.
+    """The loops of a tiled sum.
 
-    `shared`: loops that threads may share, best first. `bordered`: loops in whose first and last
-    iteration terms may be pads. `repeated`: loops of more than one iteration.
+    `around`: the loops around a tile, outermost first. `of`: for each loop of the consumer, its loops over tiles and
+    blocks. `shared`: loops that threads may share, best first. `bordered`: loops in whose first and last iteration
+    terms may be pads. `repeated`: loops of more than one iteration.
     """
 
     knobs: _Knobs
@@ -163,7 +167,7 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
 
 
 def _borders(s: Schedule, summed: Sum) -> set[str]:
-    """The sum's loops on which a condition of its terms depends: whether a position is one of the pads."""
+    """The loops on whose variables a condition of the sum's terms depends: whether a position is a pad."""
     value = next(
         node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
     )
@@ -172,8 +176,9 @@ def _borders(s: Schedule, summed: Sum) -> set[str]:
 
 
 def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
-    """Makes the first and the last iteration of nested loops over tiles kernels of their own, so that only these test
-    whether a position is one of the pads."""
+    """Makes the first and the last iteration of nested loops over tiles separate kernels, so that only these test
+    whether a position is a pad.
+    """
     parts = [""]
     for loop in loops:
         parts = [f"{part}{end}" for part in parts for end in peel_ends(s, f"{loop}{part}", True, True)]
@@ -202,7 +207,7 @@ def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequ
     of_vector = knobs.vector.inner
     wide = {name for read in summed.reads if of_vector in read.loops() for name in read.loops()}
     spatial = [a.inner for a in summed.axles if a is not knobs.vector] + [t.name for t in summed.beside]
-    # Rows outside, vectors inside: an element of a row is loaded once for all vectors.
+    # The loop over rows outside, vectors inside: an element of a row is loaded once for all vectors.
     inner = [name for name in spatial if name not in wide] + [name for name in spatial if name in wide]
     unrolled = list(rows)
     if knobs.tile[knobs.vector.name] > n:
@@ -226,7 +231,9 @@ def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequ
 
 
 def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], int, list[str]]:
-    """Reduction loops, outermost first; iterations of the first loop in a partial sum (0: none); loops to unroll."""
+    """Reduction loops, outermost first; iterations of the first loop in a partial sum (0: no partial sums); loops to
+    unroll.
+    """
     sizes = {t.name: t.size for t in summed.terms}
     terms = order_of_terms(summed, knobs.get("terms"))
     part = part_of(summed, terms, knobs.get("part"))
@@ -262,7 +269,9 @@ def _written_by(s: Schedule, name: str) -> str:
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Tiles and dimension order for `pack`: tile by tile, in it term by term in summation order, vectors innermost."""
+    """Tile sizes and order of dimensions for `pack`: tile by tile, inside a tile in the order of summation, vectors
+    innermost.
+    """
     length = {a.inner: knobs.tile[a.name] for a in summed.axles}
     length |= {t.name: t.size for t in summed.beside}
     terms = {t.name: t.size for t in summed.terms}
@@ -306,9 +315,11 @@ def _copy_panels(
     own: Sequence[str],
     around: Sequence[str],
 ) -> None:
-    """Copies the elements of a buffer that a tile reads; the dimension read in vectors becomes the innermost one.
+    """Copies the elements of a buffer that a tile reads; the dimension that is read in vectors becomes the innermost
+    one.
 
-    `own`: the loops on which the elements depend. The copy is in the innermost loop of `around` that is one of them.
+    `own`: the loops on which the elements depend. The copy is placed in the innermost loop of `around` that is one of
+    `own`.
     """
     at = max((k for k, loop in enumerate(around) if loop in own), default=None)
     copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")
@@ -330,7 +341,7 @@ def _copy_panels(
 
 
 def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None:
-    """Schedules a nest that is no sum: its vectorized loop is cut into vectors and moved inside, the next loop is
+    """Schedules a nest that is no sum: its vectorized loop is cut into vectors and moved innermost, the next loop is
     unrolled.
     """
     unroll = values.get("nest.unroll", 1)
@@ -362,7 +373,9 @@ def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None
 
 
 def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
-    """Schedules a nest of rows in pieces: each piece is vectorized whole, and the last, shorter one is peeled."""
+    """Schedules a nest of rows cut into pieces: each piece is vectorized whole, and the last, shorter piece is
+    peeled.
+    """
     s.vectorize(nest.vectors[0])
     count = next((loop.size for loop in nest.loops if loop.name == nest.ragged), 0)
     if count == 0:
@@ -381,7 +394,7 @@ def _write_out(s: Schedule, loop: str, steps: int) -> None:
 
 
 def _share(s: Schedule, loops: Sequence[str]) -> None:
-    """Makes the first loop of `loops` parallel for which it is legal."""
+    """Makes the first loop of `loops` parallel that can legally be."""
     for loop in loops:
         try:
             s.parallel(loop)

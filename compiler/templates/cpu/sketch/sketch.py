@@ -25,14 +25,15 @@ TILE_VECTORS, TILE_ROWS = 8, 16
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 """Candidate numbers of tiles per block."""
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Candidate numbers of iterations of the outermost reduction loop in a partial sum, before `even`."""
+"""Candidate numbers of iterations of the outermost reduction loop in a partial sum, before `even` rounds them."""
 UNROLLED = (1, 2, 4, 8, 16)
 """Candidate numbers of unrolled terms of a sum."""
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Positions of a sum's producers: before all loops, in one of three loops around the sum, or inline, where the tiles
-along borders are kernels of their own."""
+"""Places where a sum's producers are computed: before all loops, in one of three loops around the sum, or inline (then
+the tiles along borders are separate kernels).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +41,9 @@ class Sketches:
     """A program to be scheduled without a template, with the analysis that sketch rules need.
 
     `constants`: parameters that never change and may be packed before any call (weights). `parallel`: loops run on the
-    threads of the kernel's pool; the choice of these loops is no knob, as candidates are timed on one thread. `stages`:
-    sums and nests of the program after `with_consumers`. `main`: the sum with the most work; None without sums.
-    `axes`: the knobs.
+    threads of the kernel's pool; the choice of these loops is no knob, because candidates are timed on one thread.
+    `stages`: sums and nests of the program after `with_consumers`. `main`: the sum with the most work; None without
+    sums. `axes`: the knobs.
     """
 
     program: Program
@@ -59,7 +60,7 @@ class Sketches:
         return structural_hash(self.program, alpha=True)
 
     def number(self, read: Read) -> int:
-        """Index of the parameter that is read; knobs use the index, because names are not part of a workload."""
+        """Index of the parameter that `read` reads; knobs use the index, because names are not part of a workload."""
         return [p.name for p in self.program.parameters].index(read.buffer)
 
     def lanes(self, bits: int) -> int:
@@ -123,8 +124,8 @@ def sketches(
 
 
 def with_consumers(program: Program) -> Schedule:
-    """A schedule of the program in which each sum into a parameter goes, if legal, to a new buffer that is copied
-    afterwards.
+    """A schedule of the program in which each sum into a parameter writes, where legal, a new buffer instead, which is
+    copied to the parameter afterwards.
     """
     s = Schedule(program)
     parameters = {p.name for p in program.parameters}
@@ -139,20 +140,22 @@ def with_consumers(program: Program) -> Schedule:
 
 
 def candidates(summed: Sum) -> tuple[Axle, ...]:
-    """Loops that may be vectorized: the innermost of the consumer, and the longest other one with contiguous loads."""
+    """Loops that may be vectorized: the consumer's innermost loop, and the longest other loop with contiguous loads."""
     last = summed.axles[-1]
     reading = [a for a in summed.axles[:-1] if any(read.stride(a.inner) == 1 for read in summed.reads)]
     return (last, *sorted(reading, key=lambda a: -a.size)[:1])
 
 
 def permuted(summed: Sum) -> tuple[str, ...]:
-    """The `PERMUTED` loops of the consumer with the most iterations: their order is a knob."""
+    """The `PERMUTED` loops of the consumer with the most iterations, outermost first; their order is a knob."""
     found = sorted(summed.axles, key=lambda a: -a.size)[:PERMUTED]
     return tuple([a.name for a in summed.axles if a in found])
 
 
 def ordered(names: tuple[str, ...], chosen: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """`names` with the names `chosen` permuted among themselves, by permutation `number`; the others stay in place."""
+    """`names` with the names `chosen` permuted among themselves by permutation `number`; all other names stay
+    in place.
+    """
     orders = tuple(permutations(chosen))
     order = iter(orders[number % len(orders)])
     return tuple([next(order) if name in chosen else name for name in names])
@@ -189,7 +192,9 @@ def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
 
 def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
     """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
-    The last of these loops may be unrolled partially, by a divisor of its iterations (and of `part` if it is cut).
+
+    The last of these loops may be unrolled partially, by a divisor of its iterations; if partial sums of `part`
+    iterations cut that loop, by a divisor of `part`.
     """
     sizes = {t.name: t.size for t in summed.terms}
     found: list[tuple[str, int]] = []
@@ -210,7 +215,10 @@ def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tu
 
 def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
     """Reads that may be packed, or copied in panels: of parameters read once, with affine indices, along a loop of
-    `candidates` and a reduction loop, which share no dimension. With several sums only constants of the main one."""
+    `candidates` and a reduction loop that index different dimensions.
+
+    If the program has several sums, only reads of constants by the main sum.
+    """
     inner = {a.inner for a in candidates(summed)}
     terms = {t.name for t in summed.terms}
     seen = [read.buffer for read in summed.reads]
@@ -227,7 +235,7 @@ def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
 
     if len(given.stages.sums) == 1:
         return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
-    # Several sums would each copy different panels; packed constants have the order of the main sum.
+    # Several sums would each copy different panels, and packed constants have the order of the main sum.
     return tuple(
         [
             read
@@ -271,5 +279,5 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """The least piece that cuts `size` into as many parts as `piece` does: the most even cut."""
+    """The least piece that cuts `size` into as many parts as `piece` does: pieces of almost equal size."""
     return ceil(size / ceil(size / piece))

@@ -21,7 +21,7 @@ from ....schedule.legality import starting_loops, touches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axle:
-    """A loop `name` of a consumer, and the loop `inner` of the sum along the same dimension; `size`: iterations."""
+    """A loop `name` of a consumer with `size` iterations, and `inner`, the loop of the sum along the same dimension."""
 
     name: str
     inner: str
@@ -30,7 +30,7 @@ class Axle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A loop and its iterations (0: not constant), such as a reduction loop of a sum."""
+    """A loop, such as a reduction loop of a sum, and its number of iterations (0: not constant)."""
 
     name: str
     size: int
@@ -38,9 +38,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A sum's read of a buffer: for each dimension, the coefficient of each of the sum's loops in its index.
+    """A sum's read of a buffer. `steps`: for each dimension of the buffer, the coefficients of the sum's loops in the
+    index.
 
-    `plain`: every index is a linear form of variables (a constant aside), without other terms.
+    `plain`: every index is a linear form of loop variables plus a constant.
     """
 
     buffer: str
@@ -65,10 +66,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """The Reduce `name` into `buffer`; its consumer has the loops `axles`, outermost first, and `others`.
+    """The Reduce statement `name` into `buffer`; its consumer has the loops `axles`, outermost first, and `others`.
 
     `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
-    `producers`: statements that alone write allocations read by the sum, and may be computed in its loops.
+    `producers`: statements that are the only writers of allocations which the sum reads, and may be computed in its
+    loops.
     """
 
     name: str
@@ -83,7 +85,7 @@ class Sum:
 
     @property
     def work(self) -> int:
-        """Number of terms of all elements of the sum."""
+        """Number of terms, over all elements of the sum."""
         loops = (*self.axles, *self.terms, *self.beside)
         return prod(loop.size for loop in loops)
 
@@ -104,7 +106,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """All sums and nests of a program, in program order, and the loops around several of them."""
+    """All sums and nests of a program, in program order; `around`: the loops that contain several of them."""
 
     sums: tuple[Sum, ...]
     nests: tuple[Nest, ...]
@@ -112,7 +114,9 @@ class Stages:
 
 
 def stages(program: Program) -> Stages:
-    """The sums and nests of a program, without Copy statements: targets know how to move boxes."""
+    """The sums and nests of a program. Copy statements are left out: they need no schedule, since targets can copy
+    boxes.
+    """
     finder = _Finder(program)
     finder.visit(program.body)
     return Stages(sums=tuple(finder.sums), nests=tuple(finder.nests), around=tuple(finder.around))
@@ -151,7 +155,7 @@ class _Finder:
                 self.nest(node, loops)
 
     def nest(self, node: For, around: tuple[For, ...]) -> None:
-        """Adds a perfect nest, or visits the nests inside of a loop around several."""
+        """Adds a perfect nest, or, for a loop that contains several nests, visits these."""
         chain, leaf = chain_of(node)
         if any(isinstance(s, For) for s in walk(leaf)):
             self.around += [Term(name=n.name, size=_size(n)) for n in chain]
@@ -165,7 +169,7 @@ class _Finder:
         if isinstance(last.extent, Const):
             vectors = self.vector_loops(chain, writer)
         else:
-            # A row in pieces, the last one shorter: each piece is vectorized whole.
+            # A row cut into pieces, the last one shorter: each piece is vectorized whole.
             outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
             ragged = outer[0] if len(outer) == 1 else ""
             vectors = (last.name,) if ragged and self.may(last.name) else ()
@@ -180,7 +184,9 @@ class _Finder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """At most two loops that may be vectorized as the innermost: of contiguous stores first, then of loads."""
+        """At most two loops that may be vectorized as the innermost loop: first one with contiguous stores, then one
+        with contiguous loads.
+        """
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
@@ -207,7 +213,9 @@ class _Finder:
         return True
 
     def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
-        """The sum that statement k computes, and the index of its consumer; None if the statement is no sum."""
+        """The sum that statement `k` computes, and the index of its consumer in `statements`; None if the statement is
+        no sum.
+        """
         chain, leaf = chain_of(statements[k])
         if not isinstance(leaf, Reduce) or leaf.first is None or leaf.buffer.name in self.parameters:
             return None
@@ -304,7 +312,9 @@ def _size(loop: For) -> int:
 def _pairs(
     leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
 ) -> dict[str, str] | None:
-    """Maps each consumer's loop to the sum's loop along the same dimension; None if other indices read the sum."""
+    """For each loop of the consumer, the sum's loop along the same dimension; None if the sum is read at other
+    indices.
+    """
     if not all(isinstance(i, Var | Const) for i in leaf.indices):
         return None
     pairs: dict[str, str] = {}
