@@ -1,1 +1,1 @@
-"""Templates of NVIDIA GPUs: tensor expressions put into kernel form, with knobs and defaults for any shape."""
+"""Templates of GPUs: tensor expressions put into kernel form, with knobs and defaults for any shape."""

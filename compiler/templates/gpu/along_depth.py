@@ -1,4 +1,6 @@
-"""Factors of a product laid out in rows along its depth, for products with bulk copies that need this order."""
+"""Transposes the factors of a product so that elements adjacent in depth are adjacent in memory, for products whose
+bulk copies need this order.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ THREADS = 128
 
 
 def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
-    """Makes the stage of each factor of a staged `te.ops.product` one copy of a box along the depth.
+    """Makes the stage of each factor of a staged `te.ops.product` one copy of a box whose last dimension is the depth.
 
     A factor in the other order is packed ahead if it is one of the `constants`; otherwise a separate kernel, scheduled
     here, transposes it first. Returns the names of these transposing stages. Stages that are no copies stay unchanged.
-    Raises LegalityError if the factors do not have the form of `gemm_mma.factors`.
+    Raises LegalityError if the factors do not have the form that `gemm_mma.factors` requires.
     """
     return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]
 
@@ -31,7 +33,7 @@ def _lay(s: Schedule, factor: Factor, constants: Sequence[str]) -> str | None:
         return None
     order = (*range(factor.rank - 2), factor.rank - 1, factor.rank - 2)
     if around:
-        # A copy by elements, like that of a matrix in rows along the depth.
+        # A copy element by element, like the stage of a matrix whose rows are along the depth.
         s.pack(factor.name, (), order)
         s.box_copy(factor.name)
         return None
@@ -53,7 +55,9 @@ def _lay(s: Schedule, factor: Factor, constants: Sequence[str]) -> str | None:
 
 
 def _share(s: Schedule, stage: str) -> None:
-    """Binds the transposition to threads: each reads adjacent elements; adjacent threads write adjacent elements."""
+    """Binds a transposition to threads: each thread reads adjacent elements; adjacent threads write adjacent
+    elements.
+    """
     *outside, depth, data = loops_around(s, stage)
     lanes = LANES
     while extent_of(s, data) % lanes:

@@ -1,4 +1,4 @@
-"""Schedules of tensor expressions whose loops have the names of the block and thread axes that they are bound to."""
+"""Schedules tensor expressions whose loops have the names of the block and thread axes to which they are bound."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])
 
 
 def schedule(target: GpuTarget, program: Program) -> Schedule:
-    """Binds loops called "block.x" or "stage.block.x" to that axis of the grid, and loops called "stage.x" otherwise to
-    threads.
+    """Binds loops "block.x" and "stage.block.x" to that axis of the grid, and loops "stage.x" (no "block") to that axis
+    of threads.
     """
     s = Schedule(program)
     for loop in loops(program):

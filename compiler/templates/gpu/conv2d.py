@@ -1,4 +1,4 @@
-"""Convolutions on a GPU as products of matrices, tiles of which are gathered from the input into shared memory."""
+"""Convolutions on a GPU as products of matrices, whose tiles are gathered from the input into shared memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
 
 MOST_BLOCK = 32
-"""Most consecutive channels in a sum: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
+"""Most channels in a block of the order of a sum: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
 
 Knobs = Tile
 
 
 def channel_block(channels: int) -> int:
-    """Channels of a block in the order of a sum (`te.ops.gathered_product.Depth`) over `channels`.
+    """Number of consecutive channels in a block of the order of a sum (`te.ops.gathered_product.Depth`) over
+    `channels`.
 
-    Tiles whose depth divides it have one tap each. It divides the channels, so that no product is padding.
+    A tile whose depth divides it gathers a single tap. It divides `channels`, so that no product is padding.
     """
     return gcd(channels, MOST_BLOCK)
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Tile:
-    """Defaults for any shape."""
+    """Default knobs for any shape."""
     return choose_tile(target, problem_of(program))
 
 
@@ -46,7 +47,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> 
 
 
 def problem_of(program: Program, tag: str = "") -> Problem:
-    """The product whose stages' names end with `tag`."""
+    """The sizes of the product whose stages' names end with `tag`."""
     copy = path_to(program, f"b{tag}")[-1]
     assert isinstance(copy, Copy)
     if any(extent != Const(1) for extent in copy.destination.extents):
@@ -61,7 +62,7 @@ def gather_instructions(channels: int) -> float:
 
 
 def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) -> Problem:
-    """The gathered product of a convolution of one group, for comparison with other methods."""
+    """The gathered product of a convolution with one group, for comparison with other methods."""
     return Problem(
         rows=filters,
         columns=positions,
@@ -76,10 +77,10 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Tile:
-    """The tile of a point's values."""
+    """The tile of a point."""
     return gemm_space.tile_at(problem_of(program), values)
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `conv2d.choose_knobs`."""
+    """The point of the knobs that `conv2d.choose_knobs` returns."""
     return gemm_space.values_of(choose_knobs(target, program))

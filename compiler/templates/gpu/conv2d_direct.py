@@ -1,7 +1,7 @@
 """Direct convolutions on a GPU: blocks of threads that compute tiles of rows, columns and filters of an image.
 
 A block fetches the inputs of a tile's windows, halo included, and the weights of several channels into shared memory; a
-thread multiplies each of its filters' weights with each of its positions' elements, and accumulates the sums in
+thread multiplies each of its filters' weights with the elements of each of its positions, and accumulates the sums in
 registers. Each element is thus fetched once, while a product of matrices (`conv2d`) gathers it once for every tap that
 reads it.
 """
@@ -24,7 +24,7 @@ from .tile import VECTOR, bind_blocks, fetch
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape."""
+    """Default knobs for any shape."""
     return best_knobs(target, layer_of(program))[0]
 
 
@@ -45,8 +45,8 @@ def is_faster(target: GpuTarget, program: Program) -> bool:
 def seconds_of(target: GpuTarget, program: Program) -> float:
     """Estimated seconds with `choose_knobs`; infinity if the direct method does not apply.
 
-    The method does not apply to windows of a single tap, if no tile fits into shared memory, or to factors rounded to
-    tf32, which are meant for tensor cores: the direct method does not use these.
+    It does not apply to windows of a single tap, to tiles that do not fit into shared memory, or to factors rounded to
+    tf32, which are meant for tensor cores.
     """
     layer = layer_of(program)
     if target.tensor_float or prod(layer.taps) == 1:
@@ -58,10 +58,11 @@ def seconds_of(target: GpuTarget, program: Program) -> float:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.direct_conv2d` in kernel form, tiled by `knobs` (default: `choose_knobs`).
+    """`te.ops.direct_conv2d` in kernel form, tiled by `knobs` (default: `choose_knobs`). W is packed, see
+    `schedule.pack`.
 
-    W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
-    and stores guarded. Raises ValueError for knobs below 1, or for another program.
+    Loops whose extent is no multiple of the tile's are padded (`schedule.pad`), and stores guarded. Raises ValueError
+    for knobs below 1, or for another program.
     """
     layer = layer_of(program)
     knobs = knobs or choose_knobs(target, program)
@@ -88,7 +89,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     for stage in ("b", "a"):
         s.compute_at(stage, c0)
         s.set_scope(stage, "shared")
-    # The weights of a tap for a thread's filters are adjacent: loaded as vectors.
+    # The weights of one tap for a thread's filters are adjacent: loaded as vectors.
     s.cache_read("a", kw, "register")
     bind_blocks(s, ["conv.n", f0], y0, x0)
     start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
@@ -112,9 +113,11 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
-    """Whether the loops over a step's channels, its window's rows and its columns are unrolled."""
+    """Whether these loops are unrolled: over the channels of a step, over the rows, and over the columns of a
+    window.
+    """
     positions = knobs.rows * knobs.columns
-    # Multiply-adds of a tap, and the loads of their factors.
+    # Multiply-adds of one tap, and the loads of their factors.
     written = positions * knobs.filters + positions + knobs.filters
     found: list[bool] = []
     for extent in (layer.taps[1], layer.taps[0], min(knobs.channels, layer.channels)):
@@ -124,15 +127,15 @@ def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
 
 
 def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
-    """Splits a padded loop into a loop over blocks and the loops of `counts`; returns their names."""
+    """Splits a padded loop into a loop over blocks and one loop for each of `counts`; returns their names."""
     return cut(s, loop, (extent_of(s, loop) // prod(counts), *counts))
 
 
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves "post" after its tile of sums, which is in registers; returns its loops over threads, and the
-    loops inside.
+    """Moves "post" after its tile of sums, which is in registers; returns its loops over threads, and the loops inside
+    them.
     """
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]

@@ -14,7 +14,7 @@ from .direct_cost import account
 from .direct_knobs import Knobs, Layer, layer_of
 
 SLACK = 4.0
-"""Largest ratio of a point's bound to the least bound; bounds differ by elements beyond the borders."""
+"""Largest ratio of a point's bound to the least bound. Bounds differ only by work on elements outside the output."""
 AXES = (
     Axis(name="filters", values=(1, 2, 3, 4, 6, 8, 16)),
     Axis(name="rows", values=(1, 2, 4)),
@@ -39,13 +39,13 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     columns = one_point(values)
     return Knobs(**{name: int(v[0]) for name, v in _effective(layer_of(program), columns).items()})
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `conv2d_direct.choose_knobs`."""
+    """The point of the knobs that `conv2d_direct.choose_knobs` returns."""
     knobs = choose_knobs(target, program)
     return {axis.name: getattr(knobs, axis.name) for axis in AXES}
 

@@ -1,4 +1,6 @@
-"""Transposed convolutions on a GPU: a tiled product for each set of equal phases, see `te.ops.gemm_convolution`."""
+"""Transposed convolutions on a GPU: a tiled product for each set of phases with equal sizes, see
+`te.ops.gemm_convolution`.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ from .tile import Tile, tile_sum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """The tile of each product, by the suffix of its stages' names."""
+    """The tile of each product, by the suffix that the names of its stages have."""
 
     tiles: Mapping[str, Tile]
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape."""
+    """Default knobs for any shape."""
     return Knobs(tiles={tag: choose_tile(target, problem_of(program, tag)) for tag in products(program)})
 
 
@@ -49,13 +51,13 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def products(program: Program) -> list[str]:
-    """The suffixes of each product's stage names."""
+    """The suffixes of stage names, one for each product in the program."""
     starts = [loop.name for loop in loops(program) if loop.name.startswith("gemm.k")]
     return [name.removeprefix("gemm.k") for name in starts]
 
 
 def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
-    """Binds the outputs of statement `name`, which have no taps, to one thread each."""
+    """Binds the outputs that statement `name` computes, which have no taps, to one thread each."""
     around = [node for node in path_to(program, name) if isinstance(node, For)]
     bind_nest(s, [(loop.name, int(loop.extent.value)) for loop in around if isinstance(loop.extent, Const)])
 
@@ -75,14 +77,16 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(
         tiles={tag: gemm_space.tile_at(problem, values) for tag, problem in _problems(program).items()}
     )
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_cost.choose_tile` for the largest product; defaults of other products may differ."""
+    """The point of `gemm_cost.choose_tile` for the product with the most work; the defaults of other products may
+    differ.
+    """
     longest = max(_problems(program).values(), key=lambda p: p.batch * p.rows * p.columns * p.depth)
     return gemm_space.values_of(choose_tile(target, longest))
 
@@ -92,14 +96,14 @@ def _problems(program: Program) -> dict[str, Problem]:
 
 
 def _account(parts: Sequence[Space], points: Columns) -> Account:
-    """The account of all products together: a limit holds if it holds for each product, costs are summed."""
+    """The account of all products together: a limit is satisfied if each product satisfies it; costs are added."""
     found = [part.account(points) for part in parts]
 
     def total(values: Sequence[np.ndarray]) -> np.ndarray:
         return np.add.reduce(list(values))
 
     effective = [account.effective for account in found]
-    # A value has no effect if it has none on any product.
+    # A value has no effect if it has no effect on any product.
     alike = {
         name: np.where(
             np.logical_and.reduce([e[name] == effective[0][name] for e in effective]),

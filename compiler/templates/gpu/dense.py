@@ -1,4 +1,4 @@
-"""Dense layers on a GPU: products by constant matrices, which are packed into tiles ahead."""
+"""Dense layers on a GPU: products with constant matrices, which are packed into tiles ahead."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Depthwise convolutions on a GPU, bound by memory: each thread computes some rows of one channel's outputs.
+"""Depthwise convolutions on a GPU, bound by memory: each thread computes several rows of one channel's outputs.
 
 Adjacent threads compute adjacent columns, so that a warp's loads and stores are contiguous. The inputs of a thread's
-windows are in its registers: rows are shared by its outputs, columns are loaded again, from the first-level cache, by
-the adjacent threads.
+windows are in its registers: the thread's outputs share rows; adjacent threads load overlapping columns again, from the
+first-level cache.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from .traffic import moved_bytes
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 THREADS = 128
-"""Threads of a block, which share no data: few, so that there are many blocks."""
+"""Threads of a block. Threads share no data, so blocks are small and there are many of them."""
 MOST_TAPS = 128
-"""Most taps of a window whose inputs are in registers. `generic` kernels read larger windows tap by tap."""
+"""Most taps of a window whose inputs are kept in registers. For larger windows, `generic` kernels read the input for
+each tap.
+"""
 
 SCHEDULERS = 4
 """Warps from which a multiprocessor issues instructions in a cycle (CUDA C++ Programming Guide, "Multiprocessor
@@ -46,7 +48,9 @@ RAGGED = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A thread computes `rows` outputs below and `columns` beside one another; a block has `threads`."""
+    """A thread computes `rows` outputs one below the other in each of `columns` adjacent columns; a block has `threads`
+    threads.
+    """
 
     rows: int
     columns: int = 1
@@ -65,7 +69,7 @@ def issue_cycles(
 ) -> np.ndarray:
     """Cycles in which the busiest multiprocessor issues its instructions, for threads of `rows` x `columns` outputs.
 
-    All arrays are of one length, rows and columns int64.
+    `rows`, `columns`: int64 arrays of one length, as the result is.
     """
     batch, channels, *outputs, _ = program.parameters[-1].shape
     threads, taken, ragged = batch * channels, 1, False
@@ -79,7 +83,8 @@ def issue_cycles(
 
 
 def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, with the `window` it was built with.
+    """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, scheduled; `window`: the window it was
+    built with.
 
     W is packed, see `schedule.pack`, if the window is small enough for registers.
     """
@@ -102,7 +107,7 @@ def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs |
     s.decompose_reduction("conv", "conv.kh")
     for loop in ("conv.kh", "conv.kw", "conv.y", "conv.x", "conv.y.init", "conv.x.init", own_y, own_x):
         s.unroll(loop)
-    # The taps of a channel are contiguous.
+    # The weights of a channel's taps are contiguous.
     s.pack("W", (), (2, 0, 1))
     tiles = [("n", batch), ("c", channels), (y, ceil(rows / knobs.rows)), (x, ceil(columns / knobs.columns))]
     bind_nest(s, tiles, knobs.threads)
@@ -115,9 +120,11 @@ AXES = (
     Axis(name="threads", values=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)),
 )
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 MOST_INPUTS = 160
-"""Most elements of the input in a thread's registers, which are at most 255 with sums and addresses."""
+"""Most elements of the input in a thread's registers: a thread has at most 255, and needs some for sums and
+addresses.
+"""
 
 
 def space(target: GpuTarget, program: Program, window: Window) -> Space:
@@ -139,12 +146,12 @@ def space(target: GpuTarget, program: Program, window: Window) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(**values)
 
 
 def default_values(target: GpuTarget, program: Program, window: Window) -> dict[str, int]:
-    """The point of `depthwise.choose_knobs`."""
+    """The point of the knobs that `depthwise.choose_knobs` returns."""
     knobs = choose_knobs(target, program, window)
     return {"rows": knobs.rows, "columns": knobs.columns, "threads": knobs.threads}
 

@@ -1,5 +1,5 @@
-"""The cost model of direct convolutions on a GPU, in the manner of `gemm_cost`, and the choice of knobs
-without trials.
+"""The cost model of direct convolutions on a GPU, with the formulas of `gemm_cost`, and the choice of knobs without
+trials.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ BANKS = 32
 """Banks of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 56
 """Registers of a thread besides sums and a tap's operands: addresses, and operands of further taps, which nvcc loads
-early. With them the total is that of NVRTC 13.0 for sm_90, 80, for 4 x 2 x 2 sums of a 7 x 7 window; smaller windows
-take fewer.
+early. The total is then 80, as with NVRTC 13.0 for sm_90, for 4 x 2 x 2 sums of a 7 x 7 window; smaller windows take
+fewer.
 """
 MOST_COPIES = 64
-"""Most copies by a thread in one step; all are unrolled."""
+"""Most copies into shared memory by a thread in one step; all are unrolled."""
 THREADS_ALONG_Z = 64
 """Most threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
@@ -50,7 +50,7 @@ MOST_THREADS = 256
 THREADS = tuple(
     [(z, y, x) for z, y, x in product(THREADS_Z, THREADS_Y, THREADS_X) if WARP <= z * y * x <= MOST_THREADS]
 )
-"""Candidate numbers of threads of a block along filters, rows and columns for defaults."""
+"""Candidate numbers of threads of a block along (filters, rows, columns), for the default knobs."""
 OWN = (
     *(
         (filters, rows, columns)
@@ -60,17 +60,17 @@ OWN = (
     *((4, 2, 2), (8, 2, 2), (4, 1, 8), (8, 1, 8), (6, 1, 4), (16, 1, 2), (16, 1, 4)),
     *((1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 1), (2, 1, 2), (2, 1, 4), (2, 2, 4)),
 )
-"""Candidate numbers of filters, rows and columns of a thread for defaults."""
+"""Candidate numbers of (filters, rows, columns) of a thread, for the default knobs."""
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
 LAYERS = 256
-"""Most layers in the cache of best knobs. Both the choice of a method and its schedule need the knobs, and many layers
+"""Most layers in the cache of best knobs. Both the choice of a method and its schedule use the knobs, and many layers
 are equal.
 """
 
 
 def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
-    """The account of knobs given as columns of the fields of `Knobs`, int64 of one length."""
+    """The account of many settings of the knobs; `c`: a column for each field of `Knobs`, int64 of one length."""
     taps = prod(layer.taps)
     threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
     warps = ceil_divided(threads, WARP)
@@ -110,7 +110,7 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
     tiles = ceil_divided(layer.filters, filters) * ceil_divided(oh, rows) * ceil_divided(ow, columns)
     blocks = layer.batch * tiles
 
-    # A thread loads its weights of a tap in vectors, its elements of the input one by one.
+    # A thread loads its weights of a tap as vectors, its elements of the input one by one.
     pieces = ceil_divided(
         c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
     )
@@ -118,7 +118,7 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
     depth = channels * taps
     instructions = depth * (products * lanes + pieces + positions)
     instructions = instructions + GATHER_INSTRUCTIONS * copies + COPY_INSTRUCTIONS * vector_copies
-    # Threads of a warp that read the same element are served at once.
+    # Threads of a warp that read the same element share one access.
     several = ceil_divided(WARP, c["threads_y"] * c["threads_x"])
     read = np.maximum(pieces, 4 * several * c["filters"] / SHARED_BYTES_CYCLE)
     read = read + positions * _conflicts(layer, c["threads_y"], c["threads_x"], wide)
@@ -165,9 +165,10 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
 
 @lru_cache(maxsize=LAYERS)
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
-    """The knobs of a fixed list with the least estimated seconds, and these seconds.
+    """Of a fixed list of knobs the ones with the least estimated seconds, and these seconds; among equal estimates,
+    those with the least bound.
 
-    Among equal estimates the one with the least bound. Raises ValueError if all knobs exceed the limits of a block.
+    Raises ValueError if all knobs exceed the limits of a block.
     """
     steps = [(channels,) for channels in CHANNELS if channels <= layer.channels]
     table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])
@@ -184,13 +185,15 @@ def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
 
 
 def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarray) -> np.ndarray:
-    """Number of shared memory accesses (bank conflicts) of a warp's load from the input tile, rows `pitch` apart."""
+    """Number of shared memory accesses (bank conflicts) that a warp's load from the input tile takes; its rows are
+    `pitch` apart.
+    """
     sizes = [int(values.max(initial=0)) + 1 for values in (high, wide, pitch)]
     keys, place = np.unique(np.ravel_multi_index((high, wide, pitch), sizes), return_inverse=True)
     high, wide, pitch = np.stack(np.unravel_index(keys, sizes))[:, :, None]
     lane = np.arange(WARP)
     address = lane // wide % high * layer.strides[0] * pitch + lane % wide * layer.strides[1]
-    # Distinct addresses count: lanes whose address no earlier lane has.
+    # Count distinct addresses: lanes whose address no earlier lane has.
     same = address[:, :, None] == address[:, None, :]
     new = ~np.any(same & np.tri(WARP, k=-1, dtype=bool), axis=2)
     most = np.zeros(len(address), np.int64)

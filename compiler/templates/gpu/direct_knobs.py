@@ -15,10 +15,10 @@ from ...te.blocks import Pair
 class Knobs:
     """The tiling of a direct convolution.
 
-    A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns, each of which computes
-    `filters` adjacent filters of `rows` x `columns` positions; the distance of a thread's positions is the number of
-    threads along the axis, so that adjacent threads read adjacent elements. A step takes `channels` channels. `stages`
-    steps are in shared memory at once: with one stage a step waits for its copies, with more the copies run ahead.
+    A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns. Each thread computes
+    `filters` adjacent filters of `rows` x `columns` positions; its positions are as far apart as there are threads
+    along the axis, so that adjacent threads read adjacent elements. A step takes `channels` channels. `stages` steps
+    are in shared memory at once: with one stage a step waits for its copies, with more the copies run ahead.
     """
 
     threads_z: int

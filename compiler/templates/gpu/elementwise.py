@@ -1,4 +1,6 @@
-"""Operators on a GPU that compute each output element independently: element-wise ones, gathers, resizes, moves."""
+"""Operators on a GPU that compute each output element independently: element-wise operators, gathers, resizes,
+moves.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,16 @@ from .split_axes import size_of
 from .traffic import moved_bytes, moving_seconds
 
 WIDTHS = (4, 2, 1)
-"""Elements of float32 that one instruction loads or stores: 16, 8 or 4 bytes (PTX ISA, "ld", vectors .v4 and .v2)."""
+"""Float32 elements that one instruction may load or store: 16, 8 or 4 bytes (PTX ISA, "ld", vectors .v4 and .v2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
     """A thread computes `items` vectors of `width` adjacent elements; blocks have `threads` threads.
 
-    A thread's items are a block's width apart, so that adjacent threads access adjacent elements. A nest whose size
-    `width` does not divide uses the next smaller width that does; one that `items` does not divide uses 1 item.
+    The vectors of a thread are a block's width apart, so that adjacent threads access adjacent elements. If `width`
+    does not divide the size of a nest of loops, the next smaller width that does is used; if `items` does not, 1 is
+    used.
     """
 
     threads: int = THREADS
@@ -37,7 +40,7 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape: wide accesses if they leave enough threads for all multiprocessors."""
+    """Default knobs for any shape: wide accesses if they leave enough threads for all multiprocessors."""
     elements = max([_elements(loop) for loop in nests(program)])
     wide = elements >= WIDTHS[0] * THREADS * target.multiprocessors
     threads = THREADS if elements >= THREADS * target.multiprocessors else THREADS // 2
@@ -45,9 +48,10 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, after `flat.flattened`.
+    """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, after `flat.flattened`,
+    scheduled.
 
-    Each nest of loops around a statement is a kernel (`knobs`: default `choose_knobs`).
+    Each nest of loops around a statement becomes a kernel (`knobs`: default `choose_knobs`).
     """
     knobs = choose_knobs(target, program) if knobs is None else knobs
     s = Schedule(program)
@@ -92,7 +96,7 @@ AXES = (
     Axis(name="items", values=(1, 2, 4, 8)),
 )
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 
 
 def space(target: GpuTarget, program: Program) -> Space:
@@ -107,12 +111,12 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(**values)
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `elementwise.choose_knobs`."""
+    """The point of the knobs that `elementwise.choose_knobs` returns."""
     knobs = choose_knobs(target, program)
     return {"threads": knobs.threads, "width": knobs.width, "items": knobs.items}
 

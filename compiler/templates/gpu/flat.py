@@ -15,16 +15,17 @@ from ...schedule import Schedule
 from ...schedule.legality import written
 
 THREADS = 256
-"""Threads of a block that share nothing: eight warps, of which a multiprocessor holds eight blocks at once (CUDA C++
-Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 1024 from sm_86 to sm_89)."""
+"""Threads of a block whose threads share no data: eight warps, so that a multiprocessor holds eight blocks (CUDA C++
+Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 1024 from sm_86 to sm_89).
+"""
 ONE = Const(1)
 
 
 def flattened(program: Program, *, intermediates: bool = True) -> Program:
     """The program with the arrays in global memory flattened to one dimension, in the same order of elements.
 
-    rewrite:
-        Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
+    rewrite: Y[i, j] = X[i, j] + B[j] -> Y[i * 4 + j] = X[i * 4 + j] + B[j]
+
     An array is flattened if it is written, or read only at loop variables and constants: for other reads, conditions
     may guard the index of one dimension. Sources and destinations of box copies stay unchanged; allocated arrays are
     flattened only if `intermediates`. Statements outside of loops get a loop of one iteration.
@@ -54,7 +55,8 @@ def flattened(program: Program, *, intermediates: bool = True) -> Program:
     try:
         verify(flat)
     except VerifyError:
-        # Bounds of a flat index may not be provable although those of the original indices are.
+        # Bounds of a flat index may be impossible to prove although the bounds of the original indices are
+        # proven.
         return _looped(program)
     return flat
 
@@ -136,12 +138,11 @@ def bind_nest(
     items: int = 1,
     inner: Sequence[str] = (),
 ) -> None:
-    """Binds perfectly nested loops (name and iterations, outermost first), as one order of iterations, to blocks of
-    `threads` threads.
+    """Binds the iterations of perfectly nested loops, in order, to blocks of `threads` threads.
 
-    All iterations must be independent. Adjacent threads run adjacent iterations of the innermost loop. A thread runs
-    `items` iterations, `threads` apart, if `threads` * `items` divides their number. `inner`: loops inside, which each
-    thread runs as a whole.
+    `loops`: (name, iterations), outermost first; all iterations must be independent. Adjacent threads run adjacent
+    iterations of the innermost loop. A thread runs `items` iterations, `threads` apart, if `threads` * `items` divides
+    their number. `inner`: loops inside, which each thread runs as a whole.
     """
     for name, _ in loops:
         s.parallel(name)
@@ -162,7 +163,7 @@ def bind_nest(
 
 
 def bind_alone(s: Schedule, loop: str, size: int) -> None:
-    """Runs a loop of `size` iterations as a kernel of one thread."""
+    """Makes a loop of `size` iterations a kernel of one thread."""
     block, rest = s.split(loop, size)
     thread, _ = s.split(rest, size)
     s.bind(block, "block.x")

@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: tiles in shared memory or, for few rows, direct reads of the matrix, once."""
+"""Matrix products on a GPU: tiles in shared memory; for few rows, each element of the matrix is read once, directly."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .tile import Tile, schedule_tile
 from .workload import CudaTemplate
 
 Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
-"""Knobs of any kind of product kernel: CUDA cores, few rows, mma, wgmma."""
+"""Knobs of the four kinds of product kernels: tiles on CUDA cores, few rows, mma, wgmma."""
 
 
 def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """Defaults for any program with the stages of `te.ops.product`; `constants` as in `schedule`."""
+    """Default knobs for any program with the stages of `te.ops.product`; `constants` as in `schedule`."""
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
     if is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma")):
@@ -38,8 +38,8 @@ def schedule(
 ) -> Schedule:
     """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
 
-    Factors rounded to tf32 (`tensor_float`), and those of 16 bits, are multiplied on tensor cores. `constants` are
-    parameters, X or W, that are packed ahead by `schedule.pack.pack_arrays`. X is packed for tiles only.
+    Factors rounded to tf32 (`tensor_float`), and factors of 16 bits, are multiplied on tensor cores. `constants`:
+    parameters, X or W, that are packed ahead by `schedule.pack.pack_arrays`; X is packed for tiles only.
     """
     knobs = knobs or choose_knobs(target, program, constants)
     if isinstance(knobs, Tile):

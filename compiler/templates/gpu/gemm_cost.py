@@ -1,9 +1,9 @@
 """The cost model of tiled sums of products on a GPU, for many tiles at once, and the choice of a tile without trials.
 
-The model adds up the cycles of the busiest unit of a multiprocessor in each step of a block, latencies that too few
-stages or blocks leave exposed, and multiplies by the rounds of blocks on the busiest multiprocessor. Its constants are
-from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles weighted more).
-`benchmarks/gpu_cost.py` measures its errors.
+The model adds up, for each step of a block, the cycles of a multiprocessor's busiest unit and the latencies that too
+few stages or blocks leave exposed, and multiplies by the rounds of blocks on the busiest multiprocessor. Its constants
+are from NVIDIA's documents, or fitted to 1,100 tiles on an H100 (least squares of logarithms, fast tiles weighted
+more). `benchmarks/gpu_cost.py` measures its errors.
 """
 
 from __future__ import annotations
@@ -30,28 +30,34 @@ SHARED_BYTES_CYCLE = 128
 RESERVED_SHARED_BYTES = 1024
 """Reserved bytes of every block, compute capability 8.0 and later (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 32
-"""Registers of a thread besides sums and operands: addresses, counters. With `HELD` totals match NVRTC 13.0 for sm_90
-to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and 40."""
+"""Registers of a thread besides sums and operands: addresses, counters. With these and `HELD`, totals match NVRTC 13.0
+for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and
+40.
+"""
 HELD = 3
-"""Registers for each row if a thread reads vectors along the depth: slightly less than a vector of 4."""
+"""Registers for each row of a thread that reads vectors along the depth: slightly fewer than the 4 of a vector."""
 CACHE_BYTES_CYCLE = 37
-"""Bytes per cycle from the second-level cache to one multiprocessor while all read. Fitted."""
+"""Bytes per cycle from the second-level cache to one multiprocessor while all multiprocessors read. Fitted."""
 COPY_INSTRUCTIONS = 3.4
-"""Instructions for a vector that is copied: address, condition, copy. Fitted."""
+"""Instructions to copy a vector: address, condition, copy. Fitted."""
 GATHER_INSTRUCTIONS = 7.0
-"""Instructions for a gathered element: address, tests of its row and column. Fitted."""
+"""Instructions to gather an element: address, tests of its row and column. Fitted."""
 APART_INSTRUCTIONS = 20.0
-"""Instructions for a gathered element whose neighbours in depth belong to other taps: the element's tap is computed as
-well. Fitted.
+"""Instructions to gather an element whose neighbours in depth belong to other taps: its tap is computed as well.
+Fitted.
 """
 STALL_CYCLES = 4
-"""Stall cycles of a warp at every step in depth, for operands from shared memory; other warps fill them. Fitted."""
+"""Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may use them.
+Fitted.
+"""
 LONE = 0.34
-"""Relative slowdown of a scheduler's only warp: no other warp issues while it waits for registers. Fitted."""
+"""Relative slowdown of the only warp of a scheduler: no other warp issues while it waits for registers. Fitted."""
 APART = 0.5
-"""Share of the work of a multiprocessor's units that does not overlap with the busiest unit's. Fitted."""
+"""Share of the work of a multiprocessor's units that does not overlap with the work of the busiest unit. Fitted."""
 LATENCY = 380
-"""Cycles of a copy from global memory (mostly cached) into shared memory until the block continues. Fitted."""
+"""Cycles from the start of a copy from global memory (mostly cached) into shared memory until the block continues.
+Fitted.
+"""
 BARRIER_CYCLES = 124
 """Cycles of a step's barriers and waits. Fitted."""
 BLOCK_CYCLES = 2700
@@ -66,9 +72,9 @@ MOST_UNROLLED = 2048
 class Problem:
     """A sum of products to be tiled: `rows` x `columns` sums of `depth` products, for each of a `batch`.
 
-    `along_depth`: the first operand is contiguous along the depth (an X [rows, depth]). `copy_instructions`: a thread's
-    instructions for each element of the second operand beyond a plain copy of vectors: 0, or the cost of gathering
-    element by element.
+    `along_depth`: the first operand is contiguous along the depth (an X [rows, depth]). `copy_instructions`:
+    instructions of a thread for each element of the second operand, in addition to a plain copy of vectors: 0, or the
+    cost of gathering element by element.
     """
 
     rows: int
@@ -81,7 +87,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TileAccount:
-    """The cost of n tiles, arrays of length n: `limits` (bool: whether each limit holds), estimated `seconds`.
+    """The cost of n tiles, arrays of length n: `limits` (bool: whether each limit is satisfied), estimated `seconds`.
 
     `bound`: lower bound in seconds of kernels with this tile: multiply-adds, or each operand's bytes once.
     `quantities`: the parts of the estimate, by name.
@@ -94,7 +100,9 @@ class TileAccount:
 
 
 def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
-    """The account of tiles given as columns of the fields of `Tile`, int64 of one length (`width` may be missing)."""
+    """The account of many tiles; `c`: a column for each field of `Tile`, int64 of one length (`width` may be
+    missing).
+    """
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
     threads = y * x
@@ -146,7 +154,7 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
     instructions = products + row_loads + column_loads + COPY_INSTRUCTIONS * copied / VECTOR + gathered
     # Additional issue slots of multiply-adds if the multiprocessor has fewer lanes than its schedulers issue.
     instructions = instructions + products * (SCHEDULERS * WARP / target.float32_lanes - 1)
-    # Threads of a warp that read the same element are served at once.
+    # Threads of a warp that read the same element share one access.
     wide = np.minimum(x, WARP)
     high = np.maximum(WARP // np.maximum(wide, 1), 1)
     conflicts = np.maximum(own_column // VECTOR, 1)
@@ -205,11 +213,12 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedWork:
-    """The work of kernels whose blocks fetch operands into shared memory, `stages` steps at once; an array per field.
+    """The work of kernels whose blocks fetch operands into shared memory, `stages` steps at once; every field is an
+    array.
 
-    `resident`: blocks that fit onto a multiprocessor, of `blocks` in all, with `warps` each. In each of its `steps` a
-    thread has `instructions` and `stalls` cycles of waiting; a block takes `banks` cycles of shared memory and fetches
-    `moved` bytes.
+    `resident`: blocks that fit onto a multiprocessor at a time, of `blocks` in all, with `warps` each. In each of its
+    `steps` a thread issues `instructions` and waits for `stalls` cycles; a block takes `banks` cycles of shared memory
+    and fetches `moved` bytes.
     """
 
     blocks: np.ndarray
@@ -224,13 +233,13 @@ class FetchedWork:
 
 
 def kernel_cycles(target: GpuTarget, work: FetchedWork) -> np.ndarray:
-    """Estimated cycles of kernels with this work."""
+    """Estimated cycles of kernels that do this work."""
     busiest = ceil_divided(work.blocks, target.multiprocessors)
     together = np.clip(work.resident, 1, busiest)
     hidden = LATENCY / np.maximum(work.stages - 1, 1)
 
     def round_cycles(count: np.ndarray) -> np.ndarray:
-        """Cycles of `count` blocks that run at once on one multiprocessor."""
+        """Cycles of `count` blocks that run concurrently on one multiprocessor."""
         each = ceil_divided(np.maximum(count, 1) * work.warps, SCHEDULERS)
         issue = work.instructions * (each + LONE / each) + work.stalls / each
         units = [issue, count * work.banks, count * work.moved / CACHE_BYTES_CYCLE]
@@ -256,28 +265,30 @@ THREAD_TILES = (
     (1, 2),
     (1, 1),
 )
-"""Candidate rows and columns of a thread for defaults."""
+"""Candidate (rows, columns) of a thread, for default tiles."""
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
-"""Candidate numbers of threads along rows and columns for defaults."""
+"""Candidate numbers of threads along (rows, columns), for default tiles."""
 EQUAL_CYCLES = 100
-"""Difference in cycles below the model's accuracy: estimates are rounded to it."""
+"""Difference in cycles below the model's accuracy: estimates are rounded to multiples of it."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PROBLEMS = 256
-"""Most problems in the cache of best tiles. Both the choice of a method and its schedule need the tile, and many
+"""Most problems in the cache of best tiles. Both the choice of a method and its schedule use the tile, and many
 problems are equal.
 """
 
 
 def choose_tile(target: GpuTarget, problem: Problem) -> Tile:
-    """The tile of a fixed list with the least estimated seconds; among equal estimates the one with the least bound."""
+    """The tile of a fixed list with the least estimated seconds; among equal estimates, the one with the least
+    bound.
+    """
     return best_tile(target, problem)[0]
 
 
 @lru_cache(maxsize=PROBLEMS)
 def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
-    """The tile of `choose_tile`, and its estimated seconds."""
+    """The tile that `choose_tile` returns, and its estimated seconds."""
     columns = _candidates(problem)
     found = account(target, problem, columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
@@ -290,7 +301,7 @@ def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
-    """The number of groups of a thread's rows or columns, each group one vector."""
+    """The number of groups of a thread's `own` rows or columns; each group is one vector."""
     return np.maximum(np.asarray(own, np.int64) // VECTOR, 1)
 
 
@@ -324,7 +335,7 @@ def _faces(problem: Problem) -> tuple[tuple[int, int], ...]:
 
 
 def _pieces(own: np.ndarray) -> np.ndarray:
-    """Number of vector loads of adjacent elements in shared memory."""
+    """Number of loads, of a vector each, for `own` adjacent elements in shared memory."""
     return np.maximum(own / VECTOR, 1)
 
 

@@ -1,9 +1,10 @@
-"""Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all warps fetch together.
+"""Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all its warps fetch
+together.
 
 A block computes one tile of the result. Slices of its factors pass through shared memory, with several copies in flight
-at a time; warps in two dimensions (thread.z, thread.y) load fragments of them and accumulate sums in registers; the
-sums pass back through shared memory, so that the following operators are computed and written by rows. If few tiles
-have deep sums, several blocks share the depth of a tile, and a second kernel adds up their partial sums.
+at a time; warps in two dimensions (thread.z, thread.y) load fragments of them and accumulate sums in registers. The
+sums pass back through shared memory, so that the following operators are computed and written by rows. If there are few
+tiles with deep sums, several blocks share the depth of a tile, and a second kernel adds up their partial sums.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ X: LoopKind = "thread.x"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """The layout of a factor: the dimensions of its buffer that are the tile's rows or columns (`data`) and `depth`."""
+    """The layout of a factor: the dimension of its buffer that is the tile's rows or columns (`data`), and the one that
+    is the `depth`.
+    """
 
     name: str
     dtype: DType
@@ -47,12 +50,12 @@ class Factor:
 
     @property
     def in_lines(self) -> bool:
-        """Whether rows or columns, and depth, are its last two dimensions."""
+        """Whether the factor's last two dimensions are its rows or columns and its depth."""
         return {self.data, self.depth} == {self.rank - 2, self.rank - 1}
 
     @property
     def matrix(self) -> bool:
-        """Whether `ldmatrix` can load it."""
+        """Whether the instruction `ldmatrix` can load the factor."""
         return self.along_depth or self.dtype.bits == 16
 
 
@@ -61,10 +64,10 @@ def schedule(
 ) -> Schedule:
     """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `choose_knobs`).
 
-    Statement "gemm" multiplies types that an `mma` multiplies, float32 rounded to tf32
-    (`te.ops.product.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
-    `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). Raises LegalityError for other
-    programs, or if the knobs do not fit together.
+    Statement "gemm" multiplies types that an `mma` multiplies: 16-bit floats, 8-bit integers, or float32 rounded to
+    tf32 (`te.ops.product.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one
+    element. `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). Raises LegalityError
+    for other programs, or if the knobs do not fit together.
     """
     a, b = factors(program)
     knobs = knobs or choose_knobs(target, described(program))
@@ -159,7 +162,7 @@ def _factor(program: Program, load: Load, data: str) -> Factor:
 
 
 def described(program: Program) -> Factors:
-    """The sizes of a product, for the choice of knobs."""
+    """The sizes and types of a program's product, for the choice of knobs."""
     a, b = factors(program)
     s = Schedule(program)
     rows, columns, depth = (extent_of(s, f"gemm.{d}") for d in "ijk")
@@ -181,11 +184,11 @@ def described(program: Program) -> Factors:
 def blocks_in_groups(
     s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
-    """Blocks in groups: (axes for the loops over tiles, empty without groups; the innermost of these loops).
+    """Orders a grid of tiles in groups of `group` tiles, one below the other, that run at the same time.
 
     Blocks that run at the same time share fetched data in the second-level cache; they share more the nearer their
-    tiles are to a square. Blocks start in the order of their numbers, x fastest: `group` tiles, one below the other,
-    come first.
+    tiles are to a square. Blocks start in the order of their numbers, x fastest. Returns the axes for the loops over
+    tiles, empty without groups, and the innermost of these loops.
     """
     beyond = extent_of(s, j) > GRID_LIMITS["y"] or extent_of(s, i) // group > GRID_LIMITS["z"]
     if grid or group == 1 or extent_of(s, i) % group or beyond:
@@ -221,7 +224,7 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums into whole fragments for every warp, and likewise tiles the copy of `sums` back to memory.
+    """Splits the sums into whole fragments for every warp, and tiles the copy of `sums` back to memory likewise.
 
     The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
     """
@@ -242,7 +245,9 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs) -> None:
-    """Binds the results' computation to threads: each warp takes rows of the tile, each lane adjacent elements."""
+    """Binds the computation of the results to threads: each warp takes rows of the tile, each lane adjacent
+    elements.
+    """
     columns = s.program.parameters[-1].shape[-1]
     vector = 4
     while vector > 1 and (columns % vector or knobs.columns // WARP < vector):
@@ -262,12 +267,14 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
 
 
 def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
-    """Binds each loop to its axis."""
+    """Binds each of `loops`, (loop, axis), to its axis of blocks or threads."""
     for loop, axis in loops:
         s.bind(loop, axis)
 
 
 def widen_rows(s: Schedule, buffer: str, *, matrix: bool) -> None:
-    """Pads the rows of a tile so that accesses have no bank conflicts."""
+    """Pads the rows of a tile in shared memory so that accesses have no bank conflicts; `matrix` as in
+    `gemm_mma_knobs.room`.
+    """
     held = allocated(s, buffer)
     s.widen(buffer, len(held.shape) - 1, room(held.shape[-1], held.dtype, matrix=matrix))

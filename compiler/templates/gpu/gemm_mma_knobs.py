@@ -21,22 +21,25 @@ SHARED_BYTES_A_CYCLE = 128
 Memory").
 """
 CACHE_BYTES_A_CYCLE = 22
-"""Bytes per cycle from the second-level cache to each multiprocessor while all read. Fitted
-(`benchmarks/gpu_cost.py` measures the errors)."""
+"""Bytes per cycle from the second-level cache to each multiprocessor while all multiprocessors read. Fitted
+(`benchmarks/gpu_cost.py` measures the errors).
+"""
 HOPPER_SHARE = 0.38
-"""Share of a Hopper card's peak (that of wgmma) that `mma.sync` reaches, fitted to these kernels. (In registers alone
-it is 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)"""
+"""Share of a Hopper card's peak (reached by wgmma) that `mma.sync` reaches, fitted to these kernels. (With operands in
+registers only it is 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)
+"""
 LATENCY = 1350
-"""Cycles from the first copy of a block to its first product, and about as many after its last. Fitted."""
+"""Cycles from the first copy of a block to its first product, and about as many after its last product. Fitted."""
 LAUNCH = 2360
-"""Fixed cycles of a second kernel, without its work. Fitted."""
+"""Fixed cycles of a second kernel, in addition to its work. Fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The sizes and the factors' type of a product, for the choice of knobs.
+    """The sizes of a product and the type of its factors, for the choice of knobs.
 
-    `matrix`, `along_depth`: for A and B, whether `ldmatrix` loads the factor and whether it is contiguous along depth.
+    `matrix`, `along_depth`, both for factors A and B: whether `ldmatrix` can load the factor, and whether it is
+    contiguous along the depth.
     """
 
     rows: int
@@ -53,8 +56,8 @@ class Knobs:
     """A block's tile of `rows` x `columns`, split into tiles of `warp_rows` x `warp_columns` for each warp, in slices
     of `depth`.
 
-    `stages` slices are in shared memory at a time (1: none is fetched ahead); `group` rows of tiles are computed
-    together if `group` divides their number; `splits` blocks share the depth of a tile.
+    `stages`: slices in shared memory at a time (1: no slice is fetched ahead). `group`: rows of tiles that are computed
+    together, if `group` divides their number. `splits`: blocks that share the depth of a tile.
     """
 
     rows: int
@@ -108,7 +111,7 @@ class Points:
     splits: np.ndarray
 
     def at(self, index: int) -> Knobs:
-        """The knobs of one setting."""
+        """The knobs at `index` of the arrays."""
         return Knobs(**{field.name: int(getattr(self, field.name)[index]) for field in fields(self)})
 
 
@@ -117,11 +120,11 @@ Size = TypeVar("Size", int, np.ndarray)
 
 
 def room(size: Size, dtype: DType, *, matrix: bool) -> Size:
-    """Distance in elements of the rows of a tile in shared memory, whose rows have `size` elements, so that accesses
-    have no bank conflicts.
+    """Distance, in elements, from one row of a tile in shared memory to the next such that accesses have no bank
+    conflicts; `size`: elements of a row.
 
-    `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores
-    of fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
+    `ldmatrix` (`matrix`) reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads
+    and stores of fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
     """
     bits = dtype.bits
     if matrix:
@@ -146,7 +149,7 @@ def _shared_bytes(knobs: Settings, factors: Factors) -> np.ndarray:
 
 
 def _registers(knobs: Settings) -> np.ndarray:
-    """Registers of a thread: those of sums and fragments, and about as many more for addresses."""
+    """Estimated registers of a thread: for sums and fragments, and 40 more, mostly for addresses."""
     sums = np.asarray(knobs.warp_rows * knobs.warp_columns // WARP)
     return sums + knobs.warp_rows // ROWS * 4 + knobs.warp_columns // COLUMNS * 2 + 40
 
@@ -156,10 +159,11 @@ def _warps(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
 
 
 def resident(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
-    """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
+    """The number of blocks that a multiprocessor holds at a time; 0 if a block is too large."""
     down, beside = _warps(knobs)
     threads = down * beside * WARP
-    # A kilobyte of each block's shared memory is reserved (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
+    # A kilobyte of each block's shared memory is reserved (CUDA C++ Programming Guide, "Shared Memory", 8.x
+    # on).
     by_memory = target.shared_bytes_per_multiprocessor // (_shared_bytes(knobs, factors) + 1024)
     by_registers = target.registers_per_multiprocessor // (threads * _registers(knobs))
     by_threads = target.threads_per_multiprocessor // threads
@@ -193,7 +197,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
 
     A slice takes the longest of its products on the tensor cores, its fragments' loads from shared memory, and its
     transfer from the second-level cache, if enough copies are in flight; blocks on one multiprocessor share these
-    units. All multiprocessors take as many rounds of blocks as the busiest one.
+    units. The kernel takes as many rounds of blocks as the busiest multiprocessor.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
@@ -210,7 +214,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     fetch = edge * knobs.depth * size / CACHE_BYTES_A_CYCLE
     waves = -(-blocks // target.multiprocessors)
     together = np.maximum(1, np.minimum(resident(target, factors, knobs), waves))
-    # About two warps of its quarter of a multiprocessor keep a tensor core busy.
+    # About two warps keep the tensor core of a quarter of a multiprocessor busy.
     multiply = multiply / np.minimum(1.0, together * down * beside / 8)
     # Concurrent work never overlaps completely.
     longest = np.maximum(np.maximum(multiply, fragments), fetch)
@@ -225,20 +229,20 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
 
 
 def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -> np.ndarray:
-    """Number of tiles of `rows` x `columns` in all results."""
+    """Number of tiles of `rows` x `columns` in the results of all products of the batch."""
     down, beside = -(-factors.rows // np.asarray(rows)), -(-factors.columns // np.asarray(columns))
     return down * beside * factors.batch
 
 
 def precision(dtype: DType) -> Precision:
-    """The name of products of a type in the target's tables."""
+    """The key of products of a type in the target's tables of peaks."""
     if dtype.is_integer:
         return "int8"
     return "tf32" if dtype is DType.FLOAT32 else "float16"
 
 
 def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
-    """Defaults: the knobs of least `cycles`."""
+    """Default knobs: those of least `cycles`."""
     unit = depth_of(factors.dtype)
     edges, warps = (16, 32, 64, 128, 256), (16, 32, 64)
     grid = np.meshgrid(edges, edges, warps, warps, (2, 4), (2, 3, 4), (1, 2, 4, 8, 16), indexing="ij")
@@ -266,6 +270,6 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
-    """Rows of tiles in a group: the greatest power of two up to `most` that divides their number."""
+    """Rows of tiles in a group: the greatest power of two up to `most` that divides their number; 1 for a batch."""
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)

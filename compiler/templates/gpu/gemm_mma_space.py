@@ -25,7 +25,7 @@ from .gemm_mma_knobs import (
 )
 
 SLACK = 4.0
-"""Largest ratio of a tile's bound to the least bound; bounds differ by products beyond the borders."""
+"""Largest ratio of a tile's bound to the least bound. Bounds differ only by products outside the result."""
 AXES = (
     Axis(name="warp_rows", values=(16, 32, 48, 64, 96, 128)),
     Axis(name="warp_columns", values=(16, 32, 48, 64, 96, 128)),
@@ -36,7 +36,9 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""Axes: a warp's tile, warps of a block, `mma` steps in a slice's depth, and the other knobs unchanged."""
+"""Axes of the space: a warp's tile, warps of a block, `mma` steps in the depth of a slice, and the other knobs as they
+are.
+"""
 
 
 def space(target: GpuTarget, program: Program) -> Space:
@@ -47,14 +49,14 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     factors = described(program)
     columns = one_point(values)
     return _points(factors, columns).at(0)
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `choose_knobs`."""
+    """The point of the knobs that `choose_knobs` returns."""
     factors = described(program)
     knobs = choose_knobs(target, factors)
     return {
@@ -102,6 +104,7 @@ def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
             "tile": (points.rows * points.columns).astype(np.float64),
             "stages": points.stages.astype(np.float64),
         },
-        # Stages beyond the number of slices, and groups that do not divide the tiles, have no effect.
+        # Stages beyond the number of slices, and groups that do not divide the number of tiles, have no
+        # effect.
         effective={**columns, "stages": np.minimum(points.stages, slices), "group": points.group},
     )

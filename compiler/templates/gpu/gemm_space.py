@@ -15,7 +15,7 @@ from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
 from .tile import Tile
 
 SLACK = 4.0
-"""Largest ratio of a tile's bound to the least bound; bounds differ by elements beyond the borders."""
+"""Largest ratio of a tile's bound to the least bound. Bounds differ only by work on elements outside the result."""
 AXES = (
     Axis(name="thread_rows", values=(1, 2, 4, 8, 16)),
     Axis(name="thread_columns", values=(1, 2, 4, 8, 16)),
@@ -26,7 +26,7 @@ AXES = (
     Axis(name="splits", values=SPLITS),
     Axis(name="strided", values=(0, 1)),
 )
-"""`strided`: whether a thread's rows and columns are separate groups of one vector each."""
+"""Axes of the space. `strided`: whether a thread's rows and columns are separate groups of one vector each."""
 
 
 def space(target: GpuTarget, program: Program) -> Space:
@@ -41,18 +41,18 @@ def space_of(target: GpuTarget, problem: Problem) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Tile:
-    """The tile of a point's values."""
+    """The tile of a point."""
     return tile_at(problem_of(program), values)
 
 
 def tile_at(problem: Problem, values: Values) -> Tile:
-    """The tile of a point of `space_of`."""
+    """The tile of a point of the space that `space_of` returns."""
     column = one_point(values)
     return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_cost.choose_tile`."""
+    """The point of the tile that `gemm_cost.choose_tile` returns."""
     return values_of(default_tile(target, program))
 
 
@@ -62,7 +62,7 @@ def default_tile(target: GpuTarget, program: Program) -> Tile:
 
 
 def values_of(tile: Tile) -> dict[str, int]:
-    """The point of a tile whose groups are one vector each."""
+    """The point of a tile whose groups of rows and columns are one vector each."""
     y, x = tile.threads
     return {
         "thread_rows": tile.thread_rows,
@@ -89,7 +89,7 @@ def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The columns of `Tile`'s fields."""
+    """The columns of `Tile`'s fields at the points with the effective values `e`."""
     one = np.ones_like(e["depth"])
     apart = e["strided"] == 1
     return {

@@ -1,11 +1,10 @@
 """Matrix products by warpgroups (sm_90a): tensor cores read both factors directly from shared memory.
 
-Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps together multiply 64 rows of a slice by
-up to 256 columns, with the sums in their registers. Bulk copies fetch a slice, each a box of swizzled rows
-(`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box, threads
-copy lines of 16 bytes each, into core matrices of 8 lines (`codegen.cuda.wgmma`) that are one line apart.
-
-Factors of 8 bits and of float32, which bulk copies round to tf32, must be in rows along the depth: factors in the other
+Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps (a warpgroup) together multiply 64 rows
+of a slice by up to 256 columns, with the sums in their registers. Bulk copies fetch a slice, each a box of swizzled
+rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box,
+threads copy lines of 16 bytes each, into core matrices of 8 lines (`codegen.cuda.wgmma`) that are one line apart.
+Factors of 8 bits and of float32, which bulk copies round to tf32, must have rows along the depth: factors in the other
 order are packed ahead, or transposed by a separate kernel (`along_depth`).
 """
 
@@ -34,13 +33,15 @@ from .tensor_float import is_rounded
 from .tile import aligned, bind_blocks, fetch, whole_tiles
 
 LINE = CORE
-"""Elements of 16 bits in 16 bytes."""
+"""Number of 16-bit elements in a line of 16 bytes."""
 
 
 def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> bool:
-    """Whether to multiply by warpgroups: the target has such products for these types, copies can fetch whole lines of
-    both factors, and there are more rows than in an `mma`. For types that must be in rows along the depth, the method
-    must also be faster than `gemm_mma`, including any transposition.
+    """Whether to multiply by warpgroups.
+
+    The target must have such products for these types, copies must be able to fetch whole lines of both factors, and
+    there must be more rows than in an `mma`. For types whose rows must be along the depth, the method must also be
+    faster than `gemm_mma`, including any transposition.
     """
     if not target.has("wgmma"):
         return False
@@ -156,7 +157,9 @@ def schedule(
 
 
 def takes_bulk(program: Program) -> bool:
-    """Whether bulk copies can fetch both factors: their stages are copies of arrays whose rows are whole lines."""
+    """Whether bulk copies can fetch both factors: their stages must be copies of arrays whose rows are whole lines of
+    16 bytes.
+    """
     for factor in factors(program):
         copy = path_to(program, factor.name)[-1]
         zeros = isinstance(copy, Copy) and (copy.pad is None or copy.pad.value == 0)
@@ -176,7 +179,7 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """Splits the loop over a warpgroup's columns into swizzled rows of B, if these are across the depth; returns the
+    """Splits the loop over a warpgroup's columns into swizzled rows of B, if B's rows are across the depth. Returns the
     loops.
     """
     row = row_elements(columns)
@@ -184,7 +187,7 @@ def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
 
 
 def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
-    """Makes a copy one of boxes of swizzled rows. Rows across the depth have a length that divides a
+    """Makes the copy of `factor` one of boxes of swizzled rows. Rows across the depth get a length that divides a
     product's `size`.
     """
     if factor.along_depth:
@@ -198,14 +201,16 @@ def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
 
 
 def _start(s: Schedule, inner: Sequence[str]) -> str:
-    """Cuts the loops that clear the sums in the same way as the copy `zero`; returns the outermost one."""
+    """Cuts the loops that clear the sums in the same way as the copy `zero`; returns the outermost of them."""
     i, *columns, _ = (f"{loop}.init" for loop in inner)
     j = s.fuse(*columns) if len(columns) == 2 else columns[0]
     return (*s.split(i, CORE), *s.split(j, CORE))[0]
 
 
 def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
-    """Elements, at most 16 bytes, that a copy of a stage moves at once; 1 if elements are gathered one by one."""
+    """Number of elements, at most 16 bytes, that a copy of a stage moves at once; 1 if elements are gathered one by
+    one.
+    """
     path = path_to(program, stage)
     copy = path[-1]
     if not isinstance(copy, Copy) or any(e == Const(1) for e in copy.destination.extents[-2:]):
@@ -226,13 +231,13 @@ def _order(factor: Factor, *, rows: bool) -> Order:
 
 
 def _pack_cores(s: Schedule, buffer: str) -> None:
-    """Arranges the last two dimensions of a factor's slice in core matrices."""
+    """Arranges the last two dimensions of a factor's slice in core matrices of 8 lines."""
     rank = len(shape_of(s, buffer))
     s.pack(buffer, ((rank - 2, CORE), (rank - 1, CORE)), tuple(range(rank + 2)))
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums among warpgroups, and likewise tiles the copy of `sums` back to memory.
+    """Splits the sums among warpgroups, and tiles the copy of `sums` back to memory likewise.
 
     The buffer becomes [..., groups, groups, tiles, 64, columns]. Returns the loop around the copy of a tile.
     """
@@ -252,8 +257,8 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
-    """Binds the results' computation to threads: adjacent threads take adjacent elements of a row, then of the next
-    row.
+    """Binds the computation of the results to threads: adjacent threads take adjacent elements of a row, then of the
+    next row.
     """
     columns = s.program.parameters[-1].shape[-1]
     vector = 4

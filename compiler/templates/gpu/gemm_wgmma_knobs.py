@@ -28,15 +28,19 @@ from .gemm_mma_knobs import (
 )
 
 MOST_GROUPS = 4
-"""Most warpgroups of a block. Each has a warp on every quarter of a multiprocessor; more warpgroups would have too few
-registers for their sums.
+"""Most warpgroups of a block. Each has a warp on every quarter of a multiprocessor; with more warpgroups, a thread
+would have too few registers for its sums.
 """
 CORE_LINES = CORE + 1
-"""Distance of core matrices in lines: one more than their own, so that copies of 16 bytes have no bank conflicts."""
+"""Distance of core matrices in lines: one more than a core matrix has, so that copies of 16 bytes have no bank
+conflicts.
+"""
 OVERLAPPED = 2
-"""Number of slices of bulk copies in use at a time: products of one are in flight while products of the next begin."""
+"""Number of slices that products read at a time with bulk copies: products of one are in flight while products of the
+next begin.
+"""
 MOST_SUMS = 128
-"""Most sums of a thread in defaults with bulk copies; larger numbers were not measured."""
+"""Most sums of a thread in default knobs with bulk copies; larger numbers were not measured."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
@@ -46,14 +50,15 @@ another block uses them or products of the previous slice are still in flight: a
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
 BULK_TURN = 120
-"""Cycles of a slice of bulk copies besides products and transfer: a barrier, and idle tensor cores. Fitted."""
+"""Cycles of a slice of bulk copies in addition to products and transfer: a barrier, and idle tensor cores. Fitted."""
 BULK_LATENCY, BULK_TRIP = 900, 700
-"""Cycles from a block's beginning to its first product with bulk copies, and about as many at its end; and cycles from
+"""With bulk copies: cycles from a block's beginning to its first product, and about as many at its end; and cycles from
 a copy's issue to its arrival.
 """
 BULK_RESULT_BYTES_A_CYCLE = 64
-"""Bytes per cycle of a block's results (8 bytes each) through shared memory to global memory. These five constants were
-fitted to fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error of 10% (RMS).
+"""Bytes per cycle at which a block's results (8 bytes each) pass through shared memory to global memory. These five
+constants were fitted to fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error
+of 10% (RMS).
 """
 
 
@@ -62,10 +67,10 @@ class Knobs:
     """A block's tile of `rows` x `columns`, cut into tiles of `group_rows` x `group_columns` for each warpgroup, in
     slices of `depth`.
 
-    A warpgroup multiplies 64 rows by all of its columns at once. `stages` slices are in shared memory at a time (1:
-    none is fetched ahead); `group` rows of tiles are computed together if `group` divides their number; `splits` blocks
-    share the depth of a tile. With `bulk` one thread starts a hardware copy of a slice, and products of a slice are in
-    flight while threads wait for the next one; otherwise all threads copy.
+    A warpgroup multiplies 64 rows by all of its columns at once. `stages`: slices in shared memory at a time (1: no
+    slice is fetched ahead). `group`: rows of tiles that are computed together, if `group` divides their number.
+    `splits`: blocks that share the depth of a tile. With `bulk` one thread starts a hardware copy of a slice, and
+    products of a slice are in flight while threads wait for the next one; otherwise all threads copy.
     """
 
     rows: int
@@ -89,11 +94,13 @@ class Knobs:
         return self.groups[0] * self.groups[1] * WARPGROUP
 
     def shared_bytes(self, dtype: DType) -> int:
-        """Shared memory of a block for factors of a type: all stages, or the tile of results in their place."""
+        """Bytes of a block's shared memory for factors of type `dtype`: all stages, or the tile of results, which
+        reuses their memory.
+        """
         return int(_shared_bytes(self, dtype))
 
     def obstacle(self, dtype: DType) -> str | None:
-        """The reason why these knobs are inconsistent for factors of a type; None if they are consistent."""
+        """The reason why these knobs are inconsistent for factors of type `dtype`; None if they are consistent."""
         if self.group_rows % GROUP_ROWS or self.group_rows < 1:
             return f"{self.group_rows} rows of a warpgroup are not made of {GROUP_ROWS}"
         if self.group_columns not in columns_of(dtype):
@@ -127,7 +134,9 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Many settings of the knobs at once: an int64 array of one length for each number of `Knobs`, one `bulk`."""
+    """Many settings of the knobs at once: an int64 array of one length for each numeric field of `Knobs`, and one
+    `bulk`.
+    """
 
     rows: np.ndarray
     columns: np.ndarray
@@ -140,7 +149,7 @@ class Points:
     bulk: bool
 
     def at(self, index: int) -> Knobs:
-        """The knobs of one setting."""
+        """The knobs at `index` of the arrays."""
         numbers = {f.name: int(getattr(self, f.name)[index]) for f in fields(self) if f.name != "bulk"}
         return Knobs(**numbers, bulk=self.bulk)
 
@@ -153,7 +162,7 @@ def _groups(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _registers(knobs: Settings) -> np.ndarray:
-    """Registers of a thread."""
+    """Estimated registers of a thread."""
     return np.asarray(knobs.group_rows * knobs.group_columns // WARPGROUP + OTHER_REGISTERS)
 
 
@@ -169,7 +178,7 @@ def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
 
 
 def resident(target: GpuTarget, dtype: DType, knobs: Settings) -> np.ndarray:
-    """The number of blocks that a multiprocessor holds at a time; 0 for blocks that are too large."""
+    """The number of blocks that a multiprocessor holds at a time; 0 if a block is too large."""
     down, beside = _groups(knobs)
     threads = down * beside * WARPGROUP
     shared, registers = _shared_bytes(knobs, dtype), _registers(knobs)
@@ -200,7 +209,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64, infinite for settings that do not fit.
 
     A slice takes the longest of its products on the tensor cores, their reads of shared memory, and its transfer from
-    the second-level cache; blocks on one multiprocessor share these and fill each other's idle cycles.
+    the second-level cache; blocks on one multiprocessor share these units and use each other's idle cycles.
     """
     held = resident(target, factors.dtype, knobs)
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
@@ -233,7 +242,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
 
 
 def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
-    """Defaults: the knobs of least `cycles`; among equals the deepest slices, then the most stages."""
+    """Default knobs: those of least `cycles`; among equals those with the deepest slices, then with the most stages."""
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)
     depths = [row * 8 // factors.dtype.bits for row in (64, 128)]

@@ -28,8 +28,8 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""Axes: a warpgroup's tile, warpgroups of a block, bytes of a swizzled row (the depth of a slice), and the other knobs
-unchanged.
+"""Axes of the space: a warpgroup's tile, warpgroups of a block, bytes of a swizzled row (the depth of a slice), and the
+other knobs as they are.
 """
 
 
@@ -41,13 +41,13 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     columns = one_point(values)
     return _points(described(program), columns).at(0)
 
 
 def default_values(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> dict[str, int]:
-    """The point of `gemm_wgmma.default_knobs`."""
+    """The point of the knobs that `gemm_wgmma.default_knobs` returns."""
     knobs = default_knobs(target, program, constants)
     down, beside = knobs.groups
     return {
@@ -94,6 +94,6 @@ def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
             "tile": (points.rows * points.columns).astype(np.float64),
             "stages": points.stages.astype(np.float64),
         },
-        # Groups that do not divide the tiles have no effect.
+        # Groups that do not divide the number of tiles have no effect.
         effective={**columns, "group": points.group},
     )

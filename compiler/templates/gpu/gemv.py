@@ -1,7 +1,8 @@
 """Few rows times a matrix on a GPU: each element of the matrix is read once, adjacent elements by adjacent threads.
 
-The kernel is bound by memory; only the threads' sums are in shared memory. A block has `groups` x `members` threads
-along the sum's depth for each vector of columns; these add up their sums in two steps, members first.
+The kernel is bound by memory; shared memory only holds the threads' sums. A block has `groups` x `members` threads
+along the sum's depth for each vector of columns; these threads add up their sums in two steps, first the members of
+each group, then the groups.
 """
 
 from __future__ import annotations
@@ -17,20 +18,24 @@ from .split_axes import drop_single, extent_of, loops_around
 from .tile import VECTOR
 
 MOST_ROWS = 8
-"""Most rows for direct reads of the matrix instead of tiles; more rows have enough products of each element to hide its
-load.
+"""Most rows for which the matrix is read directly instead of in tiles; with more, each element has enough products to
+hide its load.
 """
 THREADS = 256
 """Threads of a block, if the matrix is large enough."""
 SHARED_BYTES = 48 * 1024
-"""Shared memory for all sums of a block: the limit without opt-in (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Bytes of shared memory for all sums of a block: the limit without opt-in (CUDA C++ Programming Guide, "Shared
+Memory").
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """`groups` x `members` x `vectors` threads of a block each add up all rows of one vector of columns, `unroll` steps
-    in depth at once. A block has at least `VECTOR` threads for the members of a group, because the members add up their
-    sums.
+    """A block has `groups` x `members` x `vectors` threads, each of which sums all rows of one vector of columns,
+    `unroll` steps in depth at once.
+
+    `groups` x `members` is the number of threads along the depth. A group has at least `VECTOR` members, because its
+    members add up its sums, one column each.
     """
 
     groups: int
@@ -40,17 +45,17 @@ class Knobs:
 
     @property
     def columns(self) -> int:
-        """Columns of a block."""
+        """Number of columns that a block computes."""
         return self.vectors * VECTOR
 
     @property
     def depth(self) -> int:
-        """Steps in depth that a block computes at once."""
+        """Steps in depth that the threads of a block take at once."""
         return self.groups * self.members * self.unroll
 
 
 def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knobs:
-    """Defaults for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
+    """Default knobs for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
 
     A multiprocessor needs about 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for
     `unroll` steps, 16 bytes each, do not wait for each other.
@@ -71,9 +76,9 @@ def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knob
 
 
 def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ()) -> Schedule:
-    """A program with the stages of `te.ops.product`, with all rows in each thread, in kernel form.
+    """A program with the stages of `te.ops.product` in kernel form, in which each thread computes all rows.
 
-    `constants` as in `tile.schedule_tile`. Rows stay in order, so that there should be `MOST_ROWS` at most.
+    `constants` as in `tile.schedule_tile`. All rows are in one thread, so there should be at most `MOST_ROWS`.
     """
     s = Schedule(program)
     s.pad("gemm.j", knobs.columns)
@@ -86,7 +91,7 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
         steps = []
     group, rest = s.split(k1, knobs.members * knobs.unroll)
     member, step = s.split(rest, knobs.unroll)
-    # Sums of groups are made from those of members.
+    # The sums of groups are computed from the sums of their members.
     s.rfactor("gemm", group)
     s.rfactor("gemm.rf", member)
 

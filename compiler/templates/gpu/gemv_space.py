@@ -24,7 +24,7 @@ AXES = (
     Axis(name="unroll", values=(2, 4, 8, 16)),
 )
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums and loaded elements: addresses and counters. An estimate."""
 
@@ -41,12 +41,12 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(**values)
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `gemv.choose_knobs`."""
+    """The point of the knobs that `gemv.choose_knobs` returns."""
     problem = problem_of(program)
     knobs = choose_knobs(target, problem.rows, problem.columns, problem.depth)
     return {axis.name: getattr(knobs, axis.name) for axis in AXES}
@@ -63,7 +63,7 @@ def _account(target: GpuTarget, problem: Problem, moved: int, points: Columns) -
     registers = VECTOR * (problem.rows + unroll) + problem.rows * unroll + OTHER_REGISTERS
     blocks = problem.batch * ceil_divided(problem.columns, columns)
     steps = ceil_divided(problem.depth, at_once)
-    # Elements beyond the borders are multiplied, too.
+    # Elements outside the result are multiplied, too.
     whole = steps * at_once * ceil_divided(problem.columns, columns) * columns
     moving = moving_seconds(
         target, moved, blocks, np.minimum(threads, target.threads_per_block), 4.0 * VECTOR * unroll

@@ -1,6 +1,7 @@
-"""Any tensor expression on a GPU: a kernel for every loop nest, a thread for every independent iteration.
+"""Schedules any tensor expression on a GPU: a kernel for every nest of loops, a thread for every independent iteration.
 
-The fallback of the other templates: correct for every program, fast for much parallel work with little reuse.
+The fallback of the other templates: correct for every program, fast for programs with much parallel work and little
+reuse.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .traffic import moved_bytes, moving_seconds
 
 AXES = (Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),)
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +49,8 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:
-    """Makes kernels of statements outside of kernels; statements are found by the names in `statement`, which no other
-    kernel uses.
+    """Makes kernels of the statements in `statement` that are outside of kernels; they are found by their names, which
+    no other kernel uses.
     """
     match statement:
         case Seq(statements=statements):
@@ -75,7 +76,8 @@ def _nest(s: Schedule, outermost: For, threads: int) -> None:
         try:
             s.reorder(*at_once, *others)
         except LegalityError:
-            # Keep the order: only the concurrent loops that are already outermost become the grid.
+            # Keep the order: only the outermost loops, as far as their iterations are independent, become the
+            # grid.
             kept = [loop.name for loop in chain]
             inside, at_once = at_once, [name for i, name in enumerate(at_once) if kept[i] == name]
             for name in inside[len(at_once) :]:
@@ -93,7 +95,7 @@ def _nest(s: Schedule, outermost: For, threads: int) -> None:
 
 
 def _concurrent(s: Schedule, name: str) -> bool:
-    """Makes a loop parallel, if its iterations are independent."""
+    """Makes a loop parallel if its iterations are independent; returns whether they are."""
     try:
         s.parallel(name)
     except LegalityError:
@@ -102,7 +104,7 @@ def _concurrent(s: Schedule, name: str) -> bool:
 
 
 def _holds_concurrent(s: Schedule, statement: Stmt) -> bool:
-    """Whether some loop within a statement has several independent iterations."""
+    """Whether a loop within a statement has several independent iterations."""
     trial = Schedule(s.program)
     return any(
         size_of(loop) > 1 and _concurrent(trial, loop.name)
@@ -131,12 +133,12 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(**values)
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `Knobs()`."""
+    """The point of the default knobs, `Knobs()`."""
     return {"threads": THREADS}
 
 

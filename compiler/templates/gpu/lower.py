@@ -47,7 +47,7 @@ from .table import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
-"""An alternative template for the products of a template: few rows can be tiled, and mma can replace wgmma."""
+"""For a template of products, the template of another method: few rows can also be tiled, and mma can replace wgmma."""
 
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(
     {
@@ -59,10 +59,12 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
         Relayout: ELEMENTS,
     }
 )
-"""The schedule of each operator with an expression in `templates.expressions`; others take GENERIC."""
+"""The schedule of each operator that has an expression in `templates.expressions`; operators that are missing here use
+GENERIC.
+"""
 
 ChooseKnobs = Callable[[Node], Any]
-"""Function from a node to knobs of its template, such as those found by a tuner; None: the template's defaults."""
+"""Function from a node to knobs of its template, such as knobs found by a tuner; None: the template's defaults."""
 
 
 def lower_cuda_node(
@@ -101,7 +103,8 @@ def lower_cuda_node(
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """Every method to compute a node that has a workload, that of `lower_cuda_node` first; empty if it returns None.
+    """Every method to compute a node that has a workload; the method of `lower_cuda_node` comes first. Empty if it
+    returns None.
 
     All methods are equally accurate, so that a tuner may choose among them.
     """
@@ -125,7 +128,7 @@ def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredC
 def lower_recorded(
     target: GpuTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
-    """A lowered node with the knobs of a point of its workload's space."""
+    """A lowered node, rescheduled with the knobs of a point of its workload's space."""
     workload = lowered.workload
     assert workload is not None
     operator = workload.rows

@@ -33,8 +33,7 @@ T = TypeVar("T")
 def lower_convolution(
     target: GpuTarget, graph: Graph, node: Node, operator: Convolution, knobs: object | None = None
 ) -> LoweredCudaNode:
-    """The kernels of any convolution; `knobs` are those of the template chosen for `operator`, or None for its
-    defaults.
+    """The kernels of any convolution; `knobs`: knobs of the template chosen for `operator`, or None for its defaults.
 
     Raises TypeError for knobs of another template.
     """
@@ -59,7 +58,9 @@ def lower_convolution(
 def lower_convolution_methods(
     target: GpuTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
-    """Every method to compute a convolution that is as accurate as `lower_convolution`, which comes first."""
+    """Every method to compute a convolution that is as accurate as the method of `lower_convolution`, which comes
+    first.
+    """
     default = lower_convolution(target, graph, node, operator)
     if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):
         return (default,)
@@ -95,7 +96,7 @@ def lower_conv2d(
 def lower_direct_conv2d(
     graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A convolution by the direct method, whose input keeps its shape in shared memory; raises ValueError for several
+    """A convolution by the direct method, whose input keeps its shape in shared memory. Raises ValueError for several
     groups.
     """
     shape = convolution_of(graph, node, operator)
@@ -107,8 +108,8 @@ def lower_direct_conv2d(
 
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
-    """A convolution by Winograd's method, its weights transformed ahead; raises TypeError for windows
-    other than 3 x 3.
+    """A convolution by Winograd's method, with weights that are transformed ahead. Raises TypeError for windows other
+    than 3 x 3.
     """
     shape = convolution_of(graph, node, operator)
     if not suits_winograd(shape):
@@ -131,7 +132,7 @@ def lower_conv_transpose(
     program = gemm_convolution(shape, block=block, epilogue=operator.epilogue)
     products = phase_products(shape, block)
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
-    # Without any tap there is no product to tile.
+    # If no output has a tap there is no product to tile.
     tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
     kernel = Kernel(name="conv_transpose", schedule=conv_transpose.schedule, tuned=tuned)
     return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
@@ -176,10 +177,10 @@ def _lowered(
     packed: Sequence[str] = (),
     window: Window | None = None,
 ) -> LoweredCudaNode:
-    """The lowered node of an expression with parameters X, its arrays, B and R if the convolution's epilogue has them,
-    and Y.
+    """The lowered node of an expression with the parameters X, the expression's own arrays, B and R if the
+    convolution's epilogue has them, and Y.
 
-    `packed` and `window` are its workload's constants and window.
+    `packed`, `window`: the constants and the window of its workload.
     """
     assert isinstance(node.operator, Convolution)
     ends = fused(graph, node, expression.program)

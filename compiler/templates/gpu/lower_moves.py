@@ -1,4 +1,4 @@
-"""Lowering of nodes that move elements for GPUs, with expressions that contain loops over threads."""
+"""Lowering of nodes that move elements, for GPUs, with expressions that contain loops over threads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 MOST_JOINED = 8
-"""Most tensors that one kernel concatenates, because a thread compares its position with each of them; with more
-tensors, each has its own kernel.
+"""Most tensors that one kernel concatenates, because a thread compares its position with each of them. With more
+tensors, each gets its own kernel.
 """
 ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
 """Kernel that computes any program element by element."""
@@ -30,10 +30,10 @@ def lower_permutation(
     axes: Sequence[int],
     knobs: movement.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """A permutation of axes."""
+    """The kernel of a permutation of axes."""
     shape = graph.data_shape(node)
     dtype = graph.tensors[node.output].dtype
-    # Tiles are of float32.
+    # Tiles have float32 elements only.
     plain = movement.Knobs(rows=None) if dtype is not DType.FLOAT32 else None
     knobs = plain or knobs or movement.choose_knobs(target, shape, axes)
     expression = Expression(program=movement.permutation(shape, axes, knobs, dtype))
@@ -44,14 +44,14 @@ def lower_permutation(
 
 
 def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression:
-    """A concatenation of tensors."""
+    """The expression of a concatenation of tensors."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     joined = joined_concat if len(shapes) <= MOST_JOINED else concat
     return Expression(program=joined(shapes, operator.axis, dtype=graph.tensors[node.output].dtype))
 
 
 def remapping(graph: Graph, operator: Remap, node: Node) -> Expression:
-    """Slices, pads and repetitions."""
+    """The expression of slices, pads and repetitions."""
     dtype = graph.tensors[node.output].dtype
     program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype)
     return Expression(program=program, arrays=tables)

@@ -23,7 +23,7 @@ from .workload import workload_of_rows
 def lower_softmax(
     target: GpuTarget, graph: Graph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
 ) -> LoweredCudaNode:
-    """Softmax along an axis."""
+    """The kernel of a softmax along an axis."""
     shape = graph.data_shape(node)
     of_rows = RowOperator(
         operator="log_softmax" if operator.logarithm else "softmax",
@@ -43,7 +43,9 @@ def lower_normalization(
     operator: Normalization,
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """LayerNormalization and InstanceNormalization, one kernel for each row."""
+    """The kernel of a LayerNormalization or InstanceNormalization, with threads for each row as `knobs` say, or by the
+    plain expression if the grid would be too large.
+    """
     of_rows = RowOperator(
         operator="channel_normalization" if operator.by_channel else "row_normalization",
         shape=normalization_sizes(graph, node, operator),
@@ -65,7 +67,7 @@ def lower_reduction(
     axes: Sequence[int],
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """Sums, means, maxima and other reductions along axes."""
+    """The kernels of sums, means, maxima and other reductions along axes."""
     shape = graph.data_shape(node)
     apart = shapes_beside(graph, node, tuple(axes))
     of_rows = RowOperator(operator=kind, shape=shape, axes=tuple([axis % len(shape) for axis in axes]))
@@ -80,7 +82,7 @@ def lower_lstm(
     operator: LstmSteps,
     knobs: lstm.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The steps of an LSTM."""
+    """The kernels of the steps of an LSTM."""
     _, _, batch, hidden = graph.tensors[node.output].shape
     knobs = knobs or lstm.choose_knobs(
         target, batch=batch, hidden=hidden, directions=len(operator.directions)
@@ -102,7 +104,7 @@ def _of_rows(
 
 
 def _fits(program: Program) -> bool:
-    """Whether the grid of a program for named axes is small enough."""
+    """Whether the grid of a program whose loops name their axes is within the limits along y and z."""
     return all(
         not loop.name.endswith(("block.y", "block.z"))
         or (isinstance(loop.extent, Const) and loop.extent.value <= GRID_LIMITS["y"])

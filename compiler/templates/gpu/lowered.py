@@ -23,8 +23,8 @@ LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
 class Kernel:
     """The schedule of an expression: a function of target, program and knobs (None: its defaults), called `name`.
 
-    `tuned` is the template of the node's workload. If `flat`, arrays are flattened to one dimension first
-    (`intermediates`: see `flat.flattened`).
+    `tuned`: the template of the node's workload. `flat`: arrays are flattened to one dimension first (`intermediates`:
+    see `flat.flattened`).
     """
 
     name: str = "generic"
@@ -35,7 +35,7 @@ class Kernel:
 
 
 GENERIC = Kernel(tuned="generic_cuda")
-"""The kernel of any expression, scheduled by `generic`."""
+"""The kernel of any expression, scheduled by the template `generic`."""
 
 
 def lower_expression(

@@ -23,16 +23,20 @@ MOST_THREADS = 512
 MOST_CELLS = 8
 """Most cells of a block: with their four gates, the 32 threads of a warp."""
 MOST_ROWS = 4
-"""Most rows of the batch whose sums a thread accumulates: each loaded element of R serves this many products."""
+"""Most samples of the batch whose sums a thread accumulates: each loaded element of R is used for this many
+products.
+"""
 
 
 TOGETHER = 8
-"""Terms of a thread's sum whose loads are in flight together: 16 registers."""
+"""Number of terms of a thread's sum whose loads are in flight together: 16 registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block has `cells` cells (a power of two) of `rows` rows of the batch, `slices` threads for a gate of a cell."""
+    """A block computes `cells` cells (a power of two) of `rows` samples of the batch, with `slices` threads for a gate
+    of a cell.
+    """
 
     rows: int
     cells: int
@@ -40,7 +44,9 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, *, batch: int, hidden: int, directions: int) -> Knobs:
-    """Defaults for any size: whole warps, and fewer cells in a block if multiprocessors would otherwise be idle."""
+    """Default knobs for any size: whole warps, and fewer cells in a block if multiprocessors would otherwise be
+    idle.
+    """
     rows = min(batch, MOST_ROWS)
     most = min(MOST_THREADS, target.threads_per_block)
     cells = min(MOST_CELLS, 1 << (hidden - 1).bit_length())
@@ -69,7 +75,7 @@ def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequ
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
-    """`te.ops.thread_lstm`, built with these knobs; R is packed, see `schedule.pack`."""
+    """`te.ops.thread_lstm`, built with these knobs, scheduled; R is packed, see `schedule.pack`."""
     s = bind_by_name.schedule(target, program)
     shape = next(p.shape for p in program.parameters if p.name == "H0")
     for nest in ("start", "end"):
@@ -84,12 +90,12 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
 def _load_together(s: Schedule, terms: str) -> None:
     """Unrolls `TOGETHER` terms of a thread's sum without conditions, so that their loads overlap.
 
-    One by one, each load takes the latency of the second-level cache: measured 5.8 us for a step of 650 cells on an
-    H100.
+    Otherwise each load takes the latency of the second-level cache in turn: measured 5.8 us for a step of 650 cells on
+    an H100.
     """
     inner = find_loop(s.program, terms).body
     if isinstance(inner, For) and inner.kind == "serial":
-        # Only the last term may not exist for a thread.
+        # Only the last term of a sum may be missing, for some threads.
         s.peel(terms)
     if extent_of(s, terms) > TOGETHER:
         groups, terms = s.split(terms, TOGETHER)

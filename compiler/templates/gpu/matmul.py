@@ -21,8 +21,8 @@ schedule = gemm.schedule
 def lower_matrix_product(
     target: GpuTarget, graph: Graph, node: Node, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a product with its fused operators; rows of all matrices that multiply one common matrix are joined
-    into one matrix.
+    """The kernel of a product with its fused operators; the rows of all matrices that are multiplied by one common
+    matrix are joined into one matrix.
     """
     x, w = node.own_inputs
     *batch_x, rows, depth = graph.tensors[x].shape

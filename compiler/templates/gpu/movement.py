@@ -1,4 +1,6 @@
-"""Data movement on a GPU: permutations in tiles through shared memory; other moves by element (`elementwise`)."""
+"""Data movement on a GPU: permutations in tiles through shared memory; other moves element by element
+(`elementwise`).
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,23 @@ from .flat import perfect_nest
 ROWS = 8
 """Rows of a tile that a block's threads move at once; each thread moves four elements of a tile."""
 MOST_OTHERS = 2
-"""Most axes besides the two of a tile, so that the three axes of a grid suffice."""
+"""Most axes in addition to the two of a tile, so that the three axes of a grid suffice."""
 NARROW = 8
-"""Elements of an axis below which a tile would be mostly empty: element by element is then faster."""
+"""Length of an axis below which a tile would be mostly empty: moving element by element is then faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """`rows`: rows of a tile moved at once, a divisor of its 32; None: element by element, see `elementwise`."""
+    """`rows`: rows of a tile that are moved at once, a divisor of its 32; None: element by element, see
+    `elementwise`.
+    """
 
     rows: int | None
 
 
 def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
-    """Defaults for a permutation: tiles if the last axis moves, both axes of a tile are long enough, and the grid is
-    small enough.
+    """Default knobs for a permutation: tiles if the last axis moves, both axes of a tile are long enough, and the grid
+    is small enough.
     """
     plain = permute(shape, axes)
     axis = moves_last(plain)
@@ -48,15 +52,15 @@ def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
 
 
 def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs, dtype: DType = DType.FLOAT32) -> Program:
-    """The tensor expression for these knobs; tiles are of float32."""
+    """The tensor expression of a permutation for these knobs; tiles have float32 elements."""
     if knobs.rows is None:
         return permute(shape, axes, dtype=dtype)
     return tiled_permute(shape, axes, rows=knobs.rows)
 
 
 def schedule_tiles(target: GpuTarget, program: Program) -> Schedule:
-    """`te.ops.tiled_permute` with a block for each tile; the longest of the loops over tiles and other
-    axes is axis x.
+    """`te.ops.tiled_permute` with a block for each tile; the longest of the loops over tiles and other axes is bound to
+    axis x.
     """
     s = Schedule(program)
     assert isinstance(program.body, For)

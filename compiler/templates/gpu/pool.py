@@ -1,4 +1,4 @@
-"""Pools over windows on a GPU: a thread computes some adjacent outputs of a row, directly from the input."""
+"""Pools over windows on a GPU: a thread computes a few adjacent outputs of a row, directly from the input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape: several columns if windows overlap and enough threads remain."""
+    """Default knobs for any shape: several columns if windows overlap and enough threads remain."""
     outputs = prod(program.parameters[-1].shape)
     rows, columns = (_size(program, f"pool.{axis}") for axis in ("kh", "kw"))
     width = _size(program, "x")
@@ -47,7 +47,9 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_pool`, after `flat.flattened` without its intermediates (`knobs`: default `choose_knobs`)."""
+    """`te.ops.float_pool`, after `flat.flattened` without its intermediates, scheduled with `knobs` (default:
+    `choose_knobs`).
+    """
     knobs = choose_knobs(target, program) if knobs is None else knobs
     s = Schedule(program)
     if any(isinstance(node, Copy) and node.name == "pad" for node in walk(program)):
@@ -78,11 +80,11 @@ AXES = (
     Axis(name="unroll", values=(0, 1)),
 )
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 MOST_STATEMENTS = 512
-"""Most unrolled loads of a thread, unless the defaults have more."""
+"""Most unrolled loads of a thread, unless the default knobs have more."""
 LOADS_CYCLE = 16
-"""Loads of a multiprocessor's threads per cycle: a quarter of its lanes. An estimate."""
+"""Loads per cycle of all threads of a multiprocessor: a quarter of its lanes. An estimate."""
 
 
 def space(target: GpuTarget, program: Program) -> Space:
@@ -99,12 +101,12 @@ def space(target: GpuTarget, program: Program) -> Space:
 
 
 def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(threads=values["threads"], columns=values["columns"], unroll=bool(values["unroll"]))
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `pool.choose_knobs`."""
+    """The point of the knobs that `pool.choose_knobs` returns."""
     knobs = choose_knobs(target, program)
     return {"threads": knobs.threads, "columns": knobs.columns, "unroll": int(knobs.unroll)}
 
@@ -116,7 +118,7 @@ def _size(program: Program, loop: str) -> int:
 
 
 def _tiles(program: Program, columns: np.ndarray) -> np.ndarray:
-    """Number of threads with work."""
+    """Number of threads that have an output to compute."""
     others = _size(program, "n") * _size(program, "y") * _size(program, "j")
     return others * -(-_size(program, "x") // columns)
 

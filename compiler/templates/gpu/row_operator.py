@@ -1,4 +1,6 @@
-"""Complete descriptions of row operators: their programs depend on the knobs, since threads are part of them."""
+"""Complete descriptions of row operators. Their programs depend on the knobs, since threads are part of the
+programs.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ MOST_AXES = 16
 class RowOperator:
     """An operator along `axes` of a tensor of `shape`.
 
-    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel for those
-    by row, and reduce the last axis; only they use `bias` and `epsilon`.
+    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel if
+    parameters belong to the elements of a row, and reduce the last axis; only they use `bias` and `epsilon`.
     """
 
     operator: Operator
@@ -46,7 +48,7 @@ class RowOperator:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """(number of rows, elements of a row, number of rows whose elements are interleaved)."""
+        """(number of rows, elements of a row, number of rows whose elements are interleaved in memory)."""
         if not self.is_reduction:
             outer, size, inner = row_shape(self.shape, self.axes[0])
             return outer * inner, size, inner
@@ -56,8 +58,10 @@ class RowOperator:
         return kept, prod(self.shape) // max(1, kept), 1 if reduced else last
 
     def choose_knobs(self, target: GpuTarget, beside: Sequence[Shape] = ()) -> Knobs:
-        """Default knobs. Tensors of the shapes `beside` are read together with a reduction's; axes that they do not
-        share are not merged.
+        """Default knobs.
+
+        `beside`: shapes of tensors that fused operators read together with a reduction's input; axes along which they
+        differ are not merged.
         """
         rows, size, inner = self.sizes
         if not self.is_reduction:
@@ -92,7 +96,7 @@ class RowOperator:
         )
 
     def plain(self) -> Program:
-        """The tensor expression, with the parameters of `program`."""
+        """The tensor expression without threads, with the parameters of `program`."""
         match self.operator:
             case "softmax" | "log_softmax":
                 return softmax(self.shape, self.axes[0], logarithm=self.operator == "log_softmax")
@@ -103,7 +107,9 @@ class RowOperator:
 
 
 def row_operator_from_dict(values: Any) -> RowOperator:
-    """The operator of a JSON object made by `dataclasses.asdict`. Raises WorkloadError for other objects."""
+    """The operator that a JSON object made by `dataclasses.asdict` describes. Raises WorkloadError for other
+    objects.
+    """
     if not isinstance(values, Mapping) or values.keys() != {field.name for field in fields(RowOperator)}:
         raise WorkloadError("rows_cuda: rows is no operator of rows")
     operator, bias, epsilon = (values[name] for name in ("operator", "bias", "epsilon"))
@@ -127,7 +133,7 @@ def row_operator_from_dict(values: Any) -> RowOperator:
 
 
 def _are_numbers(value: Any, least: int, most: int) -> bool:
-    """Whether a value is a list of integers within this range, and not too long."""
+    """Whether a value is a list of at most MOST_AXES integers from `least` to `most`."""
     return (
         isinstance(value, list | tuple)
         and len(value) <= MOST_AXES

@@ -11,22 +11,24 @@ from ...te.threads import Sharing
 from .flat import THREADS
 
 RESIDENT = 1024
-"""Threads on a multiprocessor that hide most of the memory's latency, if there is work for so many: half of the most it
-holds.
+"""Threads on a multiprocessor that hide most of the memory's latency, if there is work for so many: half of the most
+that it holds.
 """
 STEPS = 4
-"""Least elements of a thread before more threads share a row, since their reduction tree has barriers."""
+"""More threads share a row while each has more elements than this: below, the barriers of their reduction cost more."""
 KEPT_STEPS = 16
-"""Most elements of a thread in registers; with more, elements are read again for every stage."""
+"""Most elements that a thread keeps in registers; if it has more, it reads them again for every stage."""
 LONG = 1 << 15
-"""Least elements of a row for which a single block would leave the rest of the GPU idle for long."""
+"""Least number of elements of a row for which a single block would leave the rest of the GPU idle for long."""
 
 
 Knobs = Sharing
 
 
 def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """Defaults for `rows` rows of `size` elements; the elements of `beside` neighbouring rows are interleaved."""
+    """Default knobs for `rows` rows of `size` elements; the elements of `beside` neighbouring rows are interleaved in
+    memory.
+    """
     columns = beside > 1
     wanted = RESIDENT * target.multiprocessors
     most = _power_of_two(size)
@@ -47,7 +49,7 @@ def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) ->
 
 
 def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """`choose_knobs`, but with each row in chunks if there are few long rows."""
+    """The knobs of `choose_knobs`, but with each row cut into chunks if there are few long rows."""
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:
         chunks = min(ceil_div(blocks, rows), size // (LONG // 8))

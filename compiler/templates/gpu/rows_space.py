@@ -1,4 +1,4 @@
-"""The space of operators of rows on a GPU: all settings of `rows.Knobs` for one operator."""
+"""The space of row operators on a GPU: all settings of `rows.Knobs` for one operator."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 MOST_KEPT = 64
 """Most elements of a row that a thread keeps in registers, besides other values."""
 LOADS = 4
-"""Concurrent memory loads of a thread in a loop of consecutive loads. An estimate."""
+"""Memory loads of a thread that are in flight together, in a loop of consecutive loads. An estimate."""
 SLACK = 1.0
-"""The bound counts the bytes that every program moves, so it excludes no point."""
+"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 
 
 def space(target: GpuTarget, operator: RowOperator) -> Space:
     """The space of an operator; costs are seconds."""
     moved = moved_bytes(operator.plain())
     default = default_values(target, operator)
-    # At least a warp, or the threads of the default if it distributes short rows over all multiprocessors.
+    # At least a warp, or the threads of the default knobs if they distribute short rows over all
+    # multiprocessors.
     least = min(WARP, default["group"] * default["lanes"])
     return Space(
         template="rows_cuda",
@@ -43,7 +44,7 @@ def space(target: GpuTarget, operator: RowOperator) -> Space:
 
 
 def knobs_of(operator: RowOperator, values: Values) -> Knobs:
-    """The knobs of a point's values."""
+    """The knobs with the values of a point."""
     return Knobs(
         group=values["group"],
         lanes=values["lanes"],
@@ -54,7 +55,7 @@ def knobs_of(operator: RowOperator, values: Values) -> Knobs:
 
 
 def default_values(target: GpuTarget, operator: RowOperator) -> dict[str, int]:
-    """The point of `RowOperator.choose_knobs`, or the nearest one to it."""
+    """The point of the knobs that `RowOperator.choose_knobs` returns, or the nearest point."""
     knobs = operator.choose_knobs(target)
     wanted = {"group": knobs.group, "lanes": knobs.lanes, "kept": int(knobs.kept), "chunks": knobs.chunks}
     return {
@@ -75,7 +76,7 @@ def _account(target: GpuTarget, operator: RowOperator, moved: int, least: int, p
     threads = group * lanes
     cut = ceil_divided(size, chunks)
     steps = ceil_divided(np.where(chunks > 1, ceil_divided(cut, group), cut), lanes)
-    # Rows side by side are in groups of neighbours.
+    # Interleaved rows are computed in groups of neighbours.
     blocks = np.where(chunks > 1, rows * chunks, ceil_divided(beside, group) * (rows // beside))
     blocks = np.where((chunks == 1) & (beside == 1), ceil_divided(rows, group), blocks)
     read = one if operator.is_reduction else np.where(kept == 1, one, 3 * one)

@@ -1,4 +1,4 @@
-"""Splits of loops and dimensions into several (blocks, threads, a thread's own), and queries of programs."""
+"""Splits of loops and dimensions into several (for blocks, for threads, inside a thread), and queries of programs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..cpu.loops import has_loop
 
 
 def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
-    """Splits a loop into one for each of `counts`, whose product is its extent; returns their names,
-    outermost first.
+    """Splits a loop into one loop for each of `counts`, whose product is its extent; returns their names, outermost
+    first.
     """
     names: list[str] = []
     for d in range(1, len(counts)):
@@ -24,7 +24,7 @@ def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
 
 
 def pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None:
-    """Splits dimension `d` of a buffer into one for each of `counts`, in its place."""
+    """Replaces dimension `d` of a buffer by one dimension for each of `counts`, whose product is its size."""
     for at in range(1, len(counts)):
         rank = len(shape_of(s, buffer))
         s.pack(buffer, ((d, prod(counts[at:])),), (*range(d + 1), rank, *range(d + 1, rank)))
@@ -63,11 +63,11 @@ def loops_around(s: Schedule, statement: str) -> list[str]:
 
 
 def extent_of(s: Schedule, loop: str) -> int:
-    """The extent of a loop that has a constant one."""
+    """The extent of a loop, which must be constant."""
     return size_of(find_loop(s.program, loop))
 
 
 def size_of(loop: For) -> int:
-    """The iterations of a loop of constant extent."""
+    """The number of iterations of a loop, whose extent must be constant."""
     assert isinstance(loop.extent, Const)
     return int(loop.extent.value)

@@ -79,14 +79,14 @@ def _template(
 def _alone(
     schedule: Callable[[GpuTarget, Program, Any], Schedule],
 ) -> Callable[[GpuTarget, CudaWorkload, Any], Schedule]:
-    """The schedule function of a template for a workload's program, for templates that need no list of the
+    """The schedule function of a template from a function of the program alone, for templates that need no list of
     constants.
     """
     return lambda target, workload, knobs: schedule(target, workload.expression, knobs)
 
 
 def _tiled(target: GpuTarget, workload: CudaWorkload, knobs: tile.Tile | None) -> Schedule:
-    """The schedule in tiles, even for few rows."""
+    """The schedule in tiles, even for few rows, which `gemm.schedule` would schedule by `gemv`."""
     own = knobs or gemm_space.default_tile(target, workload.expression)
     return tile.schedule_tile(workload.expression, own, workload.constants)
 

@@ -1,4 +1,4 @@
-"""Products of float32 on tensor cores, with factors rounded to tf32, if the target allows it."""
+"""Products of float32 on tensor cores, with factors rounded to tf32, if the target allows the rounding."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...ir.visit import find_loop, find_statement, walk_expr
 from ...te.ops.product import round_factors
 
 LEAST = 8
-"""Least rows and columns of a product: they fill at least half of a fragment."""
+"""Least number of rows and columns of such a product: they fill at least half of a fragment."""
 
 
 def for_target(target: GpuTarget, program: Program) -> Program:
-    """The program, which has the stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
+    """A program with the stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
 
     Unchanged (the same object) unless `target.tensor_float` allows rounding and fragments are not mostly padding.
     """

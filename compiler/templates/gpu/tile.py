@@ -1,9 +1,9 @@
-"""Tiles of sums of products on a GPU: blocks of threads, each with a tile of sums in its registers.
+"""Tiles of sums of products on a GPU: blocks of threads, each thread with a tile of sums in its registers.
 
 Every program with the stages of `te.ops.product` (operands `a` and `b`, the sum "gemm" over gemm.i, gemm.j, gemm.k into
 `sum`, "post" in loops i and j) is scheduled here: dense layers, products, convolutions as products. A block computes
 `rows` x `columns` sums; all its threads together fetch tiles of the operands, `depth` long, into shared memory, ahead
-of their use if there are several `stages`; every thread multiplies columns of one with rows of the other.
+of their use if there are several `stages`; every thread multiplies rows of one operand with columns of the other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ...schedule.share_copy import Axes
 from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 
 VECTOR = 4
-"""float32 values of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
+"""Float32 elements of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 REDUCING_THREADS = 256
-"""Threads of a block that adds up partial sums; they share no data."""
+"""Threads of a block in the kernel that adds up partial sums; they share no data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Tile:
     """The tiling of a sum of products; all sizes are elements.
 
     A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them.
-    A thread's sums are in `row_groups` x `column_groups` pieces, with the pieces of all threads interleaved, so that
+    A thread's sums are in `row_groups` x `column_groups` pieces; the pieces of all threads are interleaved, so that
     adjacent threads read adjacent vectors. `stages` steps are in shared memory at once: with one stage a step waits for
     its copies, with more the copies run ahead. `splits` blocks share the sum's depth; a second kernel adds up their
     sums. Copies move `width` elements at once if the rows of the source are sufficiently aligned.
@@ -51,17 +51,17 @@ class Tile:
 
     @property
     def threads(self) -> tuple[int, int]:
-        """Threads of a block along y (rows) and x (columns)."""
+        """Threads of a block along y (rows) and along x (columns)."""
         return self.rows // self.thread_rows, self.columns // self.thread_columns
 
     @property
     def row_counts(self) -> tuple[int, int, int]:
-        """A block's rows as groups, threads and a thread's rows of one group."""
+        """Factors of a block's rows: groups, threads, and a thread's rows of one group."""
         return self.row_groups, self.threads[0], self.thread_rows // self.row_groups
 
     @property
     def column_counts(self) -> tuple[int, int, int]:
-        """A block's columns as groups, threads and a thread's columns of one group."""
+        """Factors of a block's columns: groups, threads, and a thread's columns of one group."""
         return self.column_groups, self.threads[1], self.thread_columns // self.column_groups
 
     @property
@@ -85,11 +85,11 @@ class Tile:
 
 
 def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
-    """A program with `te.ops.product`'s stages, tiled by `tile`, in kernel form.
+    """A program with the stages of `te.ops.product`, tiled by `tile`, in kernel form.
 
     `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that each of their tiles is
-    contiguous. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a
-    box, or a nest of loops around a copy of one element. Raises ValueError for sizes that are no tile.
+    contiguous. Loops whose extent is no multiple of the tile's are padded (`schedule.pad`). A stage is one copy of a
+    box, or a nest of loops around a copy of one element. Raises ValueError if the sizes of `tile` are illegal.
     """
     s = Schedule(program)
     tile_sum(s, tile, constants)
@@ -99,9 +99,10 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 def whole_tiles(
     s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
 ) -> tuple[str, str, str, str, list[str]]:
-    """Pads a sum to whole tiles, and makes a separate kernel for partial sums of `splits` parts of its depth.
+    """Pads a sum to whole tiles; if `splits` > 1, cuts its depth into as many parts, whose sums a separate kernel adds
+    up.
 
-    Returns the name of the statement that adds up tiles, its loops over rows, columns and depth, and the loops around
+    Returns the name of the statement that computes tiles, its loops over rows, columns and depth, and the loops around
     them.
     """
     statement = f"gemm{tag}"
@@ -118,7 +119,7 @@ def whole_tiles(
 
 
 def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
-    """Applies `schedule_tile` to one of a program's sums, whose stages' names end with `tag`."""
+    """Schedules one of a program's sums as `schedule_tile` does; the names of its stages end with `tag`."""
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is no tile: {reason}")
     partial = tile.splits > 1
@@ -140,7 +141,7 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
     for stage in (f"b{tag}", f"a{tag}"):
         s.compute_at(stage, k0)
         s.set_scope(stage, "shared")
-    # nvcc recognizes that pieces of `b` are read again for each group of rows, and reuses them.
+    # nvcc recognizes that pieces of `b` are read again for each group of rows, and reuses the loaded values.
     s.cache_read(f"a{tag}", steps[0] if vectors else vi, "register")
     s.cache_read(f"b{tag}", vj, "register")
     bind_blocks(s, grid, i0, j0)
@@ -161,14 +162,14 @@ Phase = tuple[Sequence[str], Sequence[str]]
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves "post" after its tile of sums, which is in registers."""
+    """Moves "post" into the loops over threads, after its tile of sums, which is in registers."""
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
     own: list[str] = []
     counts = tile.column_counts
     if 1 < rj < (positions := extent_of(s, column)) and positions % rj == 0:
-        # Vectors exist as a whole or not at all.
+        # A vector is inside the result as a whole or not at all.
         column, lanes = s.split(column, rj)
         own, counts = [lanes], counts[:2]
     guards = [s.guard(row, tile.rows), s.guard(column, prod(counts))]
@@ -191,7 +192,7 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
 
 
 def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
-    """Puts the tile of a split's sums into registers, and the partial results into global memory."""
+    """Computes the partial sums of one split's tile in registers, and stores them to global memory."""
     copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
     *outside, i, j = [f"{copy}.{d}" for d in range(len(shape_of(s, copy)))]
@@ -230,7 +231,7 @@ def _add_partial_sums(s: Schedule, tag: str) -> None:
 
 
 def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
-    """Distributes the copies of an operand's tile over the block's threads."""
+    """Distributes the copies of an operand's tile (`stage`) over the block's threads."""
     path = path_to(s.program, stage)
     copy = path[-1]
     assert isinstance(copy, Copy)
@@ -269,7 +270,9 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The most elements, up to `width`, of pieces of a copy such that every piece is aligned to its size."""
+    """The largest number of elements, up to `width`, that one access of a copy can move: every piece is aligned to its
+    size.
+    """
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]
     whole = [size for size in sizes if size != 1]
@@ -284,8 +287,8 @@ def aligned(copy: Copy, width: int) -> int:
 
 
 def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
-    """Binds tiles of columns and rows to blocks along x and y, the larger number along x, and all other
-    loops along z.
+    """Binds the loops over tiles to blocks along x and y, the longer loop along x, and all other loops of the grid
+    along z.
     """
     extra = ""
     for loop in grid:

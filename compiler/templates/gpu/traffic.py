@@ -1,4 +1,6 @@
-"""Estimated time of operators without reuse on a GPU: memory bandwidth, or latency over the bytes in flight."""
+"""Estimated time of operators without reuse on a GPU: bytes over the memory's bandwidth or, with few bytes in flight,
+over bytes in flight per latency.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 
 LATENCY_CYCLES = 800
-"""Cycles from a load from memory to its data. An estimate."""
+"""Cycles from the issue of a memory load to the arrival of its data. An estimate."""
 BLOCK_CYCLES = 1000
 """Cycles before a block's first load and after its last store, which other blocks hide in part. An estimate."""
 LARGEST_BLOCK = 1024
@@ -25,7 +27,8 @@ def moved_bytes(program: Program) -> int:
 def moving_seconds(
     target: GpuTarget, moved: int, blocks: np.ndarray, threads: np.ndarray, bytes_at_once: np.ndarray
 ) -> np.ndarray:
-    """Estimated seconds, for `blocks` of `threads` threads with loads of `bytes_at_once` in flight each.
+    """Estimated seconds to move `moved` bytes by `blocks` of `threads` threads, each with loads of `bytes_at_once` in
+    flight.
 
     By Little's law, bandwidth is the bytes in flight divided by latency, at most the memory's bandwidth.
     """

@@ -1,4 +1,6 @@
-"""Winograd's method on a GPU: a kernel for the tiles of the input, one for the products, one for the outputs."""
+"""Winograd's method on a GPU: one kernel transforms tiles of the input, one multiplies, one transforms products to
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ from .winograd_cost import THREADS, choose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Tiles of `m` x `m` outputs, and the tile of the products of matrices (None: `choose_tile`)."""
+    """Output tiles of `m` x `m`, and the tiling of the matrix products (None: `choose_tile`)."""
 
     m: int
     tile: Tile | None = None
 
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
-    """Knobs if this method is expected to be faster than the others (`winograd_cost.choose`); else None."""
+    """Knobs if this method is expected to be faster than the gathered product and than `others`
+    (`winograd_cost.choose`); else None.
+    """
     chosen = choose(target, convolution, others) if suits_winograd(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
@@ -43,7 +47,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     for loop in ("input.i", "input.j", "output.i", "output.j", "y"):
         s.unroll(loop)
     whole = isinstance(find_loop(program, "x").extent, Const)
-    # A tile's row of outputs is one vector if all tiles are whole.
+    # A row of outputs of a tile is one vector if all tiles are whole.
     s.annotate("x", "vectorize" if whole else "unroll")
     for loops in (("input.c", "input.p"), ("output.f", "output.p")):
         bind_nest(s, [(loop, extent_of(s, loop)) for loop in loops], THREADS)
@@ -56,9 +60,9 @@ def problem_of(program: Program) -> Problem:
 
 
 def space(target: GpuTarget, program: Program) -> Space:
-    """The space of the products of a `te.ops.winograd` with given tiles; costs are seconds.
+    """The space of the matrix products of a `te.ops.winograd` whose output tiles are given; costs are seconds.
 
-    The estimate is that of the products alone, since the transforms take equally long at every point.
+    The estimate covers only the products, since the transforms take equally long at every point.
     """
     return replace(gemm_space.space_of(target, problem_of(program)), template="winograd_cuda")
 
@@ -71,5 +75,5 @@ def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
 
 
 def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_cost.choose_tile`."""
+    """The point of the tile that `gemm_cost.choose_tile` returns."""
     return gemm_space.values_of(choose_tile(target, problem_of(program)))

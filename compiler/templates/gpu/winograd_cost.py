@@ -28,19 +28,19 @@ OTHER_INSTRUCTIONS = 60
 ALONE = 3
 """Cycles between two instructions of a warp, which mostly depend on each other. An estimate."""
 UNHIDDEN = 2.4
-"""Ratio of a transform's seconds to the greater of its moving and issuing times, without a block's fixed
-cost. Fitted.
+"""Ratio of a transform's seconds to the greater of its moving and issuing times, both without a block's fixed cost.
+Fitted.
 """
 GAIN = 0.95
-"""Largest ratio to another method's time for a choice: a margin for the model's error, and for the
-transforms' memory.
+"""Largest ratio of this method's time to another method's at which it is chosen: a margin for the model's error, and
+for the transforms' memory.
 """
 MOST_BYTES = 1 << 29
-"""Most bytes of tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's tensors."""
+"""Most bytes of the tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's tensors."""
 
 
 def products_of(shape: Convolution, m: int) -> Problem:
-    """The products of a convolution for tiles of m x m outputs."""
+    """The matrix products of a convolution by Winograd's method with output tiles of m x m."""
     tiles = shape.batch * prod(tile_counts(m, shape))
     return Problem(
         rows=shape.filters,
@@ -61,19 +61,19 @@ def gathered(shape: Convolution) -> Problem:
 
 
 def kept_bytes(products: Problem) -> int:
-    """Bytes of the transformed inputs and of the products."""
+    """Bytes of the tensors between the kernels: transformed inputs and products."""
     return 4 * products.batch * (products.depth + products.rows) * products.columns
 
 
 def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
-    """The seconds that `gemm_cost` estimates for one tile."""
+    """The seconds that `gemm_cost` estimates for the products with `tile`."""
     fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
     return float(account(target, problem, values).seconds[0])
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
-    """Estimated seconds of both transforms, each a kernel; one of them is an additional launch."""
+    """Estimated seconds of both transforms, each a kernel of its own; one of them is an additional launch."""
     n, problem = m + WINOGRAD_TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
@@ -98,7 +98,7 @@ def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> fl
 
 
 def seconds_of(target: GpuTarget, convolution: Convolution, m: int) -> tuple[float, Tile]:
-    """Estimated seconds with tiles of m x m outputs, and the tile of the products for this estimate."""
+    """Estimated seconds with output tiles of m x m, and the tiling of the products that the estimate assumes."""
     problem = products_of(convolution, m)
     tile = choose_tile(target, problem)
     return transform_seconds(target, convolution, m) + tile_seconds(target, problem, tile), tile
@@ -107,12 +107,11 @@ def seconds_of(target: GpuTarget, convolution: Convolution, m: int) -> tuple[flo
 def choose(
     target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()
 ) -> tuple[int, Tile] | None:
-    """The size m of output tiles with the least estimated seconds, and the tile of its matrix products; None if another
-    method is faster.
+    """The size m of output tiles with the least estimated seconds, and the tiling of the matrix products; None if
+    another method is faster.
 
-    Other methods: the gathered product (`conv2d`), and methods with the estimated seconds `others`. The choice must be
-    as accurate as a model's tolerance requires, or as the gathered sums, and within `MOST_BYTES`. None if tensor cores
-    are allowed, which are faster.
+    Other methods: the gathered product (`conv2d`), and methods with the estimated seconds `others`. Only sizes of
+    `exact_outputs` are considered. None if the target allows tensor cores, which are faster.
     """
     if target.tensor_float:
         return None
@@ -128,8 +127,9 @@ def choose(
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
-    """The sizes m of output tiles that are as accurate as a model's tolerance requires, or as the gathered sums, and
-    within `MOST_BYTES`."""
+    """The sizes m of output tiles that keep within `MOST_BYTES` and are as accurate as a model's tolerance requires, or
+    as the gathered sums.
+    """
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [
         m
@@ -140,7 +140,7 @@ def exact_outputs(convolution: Convolution) -> list[int]:
 
 
 def rounding(channels: int, m: int) -> float:
-    """`tolerances.winograd_tolerance` of F(m x m, 3 x 3)."""
+    """Tolerance for rounding errors of F(m x m, 3 x 3) over `channels`, see `tolerances.winograd_tolerance`."""
     found = transforms(m)
     factor = winograd_amplification(found.outputs, found.weights, found.inputs)
     return winograd_tolerance(channels, m + WINOGRAD_TAPS - 1, factor)

@@ -41,11 +41,12 @@ CudaTemplate: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWorkload:
-    """Any tensor expression that a template with knobs schedules.
+    """Any tensor expression that a template with knobs schedules. Its parameters are float32, and it writes only the
+    last one.
 
-    Its parameters are float32, and it writes only the last one. `constants`: names of parameters that are packed ahead,
-    in the order of the parameters. `window`: of a depthwise convolution. `rows`: a row operator, whose program depends
-    on the knobs; `expression` then is the plain program, without fused operators.
+    `constants`: names of parameters that are packed ahead, in the order of the parameters. `window`: the window of a
+    depthwise convolution. `rows`: a row operator, whose program depends on the knobs; `expression` is then the plain
+    program, without fused operators.
     """
 
     template: CudaTemplate
@@ -75,7 +76,7 @@ class CudaWorkload:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
+        """The workload as a JSON object, from which `workload_from_dict` makes an equal workload."""
         return {
             "template": self.template,
             "window": None if self.window is None else json.loads(json.dumps(asdict(self.window))),
@@ -105,7 +106,7 @@ def workload_of_rows(operator: RowOperator) -> CudaWorkload | None:
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
-    """The workload of a JSON object. WorkloadError, naming the field, if no such workload can be built."""
+    """The workload that a JSON object describes. Raises WorkloadError, which names the field, if it describes none."""
     template = values.get("template")
     if template not in get_args(CudaTemplate):
         raise WorkloadError(f"there is no template {template!r} with knobs on GPUs")
