@@ -1,9 +1,9 @@
-"""Kernels compiled ahead of time: an object or static library for any processor, its C header; a shared library for
-this machine.
+"""Kernels compiled ahead of time: an object or static library for any processor, with its C header; a shared library
+for this machine.
 
-The code of a static library is generated on background threads while the next kernels are still being lowered:
-lowering runs in Python, code generation in LLVM, so two cores do them at the same time. With more cores, or when
-lowering has finished, more threads generate code.
+The code of a static library is generated on background threads while the next kernels are still being lowered: lowering
+runs in Python, code generation in LLVM, so two cores do them at the same time. With more cores, or when lowering has
+finished, more threads generate code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .wide_integers import FUNCTIONS, wide_integers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectCode:
-    """A relocatable object (ELF or WebAssembly), or a static library of such objects, and its C header, `name`.h.
+    """A relocatable object (ELF or WebAssembly), or a static library of such objects, with its C header, `name`.h.
 
     `modules`: the modules whose functions are exported.
     """
@@ -47,7 +47,7 @@ class ObjectCode:
 def emit_object(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str] | None = None
 ) -> ObjectCode:
-    """The modules, made by `lower` for `target`, each with a unique `function`, as one freestanding object.
+    """One freestanding object from the modules, which `lower` made for `target`, each with a unique `function`.
 
     `exported`: functions that callers may use and the header declares (None: all); the rest are internal (see
     `sequence`). The object needs no C library and no runtime; parallel loops call a function that the caller passes.
@@ -85,7 +85,7 @@ def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
 def object_bytes(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str]
 ) -> bytes:
-    """The modules as one object to be linked; TargetError, which names `name`, as in `emit_object`."""
+    """The modules as one relocatable object. Raises TargetError, whose message contains `name`, as in `emit_object`."""
     machine = target_machine(target, jit=False)
     data = object_of(modules, machine, exported)
     needed = read_symbols(data).undefined - WASM_BY_LINKER
@@ -145,7 +145,8 @@ def c_compiler() -> str:
 
 BATCH_CHARACTERS = 200_000
 """Characters of LLVM IR at which a batch of modules becomes an object: about 50 ms of code generation. Smaller batches
-add up the fixed cost of objects; larger ones lengthen the wait for the last object."""
+pay the fixed cost of an object more often; larger ones lengthen the wait for the last object.
+"""
 MOST_THREADS = 4
 """Most threads that generate code: one lowering thread feeds about two, and only a few objects remain at the end."""
 
@@ -180,7 +181,7 @@ class LibraryInProgress:
     def add(self, module: Module, node: str | None = None) -> None:
         """Adds a module with a unique function; `node`: its name in messages (None: the function's).
 
-        Raises errors of `finish` as soon as they are known.
+        Raises the errors of `finish` as soon as they are known.
         """
         self._modules.append(module)
         self._waiting.append((module, node or module.function))
@@ -193,9 +194,9 @@ class LibraryInProgress:
     def finish(self) -> ObjectCode:
         """The library, after all code is generated.
 
-        Raises ValueError for names that C does not allow, and without modules; raises TargetError if the processor
-        lacks instructions that a kernel needs; raises CodeGenerationError if LLVM refuses a kernel or does not end. The
-        latter two name the kernel.
+        Raises ValueError for names that C does not allow, and if there are no modules; raises TargetError if the
+        processor lacks instructions that a kernel needs; raises CodeGenerationError if LLVM rejects a kernel or exceeds
+        the timeout. The latter two name the kernel.
         """
         checked_functions(self._modules, self._name)
         if self._waiting:
@@ -226,9 +227,9 @@ class LibraryInProgress:
 
 
 def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -> ObjectCode:
-    """The modules, made by `lower` for `target`, each with a unique `function`, as a static library.
+    """A static library from the modules, which `lower` made for `target`, each with a unique `function`.
 
-    Errors are those of `LibraryInProgress.finish`.
+    Raises the errors of `LibraryInProgress.finish`.
     """
     with LibraryInProgress(target, name=name) as library:
         for module in modules:

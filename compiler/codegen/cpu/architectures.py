@@ -1,6 +1,6 @@
 """Architectures: the vector unit of a processor, derived from its features, for templates.
 
-Widths and numbers of registers are those of the instruction set manuals: Intel SDM volume 1 chapters 10 to 15, Arm
+Widths and numbers of registers are from the instruction set manuals: Intel SDM volume 1 chapters 10 to 15, Arm
 Architecture Reference Manual A1.4 (A-profile, AArch64 and AArch32), RISC-V "V" extension 1.0 chapter 3, WebAssembly
 core specification 2.0 (128-bit values; registers are the engine's, here those of x86-64).
 """
@@ -20,8 +20,10 @@ WITHOUT_VECTORS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One of LLVM's targets. `cpu`, `features`: defaults of code generation. `queries`: lists of features that
-    `vectors_of` tests. `floats`: the feature that float arithmetic requires."""
+    """An architecture among LLVM's targets. `cpu`, `features`: defaults of code generation.
+
+    `queries`: lists of features that `vectors_of` tests. `floats`: the feature that float arithmetic requires.
+    """
 
     name: str
     cpu: str
@@ -64,7 +66,9 @@ ARCHITECTURES = (
 
 
 def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
-    """The vector unit of a processor, from the answers to its architecture's queries (missing: no)."""
+    """The vector unit of a processor; `has`: for each query of its architecture whether the processor has the features
+    (missing: no).
+    """
 
     def all_of(*features: str) -> bool:
         return all(has.get(f) for f in features)

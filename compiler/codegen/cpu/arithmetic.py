@@ -21,7 +21,7 @@ from .text import Block, Value, constant, type_text
 
 
 def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
-    """The lesser or greater of two; a float NaN on either side is the result."""
+    """The lesser or greater of x and y; NaN if either is NaN."""
     if not x.dtype.is_float:
         sign = "u" if x.dtype.is_unsigned else "s"
         condition = block.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
@@ -36,7 +36,10 @@ def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool =
 
 
 def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
-    """`x // divisor` or `x % divisor` for a divisor above 0."""
+    """`x
+
+    divisor` or `x % divisor`, rounded down, for a divisor above 0.
+    """
     dtype = x.dtype
     y = constant(divisor, dtype)
     if dtype.is_unsigned:
@@ -54,8 +57,8 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
 
 
 def convert(block: Block, value: Value, dtype: DType) -> Value:
-    """A value converted with the semantics of `Cast`; floats beyond the range of int64 (or uint64) saturate first, NaN
-    is 0.
+    """A value converted with the semantics of `Cast`; floats outside int64 (or uint64) saturate first, NaN
+    becomes 0.
     """
     source = value.dtype
     if source is dtype:

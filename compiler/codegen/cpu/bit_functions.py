@@ -1,4 +1,4 @@
-"""Scalar functions of integers and of bits: shifts, masks, quotients toward zero and remainders, whole numbers."""
+"""Scalar functions of integers and of bits: shifts, masks, quotients rounded toward zero and their remainders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> 
 
 
 def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
-    """Quotient toward zero, or remainder; 0 for divisor 0, as in numpy: the instruction would stop the process."""
+    """Quotient rounded toward zero, or remainder; 0 for divisor 0, as in numpy, where the instruction would stop the
+    process.
+    """
     dtype, lanes = x.dtype, x.lanes
     zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)
     nothing = block.binary("icmp eq", y, zero, DType.BOOL)

@@ -1,4 +1,4 @@
-"""C for compiled kernels: the header that declares them, and a program that runs one on files."""
+"""C text for compiled kernels: the header that declares them, and a program that runs one of them on files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_c_name(name: str) -> bool:
 
 
 def header_text(name: str, modules: Sequence[Module], target: CpuTarget) -> str:
-    """The header `name`.h of an object with these modules."""
+    """The text of `name`.h, the header of an object with these modules."""
     guard = f"{name.upper()}_H"
     lines = [
         f"/* {name}: kernels for {target.triple}, {target.cpu}.",
@@ -122,7 +122,7 @@ def _kernel(module: Module) -> list[str]:
 
 
 def _places(module: Module) -> list[str]:
-    """Names of the parameters in C, unique even in upper case."""
+    """Names of the parameters in C, which stay unique when converted to upper case."""
     taken = {"BUFFERS", *_OWN_PARAMETERS}
     names: list[str] = []
     for i, p in enumerate(module.parameters):

@@ -60,8 +60,10 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A place among the loops of an expansion: the `offsets` in the copy's dimensions (None: no loop yet), the `name`
-    of the innermost loop or statement, and the `ranges` of the loops around.
+    """A place among the loops of an expansion.
+
+    `offsets`: offset along each dimension of the copy (None: no loop yet). `name`: name of the innermost loop or
+    statement. `ranges`: ranges of the variables of the loops around.
     """
 
     offsets: tuple[Expr | None, ...]
@@ -69,7 +71,7 @@ class _Place:
     ranges: Ranges
 
     def named(self, suffix: str) -> _Place:
-        """The same place, with `suffix` behind the name."""
+        """The same place, with `suffix` appended to the name."""
         return replace(self, name=self.name + suffix)
 
 
@@ -87,7 +89,8 @@ class _Expansion:
         self.to: list[int | None] = [d for d, e in enumerate(to) if alike or e != _ONE]
         self.of: list[int] = [d for d, e in enumerate(of) if alike or e != _ONE]
         if not alike:
-            # A single row of the source may also be padding; such dimensions have no counterpart in the destination.
+            # A single row of the source may also be padding; such dimensions have no counterpart in the
+            # destination.
             single = [d for d, e in enumerate(of) if e == _ONE]
             self.extents = [*(_ONE for _ in single), *self.extents]
             self.to = [*(None for _ in single), *self.to]
@@ -98,7 +101,9 @@ class _Expansion:
         return self.dimension(0, _Place(offsets=(None,) * len(self.extents), name=stem, ranges=self.ranges))
 
     def dimension(self, d: int, at: _Place) -> Stmt:
-        """Dimension `d` of the box and those inside it, for elements that are inside the source so far."""
+        """The loops over dimension `d` of the box and the dimensions inside it, for elements that are inside the source
+        so far.
+        """
         if d == len(self.extents):
             return self.move(at)
         source, extent = self.copy.source, self.extents[d]
@@ -116,7 +121,7 @@ class _Expansion:
         )
 
     def fill(self, d: int, at: _Place) -> Stmt:
-        """Loops that fill the dimensions from `d` on with the pad value: outside the source."""
+        """Loops over the dimensions from `d` on that store the pad value: these elements are outside the source."""
         if d == len(self.extents):
             assert self.copy.pad is not None
             value = cast(self.copy.pad, self.copy.destination.buffer.dtype)
@@ -126,7 +131,7 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over part of dimension `d`; the innermost one in vectors with a rest."""
+        """A loop over part of dimension `d`; the innermost dimension is moved in vectors, with a remainder."""
         if extent == Const(0):
             return Seq(statements=())
 
@@ -145,7 +150,8 @@ class _Expansion:
         return self.vectors(extent, at, lambda element, *rest: body(start + element, *rest), few=few)
 
     def vectors(self, extent: Expr, at: _Place, body: Callable[..., Stmt], *, few: bool = False) -> Stmt:
-        """A loop over `extent` neighbours, `body(element, ranges[, suffix])` each, in vectors with a rest.
+        """A loop over `extent` neighbours in vectors with a remainder; `body(element, ranges[, suffix])` makes the
+        statement of each.
 
         `few`: `extent` is known to be less than a vector, though its expression may not show it.
         """
@@ -168,7 +174,7 @@ class _Expansion:
         return seq(*parts)
 
     def whole_rows(self) -> int:
-        """Size of the innermost dimension if both sides cover it, so that rows are contiguous; else 0."""
+        """Size of the innermost dimension if source and destination cover it, so that rows are contiguous; else 0."""
         to, of = self.to[-1], self.of[-1]
         boxes = [(self.copy.source, of), (self.copy.destination, to)]
         sizes = {box.buffer.shape[d] for box, d in boxes if d is not None and d == len(box.buffer.shape) - 1}
@@ -178,7 +184,9 @@ class _Expansion:
     def rows(
         self, d: int, at: _Place, start: Expr, count: int, width: int, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A move or fill of `count` whole rows of dimensions `d` and `d` + 1 (innermost) as one run of elements."""
+        """A move or fill of `count` whole rows, along dimensions `d` and `d` + 1 (the innermost), as one run of
+        elements.
+        """
         end: Callable[[_Place], Stmt] = self.move
         if inside == self.fill:
             end = partial(self.fill, d + 2)
@@ -191,7 +199,7 @@ class _Expansion:
         return self.vectors(Const(count * width), at, body)
 
     def move(self, at: _Place) -> Stmt:
-        """One element, or lane, from inside the source."""
+        """Moves one element, or one in each lane, from inside the source."""
         source = self.copy.source
         indices = list(source.starts)
         for d, offset in zip(self.of, at.offsets, strict=True):
@@ -205,7 +213,7 @@ class _Expansion:
         return self.assign(at, value)
 
     def assign(self, at: _Place, value: Expr) -> Stmt:
-        """Stores `value` in the element, or lane, of the destination."""
+        """Stores `value` into one element, or one in each lane, of the destination."""
         destination = self.copy.destination
         indices = list(destination.starts)
         for d, offset in zip(self.to, at.offsets, strict=True):

@@ -14,8 +14,9 @@ from ...ir.expr import Binary, Const, Expr, Select, Var, dtype_of
 from ...ir.types import DType
 
 Decided: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
-"""A function from values of variables (an int, or any other object if unknown) to the value of an expression of ints
-or bools; None if the value depends on an unknown variable."""
+"""A function from the values of variables (an int, or another object if unknown) to the value of an integer or bool
+expression; None if it depends on an unknown variable.
+"""
 
 _PLAIN: Mapping[str, Callable[[Any, Any], int | float]] = {
     "<": operator.lt,
@@ -35,11 +36,11 @@ _WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
 
 
 def undecided(variables: Mapping[str, Any]) -> None:
-    """The function of an expression that is never decided: it loads, calls, converts, or computes in floats."""
+    """Returns None: the function of an expression that loads, calls, converts, or computes in floats."""
 
 
 def decided(expr: Expr) -> Decided:
-    """The function of an expression; `undecided` if no values of variables decide it."""
+    """The function of an expression; `undecided` if no values of variables determine the expression."""
     match expr:
         case Const(value=value):
             return lambda variables: value

@@ -1,4 +1,4 @@
-"""Scalar functions that are computed in float64 and rounded to float32 once: trigonometry, hyperbolas, powers.
+"""Scalar functions that are computed in float64 and rounded to float32 once: trigonometric, hyperbolic, powers.
 
 Their series are exact to at least 1e-10, so that a result is the nearest float32 or its neighbour. Vectors of float64
 have half the lanes, an acceptable cost: these functions are rare in networks.
@@ -13,22 +13,24 @@ from ...ir.types import DType
 from .text import Block, Value, constant, type_text
 
 QUARTER_TURN = (1.570796012878418, 3.139164164167596e-07, 6.223372171896613e-14)
-"""pi / 2 in three parts; the first two have so few bits that products with whole numbers below 2**31 are exact."""
+"""pi / 2 as a sum of three numbers; the first two have so few bits that products with whole numbers below 2**31 are
+exact.
+"""
 SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(7))
 COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(8))
-"""Taylor series up to pi / 4."""
+"""Taylor series of the cosine, up to pi / 4."""
 ARCTANGENT = tuple((-1) ** k / (2 * k + 1) for k in range(12))
-"""Taylor series of arctan t / t over t**2, for t up to tan(pi / 8), t**2 up to 0.1716."""
+"""Taylor series of arctan t / t in t**2, for t up to tan(pi / 8), t**2 up to 0.1716."""
 POWER = tuple(math.log(2) ** k / math.factorial(k) for k in range(12))
-"""2**r for r up to 1/2."""
+"""Taylor series of 2**r, for r up to 1/2."""
 LOGARITHM = tuple(2 / (2 * k + 1) / math.log(2) for k in range(10))
-"""log2 m = 2 artanh s / ln 2 over s**2, s = (m - 1) / (m + 1) up to 0.1716."""
+"""Series of log2 m = 2 artanh s / ln 2 in s**2, where s = (m - 1) / (m + 1), s**2 up to 0.1716."""
 HYPERBOLIC_SINE = tuple(1 / math.factorial(2 * k + 1) for k in range(7))
-"""Taylor series of sinh x / x over x**2, for |x| up to 1/2."""
+"""Taylor series of sinh x / x in x**2, for |x| up to 1/2."""
 
 
 def call_double(block: Block, name: str, arguments: list[Value]) -> Value | None:
-    """The float32 value of `name(arguments)`, lane by lane; None for functions that this file does not have."""
+    """The float32 value of `name(arguments)`, lane by lane; None for functions that are not in this file."""
     m = _Double(block)
     unary: dict[str, Callable[[Value], Value]] = {
         "sin": m.sin,
@@ -120,14 +122,14 @@ class _Double:
         return self.block.binary(instruction, a, constant(b, DType.INT64, a.lanes))
 
     def whole(self, x: Value) -> Value:
-        """A whole float64 as int64; 0 for NaN."""
+        """A float64 that is a whole number as int64; 0 for NaN."""
         to = type_text(DType.INT64, x.lanes)
         kind = ("i64", "f64") if x.lanes == 1 else (f"v{x.lanes}i64", f"v{x.lanes}f64")
         text = self.block.call(to, f"llvm.fptosi.sat.{kind[0]}.{kind[1]}", (x.type, x.text))
         return Value(text, DType.INT64, x.lanes)
 
     def with_sign(self, size: Value, sign: Value) -> Value:
-        """`size`, which is not negative, with the sign of another."""
+        """`size`, which is not negative, with the sign bit of `sign`."""
         bit = self.integer("and", self.bits(sign), -(2**63))
         return self.of_bits(self.block.binary("or", self.bits(size), bit))
 
@@ -137,14 +139,14 @@ class _Double:
     # Angles
 
     def turned(self, x: Value) -> tuple[Value, Value]:
-        """x minus the nearest multiple of pi / 2, and that multiple's number; |x| below 2**31, NaN for infinities."""
+        """x minus n times pi / 2, and n, the number of the nearest multiple; |x| below 2**31, NaN for infinities."""
         n = self.intrinsic("roundeven", self.multiply(x, 2 / math.pi))
         for part in QUARTER_TURN:
             x = self.subtract(x, self.multiply(n, part))
         return x, self.whole(n)
 
     def wave(self, x: Value, ahead: int) -> Value:
-        """The sine of x plus `ahead` quarter turns."""
+        """The sine of x + `ahead` * pi / 2."""
         r, n = self.turned(x)
         n = self.integer("add", n, ahead)
         square = self.multiply(r, r)
@@ -169,7 +171,7 @@ class _Double:
         return self.divide(self.sin(x), self.cos(x))
 
     def atan(self, x: Value) -> Value:
-        """arctan x; reduces |x| above 1 by 1 / |x|, then t above tan(pi / 8) by (t - 1) / (t + 1)."""
+        """arctan x. Reduces |x| above 1 to t = 1 / |x|, then t above tan(pi / 8) to (t - 1) / (t + 1)."""
         size = self.absolute(x)
         large = self.compare("ogt", size, 1.0)
         t = self.select(large, self.divide(self.number(1.0, x), size), size)
@@ -190,7 +192,7 @@ class _Double:
     # Exponents
 
     def exp2(self, p: Value) -> Value:
-        """2**p, with p clamped to -200 .. 200: beyond, results in float32 are zero or infinite."""
+        """2**p, with p clamped to -200 .. 200: outside, results in float32 are zero or infinite."""
         p = self.select(self.compare("olt", p, -200.0), -200.0, p)
         p = self.select(self.compare("ogt", p, 200.0), 200.0, p)
         n = self.intrinsic("roundeven", p)
@@ -199,8 +201,8 @@ class _Double:
         return self.multiply(value, self.of_bits(scale))
 
     def log2(self, x: Value) -> Value:
-        """log2 x; NaN below 0. Subnormal float64 are not supported: no float32 widens to one."""
-        # Counted from sqrt(1/2), whole powers of two are the exponent and the rest the mantissa.
+        """log2 x; NaN for negative x. Subnormal float64 are not supported: no float32 widens to one."""
+        # Relative to sqrt(1/2): the exponent counts whole powers of two, the mantissa is the rest.
         least = 0x3FE6A09E667F3BCD
         shifted = self.integer("sub", self.bits(x), least)
         exponent = self.integer("ashr", shifted, 52)
@@ -250,7 +252,7 @@ class _Double:
         return self.with_sign(self.select(self.compare("olt", size, 0.1), near, far), x)
 
     def power(self, x: Value, y: Value) -> Value:
-        """IEEE 754's pow."""
+        """x to the power of y, as IEEE 754 defines pow."""
         size = self.absolute(x)
         value = self.exp2(self.multiply(y, self.log2(size)))
         whole = self.compare("oeq", self.intrinsic("roundeven", y), y)

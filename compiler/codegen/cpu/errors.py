@@ -1,4 +1,4 @@
-"""Errors between a scheduled program and a call of its kernel."""
+"""Errors that occur between a scheduled program and a call of its kernel."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from vdla.util.errors import CodeError, UserError
 
 
 class LoweringError(CodeError):
-    """A program uses something that this target cannot express; the message names the statement and a way out."""
+    """A program uses something that this target cannot express; the message names the statement and suggests a
+    way out.
+    """
 
 
 class TargetError(UserError):
-    """A CPU, named by the user, that does not exist or is not this machine's."""
+    """A CPU, named by the user, that does not exist or that this machine is not."""
 
 
 class UnknownNameError(TargetError):
-    """A processor or feature that LLVM does not know; fields `kind` ("cpu", "feature") and `name`."""
+    """A processor or feature that LLVM does not know; fields `kind` ("cpu" or "feature") and `name`."""
 
     def __init__(self, kind: str, name: str, message: str) -> None:
         super().__init__(message)
@@ -23,7 +25,9 @@ class UnknownNameError(TargetError):
 
 
 class CodeGenerationError(UserError):
-    """A kernel that LLVM refuses, or for which it generates no code within the timeout; the message names it."""
+    """A kernel that LLVM rejects, or for which it generates no code within the timeout; the message names the
+    kernel.
+    """
 
 
 class MachineMemoryError(UserError):
@@ -31,4 +35,6 @@ class MachineMemoryError(UserError):
 
 
 class KernelArgumentError(UserError):
-    """An array passed to a kernel does not fit its parameter; the message names it and the requirement."""
+    """An array passed to a kernel that does not fit its parameter; the message names the parameter and its
+    requirement.
+    """

@@ -1,7 +1,7 @@
 """Scalar and vector values of IR expressions.
 
-Inside a vectorized loop every expression is a scalar (the same in all iterations) or a vector with one lane for each
-iteration. Loop variables of unrolled loops are Python ints, so conditions on them are decided here.
+Inside a vectorized loop every expression is a scalar (equal in all iterations) or a vector with one lane for each
+iteration. Variables of unrolled loops are Python ints, so conditions on them are decided during emission.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .vector_memory import (
 )
 
 SPREAD_STRIDES = (2, 4, 8)
-"""Distances in elements between lanes at which one masked store of the lanes' whole range replaces a scatter."""
+"""Distances in elements between lanes at which one masked store of the whole range of elements replaces a scatter."""
 MAXIMUM_STRIDE = 4
 """Largest distance in elements between lanes at which whole loads and shuffles replace a gather."""
 
@@ -54,16 +54,16 @@ class VectorLoop:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
-    """A linear form: its atoms with coefficients and their folding functions (`decided`), and the constant."""
+    """A linear form: its atoms, each with coefficient and folding function (`decided`), and its constant."""
 
     atoms: tuple[tuple[Expr, int, Decided], ...]
     constant: int
 
 
 class ExpressionEmitter:
-    """Emits expressions into a block; the emitter of statements sets the context.
+    """Emits expressions into a block, in the context that the emitter of statements sets.
 
-    `variables` maps loop variables to ints (unrolled) or scalar values, outermost first. `mask`: active lanes (None:
+    `variables`: values of loop variables, ints (unrolled) or scalars, outermost first. `mask`: active lanes (None:
     all). `guarded`: the mask depends on a condition, so possibly no lane is active.
     """
 
@@ -81,7 +81,7 @@ class ExpressionEmitter:
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
-        """The value of an expression of ints and bools, if the known variables decide it; else None."""
+        """The value of an expression of ints and bools if the known variables determine it, else None."""
         return self.decided(expr)[1](self.variables)
 
     def decided(self, expr: Expr) -> tuple[DType, Decided]:
@@ -93,7 +93,7 @@ class ExpressionEmitter:
         return held[1]
 
     def expr(self, expr: Expr) -> Value:
-        """The value of an expression: a scalar, or a vector where it differs between lanes."""
+        """The value of an expression: a scalar, or a vector if it differs between lanes."""
         if isinstance(expr, Load):
             return self.load(expr.buffer, expr.indices)
         dtype, value_of = self.decided(expr)
@@ -145,16 +145,18 @@ class ExpressionEmitter:
         return constant(held, DType.INT64) if isinstance(held, int) else held
 
     def index(self, expr: Expr) -> Value:
-        """An int64 sum of products."""
+        """The value of an index expression, int64, as a sum of products."""
         terms, offset = self.terms({expr: 1})
         return self.sum(terms, offset)
 
     def terms(self, weighted: Mapping[Expr, int]) -> tuple[dict[Expr, int], int]:
-        """A weighted sum of index expressions as atoms with coefficients, and a constant; known atoms folded."""
+        """A weighted sum of index expressions as atoms with coefficients, and a constant, which includes the known
+        atoms.
+        """
         return self.folded(self.prepared(weighted_sum(weighted)))
 
     def prepared(self, form: LinearForm) -> PreparedForm:
-        """The form with the folding functions of its atoms."""
+        """A linear form with the folding functions of its atoms."""
         atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
         return PreparedForm(tuple(atoms), form.constant)
 
@@ -185,7 +187,9 @@ class ExpressionEmitter:
         return {atom: c for atom, c in total.items() if c}, offset
 
     def sum(self, terms: Mapping[Expr, int], offset: int) -> Value:
-        """The int64 value of a weighted sum, variables of outer loops first, so that invariant parts are hoisted."""
+        """The int64 value of a weighted sum; variables of outer loops are added first, so that invariant parts are
+        hoisted.
+        """
         atoms: Iterable[Expr] = terms
         if len(terms) > 1:
             order = {name: depth for depth, name in enumerate(self.variables)}
@@ -205,14 +209,14 @@ class ExpressionEmitter:
         return self.block.binary(f"add{within}", total, constant(offset, DType.INT64)) if offset else total
 
     def atom(self, atom: Expr) -> Value:
-        """An index expression that is not a sum."""
+        """The value of an index expression that is not a sum."""
         match atom:
             case Binary(op="*", a=a, b=b):
                 return self.block.binary("mul", self.expr(a), self.expr(b))
         return self.expr(atom)
 
     def arithmetic(self, op: str, a: Expr, b: Expr) -> Value:
-        """A binary operator other than "and" and "or"; integers wrap."""
+        """The value of a binary operator other than "and" and "or"; integers wrap."""
         dtype, _ = self.decided(a)
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)
@@ -225,7 +229,10 @@ class ExpressionEmitter:
         return self.computed(op, x, y, dtype, b)
 
     def computed(self, op: str, x: Value, y: Value, dtype: DType, b: Expr) -> Value:
-        """An operator other than // and % on values of `dtype`; y is the value of `b`."""
+        """The value of an operator other than
+
+        and % on x and y of type `dtype`; y is the value of `b`.
+        """
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):
@@ -244,8 +251,8 @@ class ExpressionEmitter:
         return floor_divide(self.block, op, self.expr(a), divisor)
 
     def select(self, expr: Select) -> Value:
-        """A Select; a side with loads is evaluated only if it is chosen, unless the condition performs the
-        same loads.
+        """The value of a Select. A side with loads is evaluated only where it is chosen, unless the condition performs
+        the same loads.
         """
         chosen = self.known(expr.condition)
         if chosen is not None:
@@ -275,7 +282,7 @@ class ExpressionEmitter:
         return self.block.define(f"phi {type_text(dtype, lanes)} {', '.join(incoming)}", dtype, lanes)
 
     def under(self, condition: Value, expr: Expr) -> Value:
-        """`expr` with memory touched only in the lanes where `condition` holds."""
+        """The value of `expr`, accessing memory only in the lanes in which `condition` is true."""
         mask, guarded = self.mask, self.guarded
         self.mask = condition if mask is None else self.block.binary("and", mask, condition)
         self.guarded = True
@@ -359,7 +366,7 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, place: Place) -> int:
-        """The lanes of an access to a stack slot that `Slots` can follow; 0 for others."""
+        """Lanes of an access to a stack slot that `Slots` can forward; 0 for other accesses."""
         if place.variables or place.terms or place.varying:
             return 0
         if place.stride == 0 and not self.guarded:
@@ -369,7 +376,7 @@ class ExpressionEmitter:
         return self.vector.lanes
 
     def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
-        """The place of an access, with all known variables folded."""
+        """The place of an access; known variables are folded into its offset."""
         # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
@@ -412,7 +419,9 @@ class ExpressionEmitter:
         return self.point(storage, self.place(storage, indices))[0]
 
     def point(self, storage: Storage, place: Place) -> tuple[str, int, Value | None]:
-        """Pointer to an access's first element, stride from lane to lane, and further offsets of lanes (None: none)."""
+        """Pointer to the first element of an access, stride from lane to lane, and further offsets of the lanes (None:
+        none).
+        """
         block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
         offsets = self.sum(place.varying, 0) if place.varying else None
         terms = place.terms
@@ -452,11 +461,11 @@ _NOTHING: Mapping[Expr, int] = {}
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of an access in a buffer: `offset` elements from the begin, `stride` elements from lane to lane, and
+    """The place of an access in a buffer: `offset` elements from its start, `stride` elements from lane to lane, and
     unknown terms with coefficients.
 
-    `variables`: loop variables, if all terms are such; otherwise `terms`: terms that are equal in all lanes, and
-    `varying`: terms that differ between lanes.
+    `variables`: the unknown terms, if all of them are loop variables. Otherwise `terms`: terms that are equal in all
+    lanes, and `varying`: terms that differ between lanes.
     """
 
     offset: int
@@ -469,7 +478,9 @@ class Place:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Indices as a sum: of loop `variables` and a `constant`; with other terms, the form is `whole`."""
+    """The indices of an access, and their sum: loop `variables` and a `constant`; if it has other terms, the form
+    `whole`.
+    """
 
     indices: tuple[Expr, ...]
     variables: tuple[tuple[str, int], ...]
@@ -486,7 +497,9 @@ def _loaded(expr: Expr) -> set[Expr]:
 
 
 def _always_loaded(condition: Expr) -> set[Expr]:
-    """The loads that evaluating a condition always performs; empty if it contains a decision (select, and, or)."""
+    """The loads that evaluating a condition always performs; empty if the condition contains a select, "and" or
+    "or".
+    """
     decides = any(
         isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
         for e in walk_expr(condition)

@@ -14,24 +14,24 @@ from .errors import LoweringError
 from .text import Block, Value, constant, type_text
 
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.4286068203094173e-06
-"""ln 2 in two parts; the first has so few bits that its product with an exponent is exact."""
+"""ln 2 as a sum of two numbers; the first has so few bits that its product with an exponent is exact."""
 ROUNDING = 12582912.0
-"""1.5 * 2**23: adding it to a float32 below 2**22 leaves the nearest whole number in the lowest bits."""
+"""1.5 * 2**23: adding it to a float32 below 2**22 leaves the nearest whole number in the lowest bits of the sum."""
 EXP_TERMS = (1.0, 1.0, 1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720, 1 / 5040)
-"""Taylor series up to |x| = ln 2 / 2, where the remainder is below 2**-27."""
+"""Taylor series of exp x, up to |x| = ln 2 / 2, where the remainder is below 2**-27."""
 LOG_TERMS = (2.0, 2 / 3, 2 / 5, 2 / 7, 2 / 9)
-"""log m = 2 artanh s, s = (m - 1) / (m + 1), over s**2 up to 0.1716**2."""
+"""Series of log m = 2 artanh s, where s = (m - 1) / (m + 1), in s**2 up to 0.1716**2."""
 TANH_NEAR = 0.625
 TANH_TERMS = (1.0, -0.3333325982093811, 0.13331127166748047, -0.05372106656432152, 0.02059098333120346, -0.005659984890371561)  # fmt: skip  # noqa: E501
-"""tanh x / x over x**2 up to TANH_NEAR**2; relative error 4e-9."""
+"""Polynomial of tanh x / x in x**2 up to TANH_NEAR**2; relative error 4e-9."""
 ERF_TERMS = (1.128379225730896, -0.37612637877464294, 0.11283782124519348, -0.0268654003739357, 0.005220945458859205, -0.0008482828852720559, 0.0001125694761867635, -9.64151604421204e-06)  # fmt: skip  # noqa: E501
-"""erf x / x over x**2 up to 1; relative error 4e-11."""
+"""Polynomial of erf x / x in x**2 up to 1; relative error 4e-11."""
 ERFC_TERMS = (-0.000510309764649719, -1.6259750127792358, -0.9207650423049927, -0.14865149557590485, 0.03145842254161835, -0.004240956623107195, 0.00026772666024044156)  # fmt: skip  # noqa: E501
-"""The binary logarithm of erfc x, over x from 1 to ERFC_END; erfc is off by 1e-9."""
+"""Polynomial of the binary logarithm of erfc x, for x from 1 to ERFC_END; erfc has an error of 1e-9."""
 ERFC_END = 4.0
 """Least x at which 1 - erfc x rounds to 1."""
 EXP2_TERMS = (1.0000001192092896, 0.6931469440460205, 0.24022120237350464, 0.05550713092088699, 0.009675540961325169, 0.0013276479439809918)  # fmt: skip  # noqa: E501
-"""2**x over x from -1/2 to 1/2; relative error 8e-8."""
+"""Polynomial of 2**x for x from -1/2 to 1/2; relative error 8e-8."""
 
 
 def call_function(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value:
@@ -99,7 +99,7 @@ class _Math:
         return self.block.binary(f"fcmp {how}", a, self.number(b, a), DType.BOOL)
 
     def limit(self, x: Value, low: float, high: float) -> Value:
-        """x within low .. high; NaN stays."""
+        """x clamped to low .. high; NaN stays NaN."""
         x = self.block.select(self.compare("olt", x, low), self.number(low, x), x)
         return self.block.select(self.compare("ogt", x, high), self.number(high, x), x)
 
@@ -122,11 +122,11 @@ class _Math:
         return self.block.binary(instruction, a, constant(b, DType.INT32, a.lanes))
 
     def power_of_two(self, exponent: Value) -> Value:
-        """2**exponent for an int32 within -126 .. 127; anything for others."""
+        """2**exponent for an int32 within -126 .. 127; undefined for other exponents."""
         return self.of_bits(self.integer("shl", self.integer("add", exponent, 127), 23))
 
     def exp(self, x: Value) -> Value:
-        """2**n * exp(r) with n whole and |r| at most ln 2 / 2."""
+        """exp x as 2**n * exp(r), with n whole and |r| at most ln 2 / 2."""
         x = self.limit(x, -104.0, 89.0)
         shifted = self.add(self.multiply(x, 1.4426950408889634), ROUNDING)
         n = self.add(shifted, -ROUNDING)
@@ -134,14 +134,13 @@ class _Math:
         r = self.multiply_add(n, -LN2_HIGH, x)
         r = self.multiply_add(n, -LN2_LOW, r)
         value = self.polynomial(EXP_TERMS, r)
-        # Two factors are needed where a single one would exceed the exponent range: results that are subnormal or
-        # infinite.
+        # Two factors, because one could exceed the exponent range: results may be subnormal or infinite.
         half = self.integer("ashr", exponent, 1)
         rest = self.block.binary("sub", exponent, half)
         return self.multiply(self.multiply(value, self.power_of_two(half)), self.power_of_two(rest))
 
     def sigmoid(self, x: Value) -> Value:
-        """1 / (1 + e) or e / (1 + e) with e = exp(-|x|), which never overflows."""
+        """The logistic function: 1 / (1 + e) or e / (1 + e) with e = exp(-|x|), which never overflows."""
         e = self.exp(self.subtract(0.0, self.absolute(x)))
         top = self.block.select(self.compare("olt", x, 0.0), e, self.number(1.0, x))
         return self.divide(top, self.add(e, 1.0))
@@ -167,10 +166,10 @@ class _Math:
         return self.block.select(self.compare("ole", size, 1.0), near, self.with_sign(far, x))
 
     def log(self, x: Value) -> Value:
-        """e * ln 2 + log m with m from sqrt(1/2) to sqrt(2)."""
+        """log x as e * ln 2 + log m, with m from sqrt(1/2) to sqrt(2)."""
         subnormal = self.compare("olt", x, 1.1754943508222875e-38)
         scaled = self.block.select(subnormal, self.multiply(x, 8388608.0), x)
-        # Relative to sqrt(1/2), the exponent gives whole powers of two, and the mantissa the rest.
+        # Relative to sqrt(1/2): the exponent gives whole powers of two, the mantissa the rest.
         shifted = self.integer("sub", self.bits(scaled), 0x3F3504F3)
         exponent = self.integer("ashr", shifted, 23)
         mantissa = self.integer("add", self.integer("and", shifted, 0x007FFFFF), 0x3F3504F3)
@@ -190,13 +189,13 @@ class _Math:
         return self.block.select(self.compare("olt", x, 0.0), self.number(float("nan"), x), result)
 
     def sqrt(self, x: Value) -> Value:
-        """One instruction, correctly rounded."""
+        """The square root, one correctly rounded instruction."""
         return self.intrinsic("sqrt", x)
 
     def absolute(self, x: Value) -> Value:
         return self.of_bits(self.integer("and", self.bits(x), 0x7FFFFFFF))
 
     def with_sign(self, size: Value, sign: Value) -> Value:
-        """`size`, which is not negative, with the sign of another."""
+        """`size`, which is not negative, with the sign bit of `sign`."""
         bit = self.integer("and", self.bits(sign), -0x80000000)
         return self.of_bits(self.block.binary("or", self.bits(size), bit))

@@ -1,8 +1,8 @@
 """float16 and bfloat16 in generated code: stored as bits in registers of 16 bits, computed in float32.
 
 Conversions are integer operations, so that every processor supports them, with or without instructions for these types.
-Adding, subtracting or multiplying in float32 and rounding the result gives the same as the operation in 16 bits: 24
-bits suffice (2 * 11 + 2; Figueroa, "When is double rounding innocuous?", 1995).
+Adding, subtracting or multiplying in float32 and rounding the result is the same as the operation in 16 bits, because
+float32 has enough bits: 24 = 2 * 11 + 2 (Figueroa, "When is double rounding innocuous?", 1995).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ HALF_FLOATS = (DType.FLOAT16, DType.BFLOAT16)
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITY = 0x7F800000
 _REBIAS = (127 - 15) << 23
-"""Difference of the exponent biases of float16 and float32, at the position of float32's exponent."""
+"""Difference of the exponent biases of float16 and float32, shifted to the position of float32's exponent."""
 
 
 def widen(block: Block, value: Value) -> Value:
-    """A 16-bit float converted to float32, exactly; other values unchanged."""
+    """A 16-bit float converted to float32, exactly; values of other types unchanged."""
     if value.dtype not in HALF_FLOATS:
         return value
     m = _Bits(block, value.lanes)

@@ -1,4 +1,4 @@
-"""Hardware instructions for tensorization: the computation and the emission of each, one instruction per use."""
+"""Hardware instructions for tensorization: what each computes, and its emission."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ DOT_LANES, DOT_DEPTH = 16, 4
 
 
 def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
-    """VPDPBUSD, USDOT: total int32[lanes] += sum over k < 4 of data uint8[4] times weights int8[lanes, 4].
+    """VPDPBUSD or USDOT: total int32[lanes] += sum over k < 4 of data uint8[4] times weights int8[lanes, 4].
 
-    `lanes` is at most that of a register; fewer use a part of it. Products and sums are exact; the sum wraps as int32
-    does. It always adds: clear the sum first (decompose_reduction).
+    `lanes`: at most the lanes of a register; fewer use a part of it. Products and sums are exact; the sum wraps as
+    int32 does. The instruction always adds: clear the sum first (decompose_reduction).
     """
     total = Buffer(name="total", shape=(lanes,), dtype=DType.INT32, scope="register")
     data = Buffer(name="data", shape=(DOT_DEPTH,), dtype=DType.UINT8)
@@ -45,13 +45,13 @@ def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name, an argument of `schedule.replay`."""
+    """All instructions of this target by name: an argument of `schedule.replay`."""
     declarations = [dot_u8s8(lanes) for lanes in range(1, DOT_LANES + 1)]
     return {d.name: d for d in declarations}
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration; raises LoweringError for declarations of other targets."""
+    """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
     if declaration.name.startswith("dot_u8s8_"):
         return _emit_dot
     if declaration.name.startswith(PREFIX):
@@ -99,19 +99,19 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
-    """One instruction for each cache line of the elements, into the first-level cache."""
+    """Emits a prefetch into the first-level cache for each cache line of the elements."""
     block, data = values.block, use.declaration.parameters[0]
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])
     size = prod(data.shape) * data.dtype.bits // 8
     for offset in range(0, size, ALIGNMENT):
-        # Beyond the buffer, too, so this address is not inbounds.
+        # The address may be outside the buffer, so it is not inbounds.
         at = block.assign(f"getelementptr i8, ptr {start}, i64 {ahead + offset}")
         block.call("void", "llvm.prefetch.p0", ("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:
-    """The address of an operand whose elements are contiguous, in the order of the formal operand."""
+    """The address of an operand whose elements must be contiguous, in the order of the formal operand."""
     region, formal = use.operands[position], use.declaration.parameters[position]
     storage = values.storages[region.buffer.name]
     expected = 1

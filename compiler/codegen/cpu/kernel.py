@@ -22,9 +22,9 @@ _Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A compiled program. `outputs` are the names of the parameters that it writes.
+    """A compiled program. `outputs`: names of the parameters that it writes.
 
-    `generated` returns its code, after waiting for code generation if needed.
+    `generated()`: the machine code, after waiting for its generation if needed.
     """
 
     program: Program
@@ -39,18 +39,20 @@ class Kernel:
         return self.generated()
 
     def __call__(self, **arrays: np.ndarray) -> None:
-        """Runs on one array for each parameter, by name; writes outputs in place. Raises KernelArgumentError for
-        others.
+        """Runs the kernel on one array for each parameter, by name, and writes outputs in place.
+
+        Raises KernelArgumentError if an array is missing, unknown or does not fit.
         """
         self.bind(arrays)()
 
     def bind(
         self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None, room: WorkingRoom | None = None
     ) -> BoundKernel:
-        """The kernel with its arrays, checked once, for repeated calls. Raises KernelArgumentError if one is unfit.
+        """The kernel with its arrays, which are checked once, for repeated calls. Raises KernelArgumentError if one
+        does not fit.
 
         Parallel loops run on `pool` (None: on the calling thread only). `room`: working memory, which kernels that run
-        one after the other may share (None: its own).
+        one after the other may share (None: the kernel gets its own).
         """
         _check(self.program, self.outputs, arrays)
         room = working_room([self], pool) if room is None else room
@@ -109,7 +111,7 @@ class BoundKernel:
             self.run_in_turn()
 
     def point(self, parameter: int, address: int) -> None:
-        """Binds the parameter at this position to another address.
+        """Binds the parameter at position `parameter` to another address.
 
         The caller must guarantee that the memory has the parameter's size, is aligned to its elements, stays alive
         while the kernel runs, and overlaps no written array.
@@ -128,11 +130,11 @@ def build(
     *,
     blocks: bool = True,
 ) -> Kernel:
-    """A scheduled program as a kernel for this machine (`target`: a lower level of it); `blocks` as in `module.lower`.
+    """Compiles a scheduled program to a kernel for this machine (`target`: a lower level of it); `blocks` as in
+    `module.lower`.
 
-    With a `worker`, the worker generates its code while the caller continues.
-
-    Raises TargetError for a target that this machine cannot run.
+    With a `worker`, the worker generates the code while the caller continues. Raises TargetError for a target that this
+    machine cannot run.
     """
     target = host_target() if target is None else target
     if not runs_here(target):

@@ -18,11 +18,11 @@ from .architectures import initialise
 
 
 def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, str]]) -> list[bool]:
-    """For each of `others`, a (processor, features): whether a processor with `features` has all of its features.
+    """For each (processor, features) in `others`: whether the processor `cpu` with `features` has all of its features.
 
     llvmlite has no function for this query, but LLVM's inliner answers it: it inlines a function only if the caller's
-    processor has every feature of the callee's. So each of `others` gets a function; functions that remain were
-    refused.
+    processor has every feature of the callee's. So each of `others` becomes a function; functions that remain were not
+    inlined.
     """
     initialise()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
@@ -43,7 +43,7 @@ def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, s
 
 
 def joined(*features: str) -> str:
-    """Lists of features joined by commas, without empty ones."""
+    """Lists of features joined by commas; empty lists are left out."""
     return ",".join([f for f in features if f])
 
 

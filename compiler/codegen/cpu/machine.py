@@ -22,8 +22,9 @@ _NEVER_USED = (
     "clwb clzero cldemote enqcmd ermsb fsgsbase invpcid movdir64b movdiri mwaitx pconfig pku prefetchi ptwrite rdpru "
     "rtm serialize sgx shstk tsxldtrk uintr waitpkg wbnoinvd"
 )
-"""Features of x86-64 that no kernel uses: features of operating systems, which many virtual machines hide, and `ermsb`,
-which marks one instruction as fast and differs between vendors."""
+"""Features of x86-64 that no kernel uses: features for operating systems, which many virtual machines hide, and
+`ermsb`, which marks one instruction as fast and differs between vendors.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class CpuTarget:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all fields, in hexadecimal: equal digests mean equal kernels, equally tiled.
+        """SHA-256 of all fields, in hexadecimal: with equal digests, kernels and their tiles are equal.
 
         Features that no kernel uses are left out, so that records of a processor are valid in its virtual machines.
         """
@@ -63,13 +64,13 @@ class CpuTarget:
 
     @property
     def described(self) -> dict[str, str]:
-        """The processor's name in tuning records."""
+        """The processor's description in tuning records."""
         return {"kind": "llvm", "triple": self.triple, "cpu": self.cpu, "digest": self.digest}
 
 
 @lru_cache(maxsize=1)
 def host_target() -> CpuTarget:
-    """This machine, with the features that its processor reports and the cache sizes known to the system.
+    """This machine, with the features that its processor reports and the cache sizes that the system reports.
 
     LLVM is queried once: llvmlite admits one thread at a time, so a query for each kernel would wait until the previous
     kernel's code is generated.
@@ -81,7 +82,9 @@ def host_target() -> CpuTarget:
 
 
 def cache_sizes(folder: Path) -> tuple[int, int] | None:
-    """First and second level data cache in bytes, from Linux's files in /sys; None if they do not exist."""
+    """Bytes of the first and second level data cache, from Linux's files in /sys (`folder`); None if they do
+    not exist.
+    """
     sizes: dict[str, int] = {}
     try:
         for cache in sorted(folder.glob("index*")):
@@ -94,7 +97,7 @@ def cache_sizes(folder: Path) -> tuple[int, int] | None:
 
 
 def host_target_at(level: str) -> CpuTarget:
-    """This machine's triple, at one of the levels "avx512", "avx2", "sse", "generic".
+    """This machine's triple, at the level "avx512", "avx2", "sse" or "generic".
 
     Raises TargetError for other names, and for a level that this machine does not have.
     """

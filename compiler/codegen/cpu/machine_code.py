@@ -1,5 +1,6 @@
-"""LLVM compilation: parses, verifies and optimises IR text, and makes machine code in this process,
-also on threads."""
+"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process, also on
+threads.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from .module import Module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCode:
-    """A compiled module: the function's address, its assembly on demand, and the objects that keep both alive."""
+    """A compiled module: the address of its function, its assembly on demand, and the LLVM objects that keep both
+    alive.
+    """
 
     address: int
     engine: llvm.ExecutionEngine
@@ -36,7 +39,7 @@ class MachineCode:
 
 
 def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
-    """LLVM's code generator for a target; RuntimeError from llvmlite if LLVM does not know the triple."""
+    """LLVM's code generator for a target. Raises llvmlite's RuntimeError if LLVM does not know the triple."""
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
@@ -51,7 +54,7 @@ def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
 
 
 def assembly_of(module: Module, target: CpuTarget) -> str:
-    """The assembly of a module, as text from LLVM for a target."""
+    """The assembly text that LLVM generates for a module on a target."""
     machine = target_machine(target, jit=False)
     return machine.emit_assembly(optimise([module], machine, context=llvm.create_context()))
 
@@ -62,11 +65,11 @@ def optimise(
     exported: Collection[str] | None = None,
     context: llvm.ContextRef | None = None,
 ) -> llvm.ModuleRef:
-    """Modules as one, its stack slots in registers and its branches simplified.
+    """The modules linked into one, with stack slots moved to registers and branches simplified.
 
     LLVM's own pipelines take ten times as long for code that runs no faster: schedules determine the loops, and the
-    emitter repeats no computation. Functions that are not `exported` (None: all are) are internal. The result belongs
-    to `context` (None: the one that all threads share).
+    emitter repeats no computation. Functions that are not `exported` (None: all are) become internal. The result
+    belongs to `context` (None: the one that all threads share).
     """
     parsed = _parse(modules[0], machine, context)
     for module in modules[1:]:
@@ -92,9 +95,9 @@ def _parse(module: Module, machine: llvm.TargetMachine, context: llvm.ContextRef
 
 
 def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str]) -> bytes:
-    """Modules as one object, whose functions are `exported`; several threads may generate code at once.
+    """The modules as one relocatable object, whose functions are `exported`; several threads may generate code at once.
 
-    Raises RuntimeError if LLVM refuses the modules.
+    Raises RuntimeError if LLVM rejects the modules.
     """
     optimised = optimise(modules, machine, exported, llvm.create_context())
     with ffi.OutputString() as reason:
@@ -124,7 +127,7 @@ def _emit_unlocked() -> Any:
 
 
 def compile_module(module: Module, target: CpuTarget) -> MachineCode:
-    """Machine code for this process."""
+    """The machine code of a module, for this process."""
     machine = target_machine(target, jit=True)
     optimised = optimise([module], machine)
     engine = llvm.create_mcjit_compiler(optimised, machine)
@@ -136,9 +139,9 @@ def compile_module(module: Module, target: CpuTarget) -> MachineCode:
 def load_objects(
     objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]
 ) -> dict[str, MachineCode]:
-    """Functions of objects that were made for `target`, in this process; their assembly is not kept.
+    """Functions of objects that were compiled for `target`, loaded into this process; their assembly is not available.
 
-    Raises TargetError for an object that LLVM does not read, or where none has one of the functions.
+    Raises TargetError for an object that LLVM cannot read, or if no object has one of the functions.
     """
     machine = target_machine(target, jit=True)
     empty = llvm.parse_assembly(f'target triple = "{target.triple}"')
@@ -159,12 +162,12 @@ def load_objects(
 
 
 OBJECT_SECONDS = 600.0
-"""Timeout in seconds of one object's code generation: a thousand times the time of the largest objects."""
+"""Timeout in seconds for the code generation of one object: a thousand times as long as the largest objects take."""
 _T = TypeVar("_T")
 
 
 class CodeWorker:
-    """Threads, at first one, that process work in the order in which it is submitted.
+    """Threads, at first one, that execute submitted work in order.
 
     They are daemons, because a call into LLVM cannot be interrupted: a command that abandons one must be able to exit.
     """

@@ -1,9 +1,9 @@
-"""Memory of kernels: stack slots and workspace of buffers while a kernel runs, strides of their elements; alignment
-of arrays' starts, and size of their pages.
+"""Memory of kernels: stack slots and workspace of buffers while a kernel runs, strides of their elements; alignment and
+pages of arrays.
 
-A kernel's time depends on starts and pages: cache conflicts depend on the arrays' starts within a page, and with pages
-of 4 KiB a product that reads several megabytes of weights needs a thousand address translations. Large arrays therefore
-begin at pages, huge ones if the system has them: equal kernels then have equal alignment in every network and process.
+A kernel's time depends on both: cache conflicts depend on the arrays' starts within a page, and with pages of 4 KiB a
+product that reads several megabytes of weights needs a thousand address translations. Large arrays therefore begin at
+pages, huge ones if the system has them: equal kernels then have equal alignment in every network and process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A buffer's memory: base pointer, element strides, known alignment in bytes, whether it is a stack slot."""
+    """A buffer's memory: base pointer, element strides, known alignment in bytes, and whether it is a stack slot."""
 
     buffer: Buffer
     pointer: str
@@ -36,7 +36,7 @@ class Storage:
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a dense array."""
+    """Strides, in elements, of a contiguous array."""
     strides = [1] * len(shape)
     for d in range(len(shape) - 2, -1, -1):
         strides[d] = strides[d + 1] * shape[d + 1]
@@ -70,15 +70,17 @@ def stack_layout(buffer: Buffer, lanes: int) -> tuple[tuple[int, ...], int]:
 
 PAGE = 4096
 HUGE_PAGE = 2 << 20
-"""Bytes of a huge page on x86 and most ARM systems; systems with another size apply the advice at other boundaries."""
+"""Bytes of a huge page on x86 and most ARM systems. On systems with pages of another size the alignment only misses
+their boundaries.
+"""
 MOST_AHEAD = 64 << 20
 """Most bytes of address space that `Constants` reserves at once; only written pages use memory."""
 
 
 class Constants:
-    """Memory for the constants of one network, or of several that share them, contiguous on huge pages.
+    """Memory for the constants of one network, or of several networks that share them, contiguous on huge pages.
 
-    Arrays keep their block of memory alive.
+    An array keeps the block of memory that it is in alive.
     """
 
     def __init__(self) -> None:
@@ -87,7 +89,9 @@ class Constants:
         self._taken = 0
 
     def copy(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """A copy of the array in a shape of equal size, from a page on; from a cache line on if smaller than a page."""
+        """A copy of the array in a shape of equal size. It begins at a page, or at a cache line if it is smaller than a
+        page.
+        """
         result = self._empty(array.nbytes).view(array.dtype).reshape(shape)
         np.copyto(result, array.reshape(shape))
         return result
@@ -104,14 +108,14 @@ class Constants:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array that starts on a cache line; a large one on a huge page."""
+    """An uninitialised array that begins at a cache line, or, if large, at a huge page."""
     size = prod(shape) * dtype.itemsize
     raw = _huge_pages(size) if size >= HUGE_PAGE else _on(_alignment(size), size)
     return raw[:size].view(dtype).reshape(shape)
 
 
 def aligned_copy(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array on a cache line, in another shape of as many elements."""
+    """A copy of the array that begins at a cache line, in another shape of as many elements."""
     result = aligned_empty(shape, array.dtype)
     np.copyto(result, array.reshape(shape))
     return result
@@ -128,7 +132,7 @@ def _on(alignment: int, size: int) -> np.ndarray:
 
 
 def _huge_pages(size: int) -> np.ndarray:
-    """At least `size` bytes that begin at a huge page; ordinary memory if the system has no huge pages to advise."""
+    """At least `size` bytes that begin at a huge page; ordinary memory if the system has no huge pages to request."""
     size = -(-size // HUGE_PAGE) * HUGE_PAGE
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return _on(PAGE, size)

@@ -1,5 +1,5 @@
-"""A whole program as an LLVM module: one function with an array of buffer pointers, workspaces and a launch function as
-arguments.
+"""A whole program as an LLVM module: one function, whose arguments are an array of buffer pointers, workspaces, and a
+launch function.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ ENTRY = "kernel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """LLVM IR of one program: its text, the function's name, bytes of workspace it needs, and those of each worker.
+    """LLVM IR of one program: its text, its function's name, the bytes of workspace that it needs, and those for each
+    worker.
 
-    `parameters` are the arrays it works on, in the order of their addresses, `outputs` the names of those it writes.
+    `parameters`: the arrays that it uses, in the order of their addresses. `outputs`: names of the arrays that it
+    writes.
     """
 
     text: str

@@ -26,7 +26,9 @@ class Symbols:
 
 
 def read_symbols(data: bytes) -> Symbols:
-    """The symbols of an ELF object of 32 or 64 bits, little-endian, or of a WebAssembly one; else ValueError."""
+    """The symbols of a little-endian ELF object of 32 or 64 bits, or of a WebAssembly object. Raises ValueError for
+    other bytes.
+    """
     if data[:4] == b"\x7fELF" and data[5] == 1:
         return _read_elf(data, wide=data[4] == 2)
     if data[:8] == b"\0asm\1\0\0\0":
@@ -37,7 +39,8 @@ def read_symbols(data: bytes) -> Symbols:
 def _read_elf(data: bytes, *, wide: bool) -> Symbols:
     sections_at = struct.unpack_from("<Q", data, 0x28)[0] if wide else struct.unpack_from("<I", data, 0x20)[0]
     size, count = struct.unpack_from("<HH", data, 0x3A if wide else 0x2E)
-    # name, type, flags, address, offset, size, link, info, alignment, size of an entry
+    # Fields of a section header: name, type, flags, address, offset, size, link, info, alignment, size of an
+    # entry.
     form = "<IIQQQQIIQQ" if wide else "<IIIIIIIIII"
     sections = [struct.unpack_from(form, data, sections_at + i * size) for i in range(count)]
     defined, undefined = set[str](), set[str]()
@@ -110,7 +113,9 @@ _HEADER = struct.Struct("16s12s6s6s8s10s2s")
 
 
 def static_library(objects: Sequence[tuple[bytes, Sequence[str]]]) -> bytes:
-    """A library of objects, each with the functions that it defines for others; equal objects give equal bytes."""
+    """A static library of objects, each given with the functions that it defines for others; equal objects give equal
+    bytes.
+    """
     names = b"".join(name.encode() + b"\0" for _, functions in objects for name in functions)
     count = sum(len(functions) for _, functions in objects)
     index_bytes = 4 + 4 * count + len(names)
@@ -126,7 +131,7 @@ def static_library(objects: Sequence[tuple[bytes, Sequence[str]]]) -> bytes:
 
 
 def library_objects(library: bytes) -> list[bytes]:
-    """The objects of a library made by `static_library`; raises ValueError for other bytes."""
+    """The objects of a library that `static_library` made. Raises ValueError for other bytes."""
     if library[: len(_MAGIC)] != _MAGIC:
         raise ValueError("no static library")
     objects: list[bytes] = []

@@ -23,11 +23,12 @@ _FEATURES = re.compile(r"[+-][a-z0-9][A-Za-z0-9_.-]*(,[+-][a-z0-9][A-Za-z0-9_.-]
 
 @lru_cache(maxsize=64)
 def parse_target(text: str) -> CpuTarget:
-    """The processor described by `text`: "llvm", then any of -mtriple=, -mcpu=, -mattr= (LLVM's names for them).
+    """The processor described by `text`: "llvm", then any of the options -mtriple=, -mcpu= and -mattr=, named as
+    LLVM's.
 
     "llvm" alone is this machine; without -mtriple the triple is this machine's, without -mcpu the processor is the
-    least capable one of the architecture. -mattr adds ("+sve") or removes ("-neon") features. TargetError names the
-    wrong option and its legal values.
+    least capable one of the architecture. -mattr adds ("+sve") or removes ("-neon") features. Raises TargetError, which
+    names the wrong option and its legal values.
     """
     words = text.split()
     if not words or words[0] != "llvm":
@@ -93,7 +94,7 @@ def _architecture(triple: str) -> Architecture:
 
 
 def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> dict[str, bool]:
-    """LLVM's answers to the architecture's queries; raises TargetError for processors and features that it does not
+    """LLVM's answers to the architecture's queries. Raises TargetError for processors and features that LLVM does not
     know.
     """
     queries = [q for q in (architecture.floats, *architecture.queries) if q]
@@ -146,7 +147,7 @@ def _ask(triple: str, cpu: str, features: str, *queries: str) -> subprocess.Comp
 
 
 def _known(triple: str, cpu: str) -> tuple[list[str], list[str]]:
-    """The processors and features that LLVM knows for a triple, from its own help."""
+    """The processors and features that LLVM knows for a triple, from the output of its option +help."""
     text = _ask(triple, cpu, "+help").stderr
     processors, _, features = text.partition("Available features")
     return tuple([re.findall(r"^  (\S+)\s+- ", part, re.MULTILINE) for part in (processors, features)])  # type: ignore[return-value]

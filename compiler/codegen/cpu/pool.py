@@ -28,18 +28,19 @@ YIELD_SPINS = 4000
 microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-"""Number of Linux's futex call by architecture; operation 128 + 0 waits while a word has a value, 128 + 1 wakes
+"""Number of Linux's futex system call by architecture; operation 128 + 0 waits while a word has a value, 128 + 1 wakes
 waiters.
 """
 _WORDS = 16
-"""64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 chunks done, 6 helpers asleep, 8
-(in a cache line of its own) chunks left to take, with the epoch in the upper half."""
+"""Number of 64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 chunks done, 6 helpers
+asleep, 8 (in a cache line of its own) chunks left to take, with the epoch in the upper half.
+"""
 
 
 class Pool:
-    """`threads` threads, the caller's included. Close it, or use it as a context manager.
+    """A pool of `threads` threads, the caller's included. Close it, or use it as a context manager.
 
-    A pool that a forked child inherits has no threads there; using it raises TargetError.
+    In a forked child, an inherited pool has no threads; using it raises TargetError.
     """
 
     def __init__(self, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""A sequence of kernels as one function; arrays are the caller's, in an arena, or in the object itself."""
+"""A sequence of kernels as one function. Its arrays are the caller's, in an arena, or part of the object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARGUMENTS = "ptr %list, ptr %room, ptr %scratch, ptr %launch, ptr %pool"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The caller's array `name`, from byte `start` on."""
+    """The place of a parameter in the caller's array `name`, from byte `start` on."""
 
     name: str
     start: int = 0
@@ -26,14 +26,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """An array at byte `offset` of the arena, the memory that arrays between kernels share."""
+    """The place of a parameter at byte `offset` of the arena, the memory that arrays between kernels share."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The array `name` that is part of the object."""
+    """The place of a parameter in the constant array `name`, which is part of the object."""
 
     name: str
 
@@ -43,7 +43,7 @@ Place = Argument | Arena | Constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One kernel, and the place of each of its parameters, by name."""
+    """One kernel, and the place of each of its parameters, by parameter name."""
 
     module: Module
     places: Mapping[str, Place]
@@ -62,8 +62,8 @@ def sequence(
 
     Its parameters are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
     Constants are stored in this machine's byte order, little-endian. Pass it to `emit_object` together with the
-    kernels' modules, each once. Raises ValueError for a place that does not fit its parameter, is written but constant,
-    or overlaps another place of the same call of which one is written.
+    kernels' modules, each once. Raises ValueError for a place that does not fit its parameter, that is written though
+    constant, or that overlaps another place of the same call of which one is written.
     """
     lists = _Lists(parameters, arena_bytes, constants)
     room = -(-arena_bytes // ALIGNMENT) * ALIGNMENT
@@ -120,14 +120,14 @@ def sequence(
 
 
 def _constant(array: np.ndarray) -> str:
-    """The definition of an array's bytes."""
+    """The LLVM definition of a constant with an array's bytes."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     text = _HEX[data].tobytes().decode("ascii")
     return f'internal constant [{data.size} x i8] c"{text}", align {ALIGNMENT}'
 
 
 class _Lists:
-    """The arrays that calls may use, by kind, and checks of calls' places."""
+    """The arrays that calls may use, by kind, and checks of the places that calls give their parameters."""
 
     def __init__(
         self, parameters: Sequence[Buffer], arena_bytes: int, constants: Mapping[str, np.ndarray]

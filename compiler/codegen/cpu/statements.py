@@ -20,7 +20,7 @@ from .text import Block, Value, constant, first_lanes, memory_type
 from .vector_memory import transposed_move
 
 MAXIMUM_LANES = 128
-"""Most iterations of a vectorized loop: beyond, the code's size explodes; split the loop first."""
+"""Most iterations of a vectorized loop. More would make too much code: split the loop first."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Workspace:
     greatest: int = 0
 
     def take(self, size: int) -> int:
-        """The offset of `size` bytes."""
+        """Reserves `size` bytes and returns their offset."""
         offset = self.used
         self.used = -(-(offset + size) // ALIGNMENT) * ALIGNMENT
         self.greatest = max(self.greatest, self.used)
@@ -40,7 +40,9 @@ class Workspace:
 
 @dataclass(slots=True)
 class Functions:
-    """Parts of a module besides its main function: the bodies of parallel loops, and the workspace of one worker."""
+    """Parts of a module in addition to its main function: the bodies of parallel loops, and the workspace of one
+    worker.
+    """
 
     lines: list[str] = field(default_factory=list)
     scratch: Workspace = field(default_factory=Workspace)
@@ -49,7 +51,7 @@ class Functions:
 
 @dataclass(slots=True)
 class StatementEmitter:
-    """Emits statements into one function; `in_parallel`: into the body of a parallel loop."""
+    """Emits statements into one function; `in_parallel`: the function is the body of a parallel loop."""
 
     block: Block
     target: CpuTarget
@@ -63,7 +65,7 @@ class StatementEmitter:
         self.values = ExpressionEmitter(self.block, self.target)
 
     def statement(self, statement: Stmt) -> None:
-        """Emits one statement with its nested ones."""
+        """Emits one statement, with the statements nested in it."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
@@ -92,7 +94,7 @@ class StatementEmitter:
     # Loops
 
     def loop(self, loop: For) -> None:
-        """Emits a loop by its kind; of a single iteration only the body."""
+        """Emits a loop by its kind; for a loop of one iteration only the body."""
         if loop.kind in AXES:
             raise LoweringError(
                 f"`{summarize(loop)}` is an axis of a GPU's grid, which processors lack; make it parallel or serial"
@@ -119,7 +121,9 @@ class StatementEmitter:
         self.serial(loop, count)
 
     def parallel(self, loop: For) -> None:
-        """Emits the body as a function of the iteration; values that it uses of this function are in a closure."""
+        """Emits the body as a function of the iteration; values of this function that the body uses are passed in a
+        closure.
+        """
         number = self.functions.count
         self.functions.count += 1
         block, values = self.block, self.values
@@ -191,7 +195,7 @@ class StatementEmitter:
         block.begin(done, scope)
 
     def iteration(self, loop: For, value: int | Value) -> None:
-        """Emits the body for one value of the variable."""
+        """Emits the loop's body with its variable set to `value`."""
         self.values.variables[loop.name] = value
         self.statement(loop.body)
         del self.values.variables[loop.name]
@@ -199,7 +203,7 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """Emits a loop with a counter; `each`: emitter of an iteration (None: the loop's body)."""
+        """Emits a loop with a counter; `each`: emits the code of one iteration (None: the loop's body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)
@@ -268,7 +272,7 @@ class StatementEmitter:
         self.workspace.used = before
 
     def reduce(self, reduce: Reduce) -> None:
-        """Emits an update of a sum or maximum with one more value, or its initialization."""
+        """Emits the update of a sum or maximum by one more value, or its initialization."""
         values, block = self.values, self.block
         buffer, indices = reduce.buffer, reduce.indices
         first = False if reduce.first is None else values.known(reduce.first)

@@ -48,12 +48,12 @@ class Value:
 
     @property
     def type(self) -> str:
-        """Its LLVM type."""
+        """The value's LLVM type."""
         return type_text(self.dtype, self.lanes)
 
     @property
     def typed(self) -> str:
-        """Type and text, in the form of an operand."""
+        """The value's LLVM type and text, in the form of an operand."""
         return f"{_types(self.dtype, self.lanes)[0]} {self.text}"
 
 
@@ -74,13 +74,13 @@ def _types(dtype: DType, lanes: int) -> tuple[str, str]:
 
 
 def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
-    """A literal, in every lane."""
+    """A literal that is equal in every lane."""
     return _constant(value, dtype, lanes, copysign(1.0, value))
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) -> Value:
-    """A literal; `sign` and the value's type distinguish values that compare equal, such as 0.0, -0.0 and False."""
+    """A literal. `sign` and the value's type distinguish values that compare equal, such as 0.0, -0.0 and False."""
     if dtype is DType.FLOAT32:
         # LLVM writes a float as the bits of the double of equal value.
         rounded = float(np.float32(value))
@@ -109,12 +109,12 @@ _IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
 
 
 class Block:
-    """A function body under construction: numbered values and labels, and the present block.
+    """A function body under construction: numbered values and labels, and the current block.
 
     An instruction is not written again while its earlier result is valid: unrolled bodies compute the same addresses
-    many times, and LLVM would spend most of its time on finding that out. The same holds for loads, as long as no store
-    may have changed the memory of their `origin`. Values held by `slots` are stored at the end of a block.
-    `declarations` are those of the functions called, for the whole module.
+    many times, and LLVM would spend most of its time on finding that out. The same is true for loads, as long as no
+    store may have changed the memory of their `origin`. Values held by `slots` are stored at the end of a block.
+    `declarations`: the declarations of called functions, for the whole module.
     """
 
     def __init__(self, declarations: set[str] | None = None) -> None:
@@ -128,7 +128,7 @@ class Block:
         self.slots = Slots(self)
 
     def name(self, prefix: str = "v") -> str:
-        """A unique name."""
+        """A unique name that begins with `prefix`."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -137,7 +137,7 @@ class Block:
         return Value(self.assign(instruction), dtype, lanes)
 
     def assign(self, instruction: str) -> str:
-        """`instruction`'s result as a bare name (pointers, aggregates)."""
+        """The name of the result of `instruction`, for results that are no `Value` (pointers, aggregates)."""
         name = self._known.get(instruction)
         if name is None:
             self._count += 1
@@ -148,7 +148,9 @@ class Block:
         return name
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """The result of a function of LLVM's, given the type and text of each argument; "" of one that returns void."""
+        """The result of an LLVM function, given the type and text of each argument; "" for a function that returns
+        void.
+        """
         self.declarations.add(f"declare {result} @{function}({', '.join([kind for kind, _ in arguments])})")
         text = f"call {result} @{function}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
         if result == "void":
@@ -157,7 +159,7 @@ class Block:
         return self.assign(text)
 
     def noted(self, key: Hashable) -> str | None:
-        """The name of the result noted under `key`, if it is defined on every path to here; else None."""
+        """The name of the result noted under `key`, if it is defined on every path to this place; else None."""
         return self._known.get(key)
 
     def note(self, key: Hashable, name: str) -> None:
@@ -165,7 +167,9 @@ class Block:
         self._known[key] = name
 
     def load(self, origin: str, key: Hashable, emit: Callable[[], str]) -> str:
-        """The name of a load from memory of `origin`; `emit` emits it, unless one with an equal `key` still holds."""
+        """The name of a value loaded from memory of `origin`. `emit` emits the load, unless an earlier one with equal
+        `key` is still valid.
+        """
         loaded = self._loaded.setdefault(origin, {})
         name = loaded.get(key)
         if name is None:
@@ -173,7 +177,7 @@ class Block:
         return name
 
     def written(self, origin: str | None = None) -> None:
-        """Forgets loads from memory of `origin` (None: from any memory), after a write."""
+        """Forgets loads from memory of `origin` (None: from any memory), because it was written."""
         self.slots.forget(origin)
         if origin is None:
             self._loaded = {}
@@ -195,7 +199,7 @@ class Block:
         self.do(f"store {memory_type(dtype, lanes)} {text}, ptr {pointer}, align {dtype.bits // 8}")
 
     def scope(self) -> Scope:
-        """The results defined so far, for `begin` of blocks that this place dominates."""
+        """The results defined so far: an argument of `begin` for blocks that this place dominates."""
         return dict(self._known)
 
     def do(self, instruction: str) -> None:
@@ -203,7 +207,7 @@ class Block:
         self.lines.append(f"  {instruction}")
 
     def begin(self, label: str, scope: Scope) -> None:
-        """Starts a block; the previous one must have ended with a branch. `scope`: results known in the new block."""
+        """Starts a block; the previous block must have ended with a branch. `scope`: results known in the new block."""
         self.lines.append(f"{label}:")
         self.label = label
         self._known = dict(scope)
@@ -240,7 +244,7 @@ class Block:
         )
 
     def binary(self, instruction: str, a: Value, b: Value, dtype: DType | None = None) -> Value:
-        """`instruction a, b` on values of one type; the result is of `dtype` (default: theirs)."""
+        """The result of `instruction a, b` on values of one type; its type is `dtype` (None: the operands')."""
         lanes = a.lanes
         if lanes != b.lanes:
             lanes = max(lanes, b.lanes)
@@ -248,7 +252,7 @@ class Block:
         return Value(self.assign(f"{instruction} {a.typed}, {b.text}"), dtype or a.dtype, lanes)
 
     def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
-        """`then` or `otherwise`, lane by lane where the condition is a vector."""
+        """`then` or `otherwise`, chosen lane by lane if the condition is a vector."""
         lanes = max(condition.lanes, then.lanes, otherwise.lanes)
         if condition.lanes > 1:
             condition = self.splat(condition, lanes)
@@ -258,7 +262,7 @@ class Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Values of `lanes` elements, by first element; `unsaved`: values that are not in memory yet."""
+    """Values of `lanes` elements in a stack slot, by first element; `unsaved`: values that are not in memory yet."""
 
     dtype: DType
     lanes: int
@@ -267,11 +271,11 @@ class _Slot:
 
 
 class Slots:
-    """The slots of one function, by their pointers, from the beginning of a block to its end.
+    """The stack slots of one function, by pointer, from the beginning of a block to its end.
 
     A value put into a slot is stored at the end of the block at the latest (`save`), unless the slot is dead before
-    that (`forget`). Places begin at multiples of their lanes, so two places of equal lanes are equal or disjoint;
-    before accesses of other lanes, pending values are stored.
+    that (`forget`). Places begin at multiples of their lanes, so two places with equal lanes are equal or disjoint;
+    before accesses with other lanes, pending values are stored.
     """
 
     def __init__(self, block: Block) -> None:

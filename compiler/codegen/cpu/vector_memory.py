@@ -34,14 +34,14 @@ def from_memory(block: Block, value: Value) -> Value:
 
 
 def to_memory(block: Block, value: Value) -> str:
-    """The text of a value as it is stored."""
+    """The text of a value in the form in which memory holds it; bools become bytes."""
     if value.dtype is not DType.BOOL:
         return value.text
     return block.assign(f"zext {value.typed} to {memory_type(DType.BOOL, value.lanes)}")
 
 
 def masked_load(block: Block, pointer: str, dtype: DType, lanes: int, mask: Value | None) -> str:
-    """Lanes from consecutive elements."""
+    """Loads lanes from consecutive elements."""
     if mask is None:
         return block.load_at(pointer, dtype, lanes)
     wide = memory_type(dtype, lanes)
@@ -62,7 +62,7 @@ def masked_store(
     lanes: int,
     mask: Value | None,
 ) -> None:
-    """Consecutive elements from lanes."""
+    """Stores lanes to consecutive elements."""
     if mask is None:
         block.store_at(text, pointer, dtype, lanes)
         return
@@ -83,7 +83,7 @@ def strided_load(
     lanes: int,
     mask: Value | None,
 ) -> str:
-    """Lanes from every `stride`th element, by whole loads and shuffles, many times faster than a gather.
+    """Loads lanes from every `stride`th element, by whole loads and shuffles, many times faster than by a gather.
 
     Pieces overlap so that none reaches beyond the last lane's element.
     """
@@ -113,7 +113,7 @@ def strided_load(
 
 
 def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
-    """All lanes to every `stride`th element: one store of the whole range, masked to their elements.
+    """Stores all lanes to every `stride`th element by one store of the whole range, masked to their elements.
 
     Many times faster than a scatter on processors with masked stores, and no slower on others if the stride is a power
     of two, so that LLVM splits the range into whole registers.
@@ -155,7 +155,7 @@ def scatter(block: Block, pointers: str, value: Value, dtype: DType, mask: Value
 
 
 def pointers(block: Block, pointer: str, stride: int, offsets: Value | None, dtype: DType, lanes: int) -> str:
-    """One address a lane: `pointer`, plus `stride` elements a lane, plus `offsets` elements."""
+    """The address of each lane i: `pointer` plus `stride` * i elements, plus `offsets` elements (None: none)."""
     steps = Value("<" + ", ".join(f"i64 {stride * i}" for i in range(lanes)) + ">", DType.INT64, lanes)
     if offsets is not None:
         steps = block.binary("add nsw", steps, offsets)

@@ -1,5 +1,4 @@
-"""Arithmetic on int64 for which 32-bit processors have no instructions and LLVM calls library functions; the functions'
-names are fixed.
+"""Functions for int64 arithmetic that LLVM calls by fixed names where a 32-bit processor has no instructions for it.
 
 An object that needs the functions contains them, so that it needs no library. Names and meaning are those of the GCC
 low-level runtime library ("Routines for integer arithmetic", "Routines for floating point emulation").
@@ -155,7 +154,7 @@ def wide_integers(names: Iterable[str]) -> Module:
     parts = list(dict.fromkeys([part for name in chosen for part in _TEXTS[name]]))
     kept = ", ".join([f"ptr @{name}" for name in chosen])
     text = "".join(parts)
-    # Each declaration once.
+    # Declare each function once.
     declarations = sorted({line for line in text.splitlines() if line.startswith("declare")})
     lines = [line for line in text.splitlines() if not line.startswith("declare")]
     lines += [

@@ -1,7 +1,7 @@
 """OpenCL C as a dialect of GPU kernels (The OpenCL C Specification, version 1.2).
 
-Functions of the language have at least the accuracy of its table 7.4; division and square root are correctly rounded on
-devices that support it, on request of `runtime.opencl_device`.
+Functions of the language have at least the accuracy of its table 7.4. Division and square root are correctly rounded on
+devices that support it, if `runtime.opencl_device` requests it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _of_integers(name: str, body: str) -> str:
 
 
 def _extremum(name: str, op: str) -> str:
-    """The greater or lesser of two values; NaN if either is NaN."""
+    """The definition of a function for the greater or lesser of two values; its result is NaN if either is NaN."""
     return f"""\
 static float {name}(float a, float b) {{
     return a {op} b || a != a ? a : b;
@@ -99,4 +99,4 @@ OPENCL = Dialect(
     names=frozenset({*_KEYWORDS.split(), *FUNCTIONS}),
     prelude="#pragma OPENCL FP_CONTRACT OFF\n",
 )
-"""OpenCL C, without floats of 16 bits, whose arithmetic is an extension."""
+"""The dialect OpenCL C, without floats of 16 bits, whose arithmetic is an extension."""

@@ -24,12 +24,12 @@ _MOST_THREADS = 1 << 16
 
 
 class OpenClTargetError(UserError):
-    """Wrong options of a target; the message lists the legal ones."""
+    """Invalid options of a target; the message lists the legal ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenClTarget(GpuTarget):
-    """An OpenCL device; `work_items` is the most of a work-group."""
+    """An OpenCL device; `work_items`: the largest number of work-items in a work-group."""
 
     work_items: int
 
@@ -40,14 +40,14 @@ class OpenClTarget(GpuTarget):
 
     @property
     def dialect(self) -> Dialect:
-        """OpenCL C."""
+        """The dialect of this target's kernels, OpenCL C."""
         from .dialect import OPENCL
 
         return OPENCL
 
     @property
     def threads_per_block(self) -> int:
-        """Work-items of a work-group."""
+        """Largest number of threads (work-items) of a block (work-group)."""
         return self.work_items
 
     @property
@@ -75,7 +75,7 @@ class OpenClTarget(GpuTarget):
 
     @property
     def described(self) -> dict[str, str]:
-        """The device's description in tuning records; devices of one name are a family."""
+        """The device's description in tuning records; devices with one name are a family."""
         return {
             "kind": NAME,
             "arch": self.arch,
@@ -106,8 +106,8 @@ def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -
 def of_device(
     target: OpenClTarget, *, text: str, name: str, units: int, threads: int, local_bytes: int, clock: float
 ) -> OpenClTarget:
-    """The target `text` on a device: limits that the text leaves open are the device's own, as far as
-    kernels use them.
+    """The target `text` for a device: limits that the text leaves open are the device's own, as far as kernels use
+    them.
     """
     given = {word.partition("=")[0] for word in text.split()}
     work_items = target.work_items if THREADS in given else max(_THREADS, min(threads, 1024))
@@ -120,7 +120,7 @@ def of_device(
 def parse_target(text: str) -> OpenClTarget:
     """The device described by `text`: "opencl", then -threads=N (work-items of a group) and -local-bytes=N.
 
-    OpenClTargetError names the wrong part and the legal ones.
+    Raises OpenClTargetError, which names the wrong part and the legal ones.
     """
     words = text.split()
     if not words or words[0] != NAME:

@@ -1,1 +1,1 @@
-"""The accelerator as a target."""
+"""Code generation for the accelerator: instructions, tokens, memory image."""

@@ -1,4 +1,4 @@
-"""The chain memory: spans of vectors that a store writes, and stores of the pads around a tensor there."""
+"""The chain memory: the spans of vectors that stores write there, and the stores of pads around a tensor there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The span of input vectors, in the array's numbering, of `size` bytes at an address of the chain memory."""
+    """The span of `size` bytes at byte `address` of the chain memory, in input vectors as the array numbers them."""
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 
@@ -26,8 +26,8 @@ def chain_span(config: Config, address: Column, size: Column) -> Span:
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
     """Runs of pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory.
 
-    Each run is (first output vector, rows, vectors of a row, distance of the rows). Pads after a plane and before the
-    next plane are one row.
+    Each run is (first output vector, rows, vectors of a row, distance of the rows). Pads at the end of a plane and at
+    the beginning of the next plane are one row.
     """
     vectors = Blocks.of(config).outputs
     top, left, bottom, right = place.margins
@@ -47,7 +47,8 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Stores of a tensor's pads, spread evenly after the stores at `positions`; clamping produces the pad value.
+    """Adds the stores of a tensor's pads, spread evenly after the stores at `positions`; clamping produces the pad
+    value.
 
     `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same ones, so that
     they wait for no other data.
@@ -67,7 +68,7 @@ def _pad(
     position: Rows,
     at: tuple[int, int],
 ) -> None:
-    """The stores of some runs of pads, after the store at `position`."""
+    """Adds the stores of several runs of pads, after the store at `position`."""
     config, element = emitter.config, emitter.config.out_bytes
     accumulator, entry = at
     value: dict[str, Column] = {

@@ -1,8 +1,8 @@
 """Columns: the values of one quantity in many iterations, or for many instructions.
 
-Emission evaluates every index expression once for all iterations of the enclosing loops. A column is one int if the
-value is always the same, or an int64 array with one value for each row (iteration or instruction). Operands of
-intrinsics and copies are addresses in columns.
+Emission evaluates every index expression once for all iterations of the enclosing loops. A column is one int if all its
+values are equal, or an int64 array with one value for each row (iteration or instruction). Operands of intrinsics and
+copies are addresses in columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_KEYS = 1 << 31
 
 
 def pick(column: Column, rows: NDArray[Any]) -> Column:
-    """The column of some `rows` only: row numbers, ascending, or a bool for each row."""
+    """The column without the rows that are not in `rows`: ascending row numbers, or a bool for each row."""
     return column[rows] if isinstance(column, np.ndarray) else column
 
 
@@ -54,7 +54,7 @@ def greater(a: Any, b: Any) -> Any:
 
 
 def where(condition: Any, then: Column, otherwise: Column) -> Column:
-    """`then` in the rows in which a bool column holds, `otherwise` in the others."""
+    """The column `then` in the rows in which a bool column is true, `otherwise` in all others."""
     if isinstance(condition, np.ndarray):
         return np.where(condition, then, otherwise)
     return then if condition else otherwise
@@ -62,7 +62,9 @@ def where(condition: Any, then: Column, otherwise: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows that agree in some columns: the first row of each group, and the group of each row."""
+    """Rows grouped by equal values in some columns: `first`, the first row of each group; `of`, the group of
+    each row.
+    """
 
     first: Rows
     of: Rows
@@ -96,7 +98,7 @@ def group_rows(columns: Iterable[Column], count: int) -> Groups:
 
 
 KERNEL = ""
-"""The name of a loop around all others: over kernels that differ in their buffers' addresses only."""
+"""Name of a loop around all other loops: over kernels that differ only in the addresses of their buffers."""
 Environment: TypeAlias = Mapping[str, Any]
 """Values of loop variables, by name: an int, or an int64 array with one value for each iteration."""
 Evaluator: TypeAlias = Callable[[Environment], Any]
@@ -119,7 +121,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(expr: Expr, environment: Environment) -> Any:
-    """The value of an integer (or bool) index expression; raises ValueError for any other."""
+    """The value of an integer (or bool) index expression; raises ValueError for any other expression."""
     if type(expr) is Var:
         return environment[expr.name]
     if type(expr) is Const:
@@ -131,17 +133,17 @@ def evaluate(expr: Expr, environment: Environment) -> Any:
 
 
 def evaluator(expr: Expr) -> Evaluator:
-    """`evaluate` of one expression, as a function of the environment."""
+    """`evaluate` of `expr`, as a function of the environment."""
     return partial(evaluate, expr)
 
 
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
-    """Many iterations, a row each: the values of loop variables by name, and the iteration's `position`.
+    """Many iterations, a row for each: the values of loop variables by name, and the iteration's `position`.
 
     Positions number all iterations of all statements of a layer in program order, with gaps: sorting by position puts
-    instructions of different statements in order, whenever they were emitted.
+    the instructions of different statements in order, whenever they were emitted.
     """
 
     values: Mapping[str, Column]
@@ -151,12 +153,12 @@ class Iterations:
         return len(self.position)
 
     def chosen(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Iterations:
-        """Some of the iterations; `rows`: row numbers, ascending, or a bool for each iteration."""
+        """The iterations in `rows`: ascending row numbers, or a bool for each iteration."""
         values = {name: pick(value, rows) for name, value in self.values.items()}
         return Iterations(values, self.position[rows])
 
     def shifted(self, positions: int) -> Iterations:
-        """The same iterations `positions` later."""
+        """The same iterations, with `positions` added to their positions."""
         return Iterations(self.values, self.position + positions) if positions else self
 
     def fixed(self, names: Iterable[str]) -> Iterations:
@@ -176,7 +178,9 @@ class Iterations:
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """The iterations of an inner loop `name`: `extent` for each row (0 or less: none), `positions` apart."""
+        """The iterations of an inner loop `name`: for each row `extent` iterations (0 or less: none), `positions`
+        apart.
+        """
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)
@@ -192,12 +196,12 @@ class Iterations:
 
 
 class Access:
-    """One operand: its start and extents, and the strides of its leading dimensions in elements.
+    """One operand: its start and extents, and the strides, in elements, of its leading dimensions.
 
-    On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
-    addresses count elements from the buffer's address. `least`: smallest extents of the innermost dimensions for
-    strides, last dimension first, even where the buffer is smaller: rows of a weight tile. `slots`: first elements of
-    each kernel's copies. A buffer without slots begins at element `begin`.
+    In a scratchpad, addresses are element numbers and the first dimension selects the copy of the buffer. In DRAM,
+    addresses count elements from the buffer's address. `least`: smallest sizes, last dimension first, that strides
+    assume for the innermost dimensions, even where the buffer is smaller (rows of a weight tile). `slots`: first
+    element of each copy, for each kernel. A buffer without slots begins at element `begin`.
     """
 
     def __init__(
@@ -235,7 +239,7 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """First element of the buffer's copy that an iteration uses."""
+        """First element of the copy of the buffer that an iteration uses."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]
@@ -251,13 +255,13 @@ class Access:
         return total
 
     def slope(self, loop: str) -> int | None:
-        """Elements by which the start moves in one iteration of a loop, if constant, else None."""
+        """Number of elements by which the start moves in one iteration of a loop; None if it is not constant."""
         if any(loop in variables_in(atom) for atom, _ in self._others):
             return None
         return self._variables.get(loop, 0)
 
     def step(self, environment: Environment, loop: str | None) -> Column:
-        """Elements by which the start moves in one iteration of a loop; 0 if `loop` is None."""
+        """Number of elements by which the start moves in one iteration of a loop; 0 if `loop` is None."""
         if loop is None:
             return 0
         if (slope := self.slope(loop)) is not None:

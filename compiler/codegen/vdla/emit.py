@@ -1,6 +1,6 @@
 """Emission: from a layer's scheduled loops to instructions.
 
-A chain of loops that ends in a hardware intrinsic or a copy folds into as few instructions as its fields allow
+A chain of loops that ends in a hardware intrinsic or a copy is expressed by as few instructions as its fields allow
 (`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run iteration by
 iteration: every chain is emitted once for all iterations, in columns, and the result is sorted by the iterations'
 positions in program order. Emission therefore takes a few hundred array operations for a layer, however small its
@@ -41,12 +41,12 @@ from .program_order import Draft, Drafts, EmissionCache, put_in_order
 
 
 class EmissionError(Exception):
-    """A scheduled program that the instruction set cannot express: a bug of its schedule."""
+    """A scheduled program that the instruction set cannot express, because of a bug of its schedule."""
 
 
 @dataclass(slots=True)
 class Emission:
-    """The program being written: instructions so far and the state that carries over from layer to layer.
+    """The program under construction: its instructions so far, and the state that carries over from layer to layer.
 
     `activations`: the byte range of DRAM that stores write. `granule`: bytes of one unit in spans of DRAM.
     """
@@ -65,12 +65,12 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves the load of the first micro-op page at this point of the program."""
+        """Reserves an instruction at this point of the program for the load of the first micro-op page."""
         self.load_page(group, self.count)
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves instruction `number` for the LOAD.UOP of the next micro-op page; `finish` creates it."""
+        """Reserves instruction `number` for the LOAD.UOP of the next micro-op page; `finish` fills it in."""
         self._pages.append((number, group))
 
     def finish(self, group: int) -> None:
@@ -87,7 +87,9 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The DRAM span of `size` bytes at `address`; empty for constants, which nothing writes, and for 0 bytes."""
+        """The DRAM span of `size` bytes at `address`; empty for constants, which no instruction writes, and for 0
+        bytes.
+        """
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -99,9 +101,10 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Loops that fold into instructions: (variable, extent) outermost first, and the statement inside.
+    """Loops that become loop counts of instructions: (variable, extent), outermost first, and the statement `leaf`
+    inside.
 
-    `positions`: distance of neighbouring iterations of each loop in program order.
+    `positions`: distance in program order of neighbouring iterations of each loop.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -114,7 +117,9 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """All iterations of the chain's loops inside `around`; variables of `folded` loops stay at 0."""
+        """All iterations of the chain's loops inside `around`; variables of the `folded` loops, which instructions
+        count, stay at 0.
+        """
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):
             if name in folded:
@@ -127,9 +132,10 @@ class Chain:
 class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.
 
-    `addresses`: for each kernel the places of its parameters; kernels differ in DRAM addresses only. `weights`: used
-    parts of weight tiles, on a machine that folds. Pads of output tensors in the chain memory are stored after the
-    first store, unless they are there already; pads of the tensors `ahead` are stored between stores.
+    `addresses`: for each kernel the places of its parameters; the kernels differ in DRAM addresses only. `weights`:
+    used parts of weight tiles, on a machine that folds. Pads of output tensors in the chain memory are stored after the
+    first store, unless they are there already; pads of the tensors `ahead`, which the next layer writes, are stored
+    between stores.
     """
 
     def __init__(
@@ -160,7 +166,9 @@ class LayerEmitter:
         self.tables_loaded: set[str] = set()
 
     def run(self, kept: EmissionCache | None = None, key: Hashable | None = None) -> None:
-        """Emits all kernels. `kept`: cache of drafts, used if `key` is given; the key also has addresses and slots."""
+        """Emits all kernels. `kept`: cache of drafts, used if `key` is given; addresses and slots are added to
+        the key.
+        """
         if kept is None or key is None:
             found = self._write()
         else:
@@ -172,7 +180,9 @@ class LayerEmitter:
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _places(self) -> Hashable:
-        """Cache key of the drafts, without program and machine: slots, addresses, span units, weight parts, pads."""
+        """The part of the cache key that is neither program nor machine: slots, addresses, span units, weight parts,
+        pads.
+        """
         return (
             tuple(sorted(self.slots.items())),
             tuple([tuple(sorted(places.items(), key=lambda item: item[0])) for places in self.addresses]),
@@ -186,7 +196,7 @@ class LayerEmitter:
         )
 
     def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
-        """The tensors whose pads the chain memory does not hold yet; marks their pads as written."""
+        """The tensors whose pads the chain memory does not hold yet. Records that it now holds them."""
         return tuple(
             [(buffer, place) for buffer, place in tensors if not self.emission.pads.write(place, buffer)]
         )
@@ -213,11 +223,11 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """Adds an instruction of this layer at each of `positions`, ascending; positions may repeat."""
+        """Adds an instruction of this layer at each of `positions`, which are ascending and may repeat."""
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
     def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
-        """Adds a CONFIG at each of `positions` at which register `name` does not hold these fields yet."""
+        """Adds a CONFIG at each of `positions` at which register `name` does not hold these values yet."""
         target = register(name)
         value = register_values(name, fields)
         common: dict[str, Column] = {"unit": int(target.unit), "register": target.index, "value": value}
@@ -258,7 +268,7 @@ class LayerEmitter:
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """The number of positions of a statement in program order, with each loop at its longest."""
+        """The number of positions of a statement in program order; each loop counts with its largest extent."""
         match statement:
             case Seq(statements=statements):
                 count = sum(self._count_positions(item, ranges) for item in statements)
@@ -295,7 +305,7 @@ class LayerEmitter:
     def _chain(self, statement: Stmt) -> Chain | None:
         found: list[For] = []
         while isinstance(statement, For):
-            # A loop cannot fold together with an inner loop whose extent depends on its variable.
+            # A loop cannot be counted together with an inner loop whose extent depends on its variable.
             if not isinstance(statement.extent, Const):
                 inner = free_vars(statement.extent)
                 if any(loop.var.name in inner for loop in found):
@@ -336,7 +346,7 @@ class LayerEmitter:
 
 
 def _hoisted(statement: Stmt) -> tuple[list[Buffer], Stmt]:
-    """The scratchpad buffers allocated at the root of a program, and the statement inside these allocations."""
+    """The scratchpad buffers allocated at the root of a program, and the statement inside their allocations."""
     buffers: list[Buffer] = []
     while isinstance(statement, Alloc):
         buffers.append(statement.buffer)

@@ -1,4 +1,6 @@
-"""GEMM, DEPTHWISE and TAPS: loops around the matrix intrinsic become two loop counts and a micro-op sequence."""
+"""Emission of GEMM, DEPTHWISE and TAPS: the loops around the matrix intrinsic become two loop counts and a micro-op
+sequence.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 _MAX_ITERATIONS = (1 << 14) - 1
 
 _MODE = {mode.name: mode for mode in MODES}
-"""The modes of the array by name, which is that of the intrinsic too."""
+"""The modes of the array by name; the intrinsic of a mode has the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,10 @@ class Plan:
 
     `counted`: at most two data-parallel loops, the instruction's loop counts. `unrolled`: loops that become micro-ops;
     the `reducing` ones occur in the `first` predicate. `repeated`: loops with an instruction for each iteration:
-    data-parallel ones that would make the sequence too long, and ones whose steps differ between tiles, as in a ring.
+    data-parallel loops that would make the sequence too long, and loops whose steps differ between tiles, as in a ring.
     `operands`: accumulator, input, weight. `factors`: steps of each operand's address along the counted loops.
-    `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps that begin with a held row of
-    pads. `parts`: parts of weight tiles, for GEMM on a machine that folds.
+    `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps that begin with a row of pads
+    which the array still holds. `parts`: parts of weight tiles, for GEMM on a machine that folds.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -68,7 +70,7 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the instructions of all tiles' sums: at most two for each position of the repeated loops."""
+    """Emits the instructions of the sums of all tiles: at most two for each position of the repeated loops."""
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)
     inner = around.fixed(chain.names)
@@ -91,7 +93,9 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _registers(plan: Plan, leaf: Intrinsic) -> dict[str, dict[str, Column]]:
-    """The registers that the mode of a matrix intrinsic reads, on machines that have them: values of their fields."""
+    """The registers that the mode of a matrix intrinsic reads, with values of their fields; only registers that the
+    machine has.
+    """
     mode, given = _MODE[leaf.declaration.name], dict(leaf.attributes)
     registers: dict[str, dict[str, Column]] = {
         "ZERO": {name: int(given.get(name, 0)) for name in ("inp_zero", "wgt_zero")}
@@ -112,7 +116,9 @@ def _emit_sums(
     inner: Iterations,
     mode: ArrayMode,
 ) -> None:
-    """Emits the instructions of all positions: micro-ops that overwrite sums, then micro-ops that add."""
+    """Emits the instructions of all positions: for each, one whose micro-ops overwrite sums, and one whose micro-ops
+    add.
+    """
     config = emitter.config
     row = mode.tile_weights(config)
     # Programs have whole weight tiles; a machine's tile may be a part of one, with as many rows.
@@ -122,12 +128,12 @@ def _emit_sums(
     starts = [access.offset(inner.values) for access in plan.operands]
     if not mode.by_lane:
         starts[2] = starts[2] * tiles
-    # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
+    # Depthwise weights are relocated by whole tiles; the micro-op gives the row inside the tile.
     tile, inside = divmod(starts[2], row)
     sequences = _sequences(emitter, plan, names, [extents[i] for i in plan.unrolled], inside, inner)
 
     counts = [extents[i] for i in plan.counted]
-    # A loop that runs once adds nothing, and its factor could exceed the field.
+    # A loop that runs once changes no address, and its step could exceed the field.
     factors: list[list[Column]] = [
         [where(count > 1, factor, 0) for factor, count in zip(steps, counts, strict=True)]
         for steps in plan.factors
@@ -184,7 +190,9 @@ def _emit_sums(
 def _hold_pads(
     emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
 ) -> None:
-    """Emits, before all sums, a TAPS operation that holds the first row read, a row of pads."""
+    """Emits, before all sums, a TAPS operation that reads a row of pads, so that the array holds it for the
+    first sum.
+    """
     one = np.zeros(1, dtype=np.int64)
     words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
     acc, inp, wgt = (Span(s.space, pick(s.low, one), pick(s.high, one)) for s in spans)
@@ -259,7 +267,7 @@ def _plan(
 
 
 def _rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights that counts rows of a tile (each as long as the shorter vector), not tiles."""
+    """Access to depthwise weights in units of a tile's rows (each as long as the shorter vector) instead of tiles."""
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
     if parts == 1:
@@ -330,8 +338,10 @@ def _factors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
-    """The micro-op sequence of each position: its `number` in the layer and `length`; the first `overwriting` micro-ops
-    start a sum. `reach`: largest index of each operand.
+    """The micro-op sequence of each position: its `number` in the layer and its `length`; the first `overwriting`
+    micro-ops start a sum.
+
+    `reach`: largest index of each operand.
     """
 
     number: Rows
@@ -348,7 +358,9 @@ def _sequences(
     inside: Column,
     inner: Iterations,
 ) -> _Sequences:
-    """The sequence of each position; positions with equal `extents` of the unrolled loops and first row share one."""
+    """The sequence of each position. Positions with equal `extents` of the unrolled loops and equal first row share a
+    sequence.
+    """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))
     unrolled = [names[i] for i in plan.unrolled]
@@ -370,7 +382,8 @@ def _unroll(
     environment: Environment,
     first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one position: words, the number that start a sum (they come first), largest index of each operand.
+    """Micro-ops of one position: their words, how many start a sum (these come first), and the largest index of each
+    operand.
 
     Weight indices start at `first_row`.
     """

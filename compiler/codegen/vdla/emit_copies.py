@@ -1,4 +1,4 @@
-"""Loads of boxes: copies from DRAM become two-dimensional, padded loads."""
+"""Emission of copies from DRAM: boxes become two-dimensional, padded loads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _MAX_PAD = 15
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One dimension of a copy in elements: extent (pads included), strides, pads."""
+    """One dimension of a copy, in elements: extent (pads included), stride in the scratchpad (`to`) and in DRAM
+    (`origin`), pads.
+    """
 
     extent: int
     to: int
@@ -38,8 +40,10 @@ class _Axis:
 
 
 class _Transfer(NamedTuple):
-    """One load instruction of a box, in elements: `target` (scratchpad) and `origin` (DRAM) relative to the box's
-    start, rows, columns, distance of rows in DRAM, and pads.
+    """One load instruction of a box, in elements.
+
+    `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. Then rows, columns, distance of
+    the rows in DRAM, and pads.
     """
 
     target: int
@@ -68,7 +72,7 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """DRAM to scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded.
+    """Emits a copy from DRAM to a scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded.
 
     Programs have whole weight tiles; a machine's tiles may be consecutive parts of them.
     """
@@ -132,7 +136,7 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
 
 
 def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]:
-    """The fields of the transfers at `place` of a table."""
+    """The fields of the transfers whose indices in `table` are `place`, as columns."""
     values = np.array(table, dtype=np.int64).T
     same = (values == values[:, :1]).all(axis=1)
     return {
@@ -142,7 +146,7 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """The dimensions of one box, without those of one element; None if the box is empty."""
+    """The dimensions of one box, leaving out those of size 1; None if the box is empty."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None
@@ -165,7 +169,7 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
 
 
 def _merge(axes: list[_Axis]) -> list[_Axis]:
-    """The axes, with neighbours merged that are contiguous on both sides and unpadded."""
+    """The axes, with neighbours merged that are contiguous in scratchpad and DRAM and have no pads."""
     merged: list[_Axis] = []
     for axis in axes:
         if merged:
@@ -180,7 +184,8 @@ def _merge(axes: list[_Axis]) -> list[_Axis]:
 
 def _transfers(axes: list[_Axis]) -> list[_Transfer]:
     """The load instructions of a box."""
-    # x must be dense on both sides; y's rows must be dense in the scratchpad; all else is unrolled.
+    # Columns must be contiguous on both sides, rows contiguous in the scratchpad; all other dimensions are
+    # unrolled.
     x = _Axis(1, 1, 1, 0, 0)
     rest = list(axes)
     if rest and rest[-1].origin == 1 and rest[-1].to in (0, 1):
@@ -206,7 +211,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """`rows` rows of pad elements: loads without data rows."""
+    """Loads without data rows that fill `rows` rows of `width` elements with pads."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)
@@ -237,7 +242,9 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Loads for rows with more pad columns than one load can have: row by row, with separate loads of pads between."""
+    """Loads for rows with more pad columns than one load can have: row by row, with separate loads of the pads between
+    rows.
+    """
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

@@ -1,4 +1,4 @@
-"""Loads other than boxes: patches of an image, and accumulators filled with a constant."""
+"""Emission of loads that copy no box: patches of an image, and accumulators filled with a constant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterations) -> None:
-    """A constant in accumulators, by loads of pads only; a dense innermost loop becomes one instruction."""
+    """Emits the fill of accumulators with a constant, by loads of pads only; a contiguous innermost loop becomes one
+    instruction.
+    """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
     lanes, outer = chain.names[-2:], chain.loops[:-2]
@@ -43,7 +45,7 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
 
 
 def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """One LOAD.PATCH for each row of output positions: the innermost loop runs over patches of a row."""
+    """Emits one LOAD.PATCH for each row of output positions: the innermost loop runs over the patches of a row."""
     to = emitter.access(leaf.operands[0])
     batch_row = evaluator(leaf.operands[0].starts[-2])
     origin = emitter.access(leaf.operands[1], element_dimensions=0)

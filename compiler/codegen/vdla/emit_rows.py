@@ -1,4 +1,6 @@
-"""Softmax and normalizations: a tile becomes ROWS, and STORE.POST for each group of blocks that has parameters."""
+"""Emission of softmax and normalizations: a tile becomes ROWS, and STORE.POST for each group of blocks that has
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """One tile for each iteration. The store unit executes in order, so all tiles share row entries and parameters.
+    """Emits one tile for each iteration.
 
-    Tiles whose result stays on the chip are dense in the chain memory.
+    The store unit executes in order, so all tiles share row entries and parameters. Tiles whose result stays on the
+    chip are contiguous in the chain memory.
     """
     config, element = emitter.config, emitter.config.out_bytes
     attributes = {name: int(value) for name, value in leaf.attributes}
@@ -58,7 +61,7 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         emitter.add("ROWS", inner.position, {**shape, "maximum": 1}, reads=reads)
     emitter.add("ROWS", inner.position, shape, reads=reads)
     if par.buffer.scope == "par":
-        # Parameters are one entry, loaded already, for all blocks.
+        # All blocks share one parameter entry, which is loaded already.
         entry = emitter.access(par)
         index = entry.base(at) + entry.offset(at)
         emitter.add(

@@ -1,4 +1,4 @@
-"""Post-processing stores: requantized accumulators become rows and columns of STORE.POST."""
+"""Emission of post-processing: requantized accumulators become rows and columns of STORE.POST."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Dimension:
     steps: tuple[int, ...]
 
     def around(self, inner: _Dimension) -> _Dimension | None:
-        """This dimension and `inner` merged; None if some address is not contiguous from the end of `inner`."""
+        """This dimension and `inner` merged into one; None if a step of this one is not where `inner` ends."""
         if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
             return None
         return _Dimension((*self.names, *inner.names), self.extent * inner.extent, inner.steps)
@@ -43,7 +43,7 @@ _NONE = _Dimension((), 1, ())
 
 
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """STORE.POST: loops become its rows and columns, contiguous loops merged; other loops are unrolled."""
+    """Emits STORE.POST: loops become its rows and columns, contiguous loops merged; other loops are unrolled."""
     if "table" in dict(leaf.attributes) and "look-up" not in emitter.tables_loaded:
         emitter.tables_loaded.add("look-up")
         _load_table(emitter, leaf, around)
@@ -52,7 +52,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     zero = around.fixed(chain.names).values
     extents = [extent(zero) for _, extent in chain.loops]
     steps = [[access.step(zero, name) for access in accesses] for name in chain.names]
-    # Tiles at an edge may have other extents, and so other loops that can fold.
+    # Tiles at an edge may have other extents, and so other loops that can be merged.
     for rows in group_rows([*extents, *joined.from_iterable(steps)], len(around)):
         row = int(rows[0])
         if any(item(extent, row) < 1 for extent in extents):
@@ -70,7 +70,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
 
 
 def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
-    """The loops, with contiguous neighbours merged."""
+    """The loops as dimensions, contiguous neighbours merged."""
     found: list[_Dimension] = []
     for loop in loops:
         both = found[-1].around(loop) if found else None
@@ -82,8 +82,10 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """The dimensions that become columns (dense in DRAM) and rows (the longest of the rest), among those that step the
-    parameter entry by 0 or 1. `parameters`: index of the parameter step.
+    """The dimensions that become columns (contiguous in DRAM) and rows (the longest of the rest), among those that step
+    the parameter entry by 0 or 1.
+
+    `parameters`: index of the parameter step.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
@@ -98,7 +100,7 @@ def _emit_stores(
     operands: tuple[Access, list[Access], Access, Access | None],
     dimensions: tuple[_Dimension, _Dimension],
 ) -> None:
-    """Emits one STORE.POST for each iteration, with rows and columns `dimensions`."""
+    """Emits one STORE.POST for each iteration, whose rows and columns are `dimensions`."""
     attributes = {name: int(value) for name, value in leaf.attributes}
     out, accumulators, parameters, operand = operands
     accumulator, at = accumulators[0], inner.values
@@ -171,14 +173,15 @@ def _emit_stores(
     )
     for buffer, place in emitter.padded:
         fill_margins(emitter, buffer, place, inner.position[:1], (first, entry))
-    # Pads ahead need not be early, but after the last store nothing would hide them.
+    # Pads ahead need not be early, but after the last store no other store would hide them.
     for buffer, place in emitter.ahead:
         fill_margins(emitter, buffer, place, inner.position[: max(1, len(inner) - 1)], (first, entry))
     emitter.padded = emitter.ahead = ()
 
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
-    """Fields of OPERAND if the operand's strides differ from the output's, whose rows are `stride` apart; else empty.
+    """Fields of register OPERAND if the operand's strides differ from the output's, whose rows are `stride` apart; else
+    empty.
 
     `place`: index of the operand's step in `steps`.
     """
@@ -193,7 +196,7 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
 
 
 def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> None:
-    """LOAD.TABLE of the layer's only look-up table, before the first store of each kernel.
+    """Emits LOAD.TABLE of the layer's only look-up table, before the first store of each kernel.
 
     The preceding layer may still use its own table: the store unit executes in order.
     """
@@ -208,7 +211,9 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
-    """Output, accumulators (one, or one for each row of a window), parameters and operand of a post-processing."""
+    """The operands of a post-processing: output, accumulators (one, or one for each row of a window), parameters,
+    operand.
+    """
     by_formal = {
         formal.name: emitter.access(operand)
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
@@ -249,7 +254,7 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """Rows and columns of the accumulator window: the operand's last two leading extents."""
+    """Rows and columns of a window of accumulators: the operand's last two leading extents."""
     if len(accumulator.extents) < 2:
         return 1, 1
     rows, columns = (extent(inner.values) for extent in accumulator.extents[-2:])

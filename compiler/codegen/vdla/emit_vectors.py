@@ -1,4 +1,4 @@
-"""Element-wise operations on accumulators: loops around a vector intrinsic become ALU instructions."""
+"""Emission of element-wise operations on accumulators: the loops around a vector intrinsic become ALU instructions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_ITERATIONS = (1 << 14) - 1
 
 
 def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """ALU: up to two innermost loops are counted inside the instruction, the others repeat it.
+    """Emits ALU instructions: the instruction counts up to two innermost loops; it is repeated for the other loops.
 
     Operands: the accumulators that change and, without an immediate, those that they are combined with. One micro-op
     has both addresses, relative to the lower of the two, which is in register BASE.
@@ -48,7 +48,7 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         factors: list[Column] = [0] * (2 - counted) + [access.step(inner.values, name) for name, _ in loops]
         last = start
         for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
-            # A loop that runs once adds nothing, and its factor could exceed the field.
+            # A loop that runs once changes no address, and its step could exceed the field.
             factor = where(count > 1, factor, 0)
             fields[f"{operand}_factor_{loop}"] = factor
             last = last + factor * (count - 1)
@@ -75,7 +75,9 @@ def _first(around: Iterations, names: list[str]) -> Environment:
 
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
-    """The number of innermost loops, at most two, that the instruction counts: all steps constant, not negative."""
+    """The number of innermost loops, at most two, that an instruction can count: all address steps constant and not
+    negative.
+    """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):
         if int(np.max(extent(zero))) > _MOST_ITERATIONS:
@@ -88,7 +90,7 @@ def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
 
 
 def _micro_ops(emitter: LayerEmitter, target: Column, source: Column, count: int) -> np.ndarray:
-    """The number of the one-micro-op sequence of each of `count` instructions."""
+    """For each of `count` instructions, the number of its micro-op sequence, which has one micro-op."""
     groups = group_rows([target, source], count)
     numbers = []
     for row in groups.first.tolist():

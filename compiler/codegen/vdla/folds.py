@@ -1,8 +1,10 @@
-"""Weights for arrays that fold: the shape of register FOLD, and the parts of weight tiles that hold weights.
+"""Weights for arrays that fold (extension `fold`): the value of register FOLD, and the parts of weight tiles that hold
+weights.
 
 Programs have whole tiles, [block_out][block_in]. A machine that folds takes a tile in `Config.tile_parts` operations,
-each with a part of the inputs for a part of the lanes (isa/README.md). For each kernel's weights the chosen shape is
-the one with the fewest parts that contain a weight. Operations of empty parts are left out.
+each with a part of the inputs for a part of the lanes (isa/README.md); register FOLD selects the shape of the parts.
+For each kernel's weights the shape is chosen with the fewest parts that contain a weight. Operations of empty parts are
+left out.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""The forms of weights that GEMM multiplies. Other forms have a row for each lane, or are not weights."""
+"""The forms of weights that GEMM multiplies. Other forms have a row for each lane, or are no weights."""
 
 
 def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
-    """Whole tiles [..., block_out, block_in] as the machine's [..., tile_parts, columns, block_in] for a shape of FOLD.
+    """Whole tiles [..., block_out, block_in] rearranged to the machine's [..., tile_parts, columns, block_in] for
+    `shape` of FOLD.
 
     With shape 0 the memory layout is that of whole tiles.
     """
@@ -47,7 +50,9 @@ def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[n
 
 @lru_cache(maxsize=64)
 def _folded(form: Form, shape: int) -> Form:
-    """The form with folded tiles; one object for equal arguments, since `Constant.same` compares identities."""
+    """The form whose tiles are folded to `shape`. Equal arguments give the same object, since `Constant.same` compares
+    identities.
+    """
 
     def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
         return fold_tiles(config, form(config, *arrays), shape)
@@ -57,8 +62,10 @@ def _folded(form: Form, shape: int) -> Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedWeights:
-    """The `shape` of register FOLD for a kernel's weights, and the `used` parts of their tiles: bool [..., tile_parts];
-    the leading dimensions are the weights' tiles, the first of them blocks of filters."""
+    """The folding of a kernel's weights: the `shape` of register FOLD, and which parts of their tiles are `used`.
+
+    `used`: bool [..., tile_parts]; the leading dimensions are the weights' tiles, the first of them blocks of filters.
+    """
 
     shape: int
     used: NDArray[np.bool_]
@@ -77,7 +84,7 @@ class FoldedWeights:
         )
 
     def constant(self, of: Constant) -> Constant:
-        """The weights in the form with tiles folded to `shape`."""
+        """The weights `of`, with their tiles folded to `shape`."""
         return Constant(form=_folded(of.form, self.shape), arrays=of.arrays)
 
     @property
@@ -90,8 +97,8 @@ class FoldedWeights:
 def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
-    """The folding with fewest used parts, whatever the values of the weights: only elements of a tile without a weight
-    are zero.
+    """The folding with the fewest used parts for weights of this form and shape, whatever their values: every element
+    that has a weight counts as used.
     """
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
@@ -101,7 +108,7 @@ def _fewest_parts(
 
 
 class PartsOfTiles:
-    """The parts of weight tiles that the operations of a chain take: all, or those that hold weights.
+    """The parts of weight tiles that the operations of a chain take: all, or only those that hold weights.
 
     `shape`: value of register FOLD. `named`: loops whose iterations may take different parts.
     """
@@ -114,8 +121,10 @@ class PartsOfTiles:
         leaf: Intrinsic,
         around: AbstractSet[str],
     ) -> None:
-        """`leaf`: a GEMM inside the loops `around`. All parts are taken if its tiles are not the kernel's `weights`, or
-        if weights have a zero point, with which zeros contribute.
+        """`leaf`: a GEMM inside the loops `around`.
+
+        All parts are taken if its tiles are not the kernel's `weights`, or if weights have a zero point, with which
+        zeros contribute to the sum.
         """
         region = leaf.operands[2]
         loads = [
@@ -156,8 +165,10 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Micro-ops for parts, from micro-ops for whole tiles with `indices` (dst, src, tile): the indices of one
-        micro-op for each used part, and which of them are `starting`, that is, belong to an overwriting instruction.
+        """Micro-ops for parts of tiles, from micro-ops for whole tiles with `indices` (dst, src, tile): the indices of
+        one micro-op for each used part, and which of them are `starting`, that is, belong to an overwriting
+        instruction.
+
         Such an instruction replaces the sums with its first part of the inputs, and adds further parts.
         """
         kept = self._kept(environment, starting)
@@ -167,8 +178,11 @@ class PartsOfTiles:
         return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
 
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The used parts of each operation's tile, bool [n, parts]. A `starting` operation also takes the first part of
-        all lanes for which any tile has weights, since it must begin their sums."""
+        """The used parts of each operation's tile, bool [n, parts].
+
+        A `starting` operation also takes the first part of all lanes for which any tile has weights, since it must
+        begin their sums.
+        """
         count = len(starting)
         if self._used is None:
             return np.ones((count, self.count), np.bool_)
@@ -187,7 +201,7 @@ class PartsOfTiles:
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
     """Index, in the weights, of the tile that `region` of a scratchpad holds: an expression for each dimension.
 
-    None if it depends on other loops than `around`, for example if parts are loaded one after the other.
+    None if it depends on loops that are not in `around`, for example if parts are loaded one after the other.
     """
     found: list[Expr] = []
     leading = len(load.source.starts) - 2

@@ -21,7 +21,8 @@ from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
-    """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds.
+    """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]; acc = instead of += where FIRST is
+    true.
 
     `scope`: memory of inp, the input scratchpad or the chain memory. `zero_points` are subtracted from inp and wgt; use
     `gemm_attributes` with them.
@@ -51,11 +52,11 @@ def _gemm(b_size: int, ci: int, co: int, scope: str, zero_points: Pair) -> Intri
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
     """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
-    int8[positions, co]; = instead of += where FIRST holds. With one position (no position dimension) it is DEPTHWISE,
-    with several TAPS.
+    int8[positions, co]; acc = instead of += where FIRST is true.
 
-    If co is r times ci, a position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a
-    part of ci, inp and wgt are that part of a vector and of a row. `scope`: as in `gemm`.
+    With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co is r times ci, a
+    position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a part of ci, inp and
+    wgt are that part of a vector and of a row. `scope`: as in `gemm`.
     """
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)
@@ -94,7 +95,7 @@ def post(
     co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
-    or sum). `chained`: out is in the chain memory. A table is another parameter, int8[256].
+    or sum). `chained`: out is in the chain memory. With a table, int8[256] is one more operand.
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)
@@ -116,7 +117,7 @@ def post(
 
 
 def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
-    """`post` with the maximum over a window whose rows need not be adjacent (a ring of rows).
+    """`post` with the maximum over a window whose rows need not be adjacent in the accumulators (a ring of rows).
 
     acc.r int32[columns, B, co] is row r of the window.
     """
@@ -162,7 +163,8 @@ def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
 
 
 def vector(config: Config, opcode: AluOpcode, immediate: int | None = None) -> IntrinsicDeclaration:
-    """acc int32[B, co] = operation(acc, right), where right is src int32[B, co] or the int16 `immediate`: ALU.
+    """An ALU operation: acc int32[B, co] = operation(acc, right), where right is src int32[B, co] or the int16
+    `immediate`.
 
     Use it with `vector_attributes(immediate)`. Raises ValueError for an operation that the machine or the loop IR
     lacks.
@@ -209,7 +211,8 @@ def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
     """The attributes of a post-processing's intrinsic, for emission; float32 values as their bits.
 
-    Raises ValueError if the combination's own zero point differs from stage A's: the hardware has one for both.
+    Raises ValueError if the combination's own zero point differs from stage A's: the hardware has one register for
+    both.
     """
     attributes = {
         "zero_point": post.zero_point,

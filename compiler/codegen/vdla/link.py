@@ -1,4 +1,6 @@
-"""Linking of lowered layers into one program: place every tensor in DRAM, emit, order by tokens, encode."""
+"""Linking of lowered layers into one program: places every tensor in DRAM, emits, orders instructions by tokens,
+encodes.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def alignment_of(config: Config) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A scheduled, lowered kernel; `tensors` and `constants` bind its parameters, by name.
+    """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name.
 
     `offsets`: bytes from the start of a parameter's tensor to the parameter. Programs with equal `key` differ only in
     names (None: unknown).
@@ -127,7 +129,7 @@ class Image:
         return emission
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> np.ndarray:
-        """Completes a program, with FINISH in layer `group`, and returns the image, uint8.
+        """Completes a program, with FINISH in layer `group`, and returns the memory image, uint8.
 
         Without `data` the image has zeros in place of constants.
         """
@@ -157,8 +159,8 @@ def link(
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    `chained`: places of tensors in the chain memory instead of DRAM. `inside`: for a tensor inside another, (the
-    other's name, byte offset). `kept`: cache of emitted drafts, read and extended.
+    `chained`: places of the tensors that are in the chain memory instead of DRAM. `inside`: for a tensor inside
+    another, (name of the other, byte offset). `kept`: cache of emitted drafts, read and extended.
     """
     image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -232,7 +234,7 @@ def _alike(
     places: Sequence[Mapping[str, Place]],
     weights: Sequence[FoldedWeights | None],
 ) -> Iterator[tuple[int, int]]:
-    """Runs (first, end) of consecutive kernels that differ in DRAM addresses only."""
+    """Runs (first, end) of consecutive kernels that differ only in DRAM addresses."""
 
     def kind(number: int) -> Hashable | None:
         of = places[number]
@@ -268,7 +270,7 @@ def _groups(emission: Emission) -> np.ndarray:
 
 
 def encode(config: Config, emission: Emission) -> np.ndarray:
-    """(n, words) uint64 words of a complete program's n instructions, with their dependence flags."""
+    """Words, uint64 (n, words), of a complete program's n instructions, with their dependence flags."""
     batches, count = emission.batches, emission.count
     low, high = emission.activations
     sizes = {**array_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}
@@ -286,7 +288,7 @@ def encode(config: Config, emission: Emission) -> np.ndarray:
 
 
 def _together(batches: Sequence[Batch]) -> Mapping[str, int | np.ndarray]:
-    """The fields of batches of one format, concatenated; a field that a batch lacks is 0."""
+    """The fields of several batches of one format, concatenated; a field that a batch lacks is 0 there."""
     if len(batches) == 1:
         return batches[0].fields
     keys = dict.fromkeys(key for batch in batches for key in batch.fields)
@@ -324,7 +326,7 @@ def _place_tensors(
 ) -> _Tensors:
     """Places each input and output in its own segment; other tensors, unless `chained`, share one planned arena.
 
-    `as_weights`: some tensors are read as weight tiles, which are at multiples of their size.
+    `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
@@ -332,7 +334,7 @@ def _place_tensors(
     addresses: dict[str, int] = {}
     names: set[str] = set()
     for item in graph.inputs:
-        # An input quantized in two ways is two tensors of one name.
+        # An input that is quantized in two ways is two tensors with one name.
         name = f"{item.name} as {item.tensor}" if item.name in names else item.name
         names.add(item.name)
         addresses[item.tensor] = image.reserve(f"input {name}", "input", sizes[item.tensor])

@@ -20,14 +20,15 @@ from .link import Image, alignment_of, buffer_bytes, encode
 from .placement import ChainBuffer, DramBuffer, Place
 
 OUTPUT = "Y"
-"""The parameter that operators write (`te.ops`)."""
+"""The name of the parameter that operators write (`te.ops`)."""
 ACTIVATIONS = frozenset("XRY")
-"""The parameters of an operator that are tensors of a network; the others are constants."""
+"""The names of an operator's parameters that are tensors of a network; the others are constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
-    """A program of one kernel: (n, words) `instructions`, uint8 memory `image`, byte addresses of its parameters.
+    """A program of one kernel: `instructions`, uint64 (n, words); memory `image`, uint8; byte addresses of its
+    parameters.
 
     Addresses of the `chained` parameters are in the chain memory, others in DRAM.
     """
@@ -48,11 +49,13 @@ def link_alone(
 ) -> Alone:
     """The program that runs one lowered kernel once.
 
-    `activations`: names of the parameters that are tensors of the network; the others are constants. Parameters have
-    the alignment of `link`, constants first; those in the chain memory are adjacent there. `margins`: pads of an output
-    there. `weights`: folding of the kernel's weights (None: all parts of tiles are used). The image has micro-ops and
-    zeros: timing depends on no data, so the program takes the cycles of a network of this layer. Values may be written
-    into the image. Raises PlacementError if the kernel's buffers do not fit a scratchpad.
+    `activations`: names of the parameters that are tensors of the network; the others are constants. Parameters are
+    aligned as in `link`, constants first; parameters in the chain memory are adjacent there. `margins`: pads of an
+    output there. `weights`: folding of the kernel's weights (None: all parts of tiles are used).
+
+    The image contains micro-ops, and zeros otherwise: timing depends on no data, so the program takes as many cycles as
+    a network of this layer. Values may be written into the image. Raises PlacementError if the kernel's buffers do not
+    fit a scratchpad.
     """
     image, places = Image(alignment_of(config)), dict[str, Place]()
     for buffer in kernel.parameters:

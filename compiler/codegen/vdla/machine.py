@@ -1,4 +1,4 @@
-"""Machine operations: instructions before encoding, with the memory that each one reads and writes.
+"""Machine operations: instructions before encoding, with the memory that each reads and writes.
 
 Emission produces batches of instructions with their numbers in the program; the token pass orders them across units;
 encoding turns them into words.
@@ -19,11 +19,13 @@ from ...ir.quick_init import quick_init
 from .columns import Column, Rows
 
 DRAM = "dram"
-"""The space of activation memory. Constants in DRAM are never written, so nothing orders their reads."""
+"""The memory of activations in spans. Constants in DRAM are never written, so their reads need no order and have no
+span.
+"""
 
 
 def scratchpad_depths(config: Config) -> dict[str, int]:
-    """Elements, by scope, of each on-chip memory whose accesses tokens order.
+    """Number of elements, by scope, of each on-chip memory whose accesses tokens order.
 
     Micro-op memory is not among them: one unit loads and uses it, in order.
     """
@@ -55,14 +57,15 @@ TIMING_FIELDS = (
     "clock_mhz",
     "memory",
 )
-"""The configuration fields that no kernel reads, given its knobs: they change cycles, never instructions."""
+"""The configuration fields that no kernel reads once its knobs are chosen: they change cycles, never instructions."""
 
 
 @lru_cache(maxsize=64)
 def kernel_fields(config: Config) -> Config:
     """The machine `config` with TIMING_FIELDS at their defaults; `config` itself if the result would be illegal.
 
-    Lowering and emission get this machine only, so that cached results serve all machines that differ in TIMING_FIELDS.
+    Lowering and emission use only this machine, so that cached results are valid for all machines that differ in
+    TIMING_FIELDS.
     """
     plain = {
         field.name: field.default_factory() if field.default is MISSING else field.default  # type: ignore[misc]
@@ -78,7 +81,7 @@ def kernel_fields(config: Config) -> Config:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
-    """For each instruction a half-open range of one memory; empty where `low` is not below `high`.
+    """For each instruction a half-open range `low` .. `high` of one memory; empty where `low` is not below `high`.
 
     Units: vectors, tiles or entries of scratchpads; granules of activation memory in DRAM.
     """
@@ -92,7 +95,9 @@ class Span:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
     """Instructions of one format: their `numbers` in the program, ascending, fields without dependence flags, and the
-    spans that they read and write. `group`: number of their layer.
+    spans that they read and write.
+
+    `group`: number of their layer.
     """
 
     name: str

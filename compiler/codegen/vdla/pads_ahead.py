@@ -1,4 +1,4 @@
-"""Choice of pads in the chain memory that are written one layer early, when the store unit may be idle.
+"""Choice of the pads in the chain memory that are written one layer early, when the store unit may be idle.
 
 A layer that expands channels keeps the store unit as busy as the array, so pads of its outputs would take additional
 time. The layer before it, which reduces channels, stores little.
@@ -26,7 +26,7 @@ Padded = tuple[Buffer, ChainBuffer]
 
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:
-    """The parameters that a kernel writes in the chain memory, with their places."""
+    """The parameters that a kernel writes to the chain memory, with their places."""
     names = written(program)
     for buffer in program.parameters:
         if buffer.name in names and isinstance(place := places.get(buffer.name), ChainBuffer):
@@ -36,10 +36,11 @@ def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[P
 def pads_ahead(
     graph: Graph, layers: Sequence[LoweredLayer], chained: Mapping[str, ChainBuffer]
 ) -> list[tuple[Padded, ...]]:
-    """For each layer the padded outputs of the next layer whose place is free while the layer runs.
+    """For each layer, the outputs of the next layer in the chain memory whose place is already free while the layer
+    runs.
 
-    Layers are the graph's nodes. Empty for a layer whose last kernel has no STORE.POST, and for all layers if the chain
-    memory holds anything but tensors of the graph.
+    Layers are the graph's nodes. Empty for a layer whose last kernel has no STORE.POST, and for all layers if something
+    other than tensors of the graph is in the chain memory.
     """
     none: list[tuple[Padded, ...]] = [() for _ in layers]
     lives = lifetimes(graph)
@@ -68,7 +69,7 @@ def pads_ahead(
 
 
 def _outputs(layer: LoweredLayer, chained: Mapping[str, ChainBuffer]) -> Iterator[tuple[str, Padded]]:
-    """The outputs of a layer in the chain memory, as (tensor name, padded buffer)."""
+    """The outputs of a layer that are in the chain memory, as (tensor name, buffer and place)."""
     for kernel in layer.kernels:
         places = {name: chained.get(tensor) for name, tensor in kernel.tensors.items()}
         for padded in padded_outputs(kernel.kernel, places):

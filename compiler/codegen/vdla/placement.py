@@ -1,7 +1,7 @@
 """Placement of buffers: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
 
 Scratchpad slots rotate from layer to layer: a layer's first slot starts at the end of the slot used last, so that the
-next layer's weights and inputs can be loaded while the layer before still computes. Micro-ops, registers and pads in
+next layer's weights and inputs can be loaded while the preceding layer still computes. Micro-ops, registers and pads in
 the chain memory carry over between layers: equal contents are not written again.
 """
 
@@ -28,7 +28,9 @@ class PlacementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DramBuffer:
-    """A parameter of a layer in DRAM: byte address, and whether the program writes it (activations)."""
+    """A parameter of a layer in DRAM: its byte address, and whether it is an activation, which the program may
+    write.
+    """
 
     address: int
     activation: bool
@@ -38,8 +40,8 @@ class DramBuffer:
 class ChainBuffer:
     """A parameter of a layer in the chain memory, with its pads.
 
-    `address`: bytes from the memory's begin. `margins`: positions (top, left, bottom, right) around each plane, which
-    hold `pad_value`.
+    `address`: bytes from the start of the memory. `margins`: positions (top, left, bottom, right) around each plane,
+    which hold `pad_value`.
     """
 
     address: int
@@ -61,11 +63,11 @@ class Scratchpads:
         self._aligned = {"inp": config.position_inputs if config.has("taps") else 1}
 
     def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """First element of each copy (leading dimension) of each buffer of one layer.
+        """First element of each copy (leading dimension) of each buffer of one layer, by buffer name.
 
-        `last_copy` names, by buffer, the copy that the layer uses last. Accumulator copies start at a bank boundary if
-        they then are in different banks, so that the store unit reads one while the array fills the other. Raises
-        PlacementError.
+        `last_copy`: for each buffer, the copy that the layer uses last. Accumulator copies start at a bank boundary if
+        this puts them in different banks, so that the store unit reads one while the array fills the other. Raises
+        PlacementError if the buffers do not fit.
         """
         by_scope: dict[str, list[Buffer]] = {}
         for buffer in buffers:
@@ -101,7 +103,9 @@ class Scratchpads:
 
     @staticmethod
     def _rotate(depth: int, sizes: list[int], first: int) -> list[int]:
-        """Disjoint starts for blocks of `sizes`, the first at `first` or later, wrapping round to 0 once."""
+        """Disjoint starts for blocks of `sizes` in a memory of `depth` elements: the first at `first` or later, the
+        next ones after it, continuing at 0 once the end is reached.
+        """
         starts: list[int] = []
         position, wrapped = first, False
         for size in sizes:
@@ -119,7 +123,7 @@ class Scratchpads:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Micro-ops `first` .. `last`-1 of a page; the first `overwriting` of them start a sum."""
+    """Micro-ops `first` .. `last` - 1 of a page: the place of a sequence."""
 
     page: int
     first: int
@@ -127,7 +131,7 @@ class Sequence:
 
 
 class MicroOpMemory:
-    """Collects the network's micro-op sequences into pages of at most `depth` micro-ops."""
+    """Collects the micro-op sequences of a network into pages of at most `depth` micro-ops."""
 
     def __init__(self, depth: int, dtype: np.dtype[np.unsignedinteger]) -> None:
         """`dtype`: `vdla.isa.layout.uop_dtype` of the machine."""
@@ -138,7 +142,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """The place of the sequence `words` in the current page, added if new; None if it does not fit."""
+        """The place of the sequence `words` in the current page, added if it is new; None if it does not fit."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -164,7 +168,9 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """Contents of the store unit's tables at this point of the program: the DRAM entry in each table entry."""
+    """Contents of the store unit's tables at this point of the program: for each table entry, the DRAM entry loaded
+    into it.
+    """
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
@@ -174,7 +180,7 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each of the loads of `name`, in program order, changes the table: bool, one for each load."""
+        """Whether each load of `name`, in program order, changes the table: bool, one for each load."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
@@ -188,15 +194,15 @@ class StoreTables:
 
 
 class ChainPads:
-    """The tensors whose pads the chain memory holds at this point of the program."""
+    """The tensors whose pads are in the chain memory at this point of the program."""
 
     def __init__(self) -> None:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether the pads of a tensor that is written now exist already, from an equal tensor at this place.
+        """Whether the pads of a tensor that is written now are there already, from an equal tensor at this place.
 
-        Marks its pads as written, and pads of overlapping tensors as overwritten.
+        Records its pads as written, and pads of overlapping tensors as overwritten.
         """
         span = (place.address, place.address + prod(buffer.shape))
         if self._padded.get(span) == (place, buffer.shape):
@@ -210,13 +216,13 @@ class ChainPads:
 
 
 class RegisterFile:
-    """The values the units' registers will have at this point of the program (zero at launch)."""
+    """The values that the units' registers will have at this point of the program (zero at launch)."""
 
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
 
     def write(self, name: str, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Whether each of the writes of `values` to register `name`, in program order, changes it: bool array."""
+        """Whether each write of `values` to register `name`, in program order, changes the register: bool array."""
         before = np.empty_like(values)
         before[:1] = self._values.get(name, 0)
         before[1:] = values[:-1]

@@ -1,6 +1,7 @@
-"""Program order: drafts of a layer's chains become numbered instructions, except CONFIGs and loads of the store unit's
-tables that change nothing. A cache keeps drafts for kernels at equal addresses on machines that differ only in fields
-that kernels do not read.
+"""Program order: drafts of a layer's chains become numbered instructions, except CONFIGs and table loads that change
+nothing.
+
+A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 class Draft:
     """Instructions of one format before they have numbers, at ascending `positions` of the layer's iterations.
 
-    Drafts of one position stay in order of creation. Of a CONFIG only the writes that change `register` become
-    instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and uop_end count from
-    the sequence's begin.
+    Drafts of one position stay in order of creation. For a CONFIG, only writes that change the register named
+    `register` become instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and
+    uop_end count from the start of the sequence.
     """
 
     name: str
@@ -49,7 +50,9 @@ def put_in_order(
     group: int,
 ) -> None:
     """Appends a layer's drafts to a program, with a load of a micro-op page wherever `sequences` exceed the current
-    page. `sequences`: the micro-op words of each sequence.
+    page.
+
+    `sequences`: the micro-op words of each sequence.
     """
     if not drafts:
         return
@@ -57,7 +60,7 @@ def put_in_order(
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     places = np.split(place, np.cumsum([len(draft.positions) for draft in drafts[:-1]]))
-    # Number of instructions at each place: 0 if it changes nothing, one more if a page is loaded.
+    # Number of instructions at each place: 0 if the draft changes nothing, one more if a page is loaded.
     room = np.ones(len(order), dtype=np.int64)
     for where, kept in _register_writes(emission.registers, drafts, places):
         room[where] = kept
@@ -66,7 +69,8 @@ def put_in_order(
         room[where] = kept
     kept = room > 0
     turns, first = _place_micro_ops(emission.micro_ops, layer, drafts, places, sequences)
-    # A page is loaded before the CONFIG that relocates the first of its sequences, kept or not.
+    # A page is loaded before the CONFIG that relocates the first of its sequences, even if that CONFIG is
+    # left out.
     loads = np.array(turns, dtype=np.int64) - 1
     room[loads] += 1
     number = emission.count + np.cumsum(room) - 1
@@ -101,7 +105,9 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register the places of its CONFIGs, and a bool for each: whether it changes the register."""
+    """For each register: the places of its CONFIGs, and for each place whether the CONFIG changes the register
+    (bool).
+    """
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:
@@ -122,7 +128,9 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """The places of the loads of one of the store unit's tables, and a bool for each: whether it changes the table."""
+    """For one of the store unit's tables: the places of its loads, and for each place whether the load changes the
+    table (bool).
+    """
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -142,7 +150,9 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """The places whose sequence begins a new page, and of each place the first micro-op of its sequence in its page."""
+    """The places whose sequence begins a new page; and for each place the index, in its page, of the first micro-op of
+    its sequence.
+    """
     users = [
         (mine, draft.sequence)
         for draft, mine in zip(drafts, places, strict=True)
@@ -165,7 +175,7 @@ def _place_micro_ops(
             words = sequences[numbers[i]]
             placed = memory.place(words)
             if placed is None:
-                # This row begins a new page; sequences of the following rows are placed again in it.
+                # This row begins a new page; the sequences of the following rows are placed in it again.
                 end = begin + int(rows[i])
                 if turns and turns[-1] == where[end]:
                     raise ValueError(f"{layer}: {len(words)} micro-ops do not fit {memory.depth}")
@@ -192,7 +202,9 @@ class Drafts:
 
 
 class EmissionCache:
-    """Least-recently-used cache of drafts, of at most `most` rows; key: kernel, operand addresses, machine."""
+    """Least-recently-used cache of drafts with at most `most` rows (instructions). Key: kernel, operand addresses,
+    machine.
+    """
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most
@@ -205,14 +217,16 @@ class EmissionCache:
         return self._rows
 
     def find(self, key: Hashable) -> Drafts | None:
-        """The cached drafts of a key; None if there are none."""
+        """The cached drafts for a key; None if there are none."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def keep(self, key: Hashable, drafts: Drafts) -> None:
-        """Adds drafts under a key that the cache does not have yet; evicts the oldest ones beyond `most` rows."""
+        """Adds drafts under a key that is not cached yet, then evicts the oldest drafts until at most `most` rows
+        remain.
+        """
         self._kept[key] = drafts
         self._rows += drafts.rows
         while self._rows > self._most:

@@ -1,4 +1,4 @@
-"""Sweeps: an order of TAPS micro-ops in which the array still holds the rows before the row that it reads."""
+"""Sweeps: an order of TAPS micro-ops in which the array still holds the rows before the row that an operation reads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from ...ir.visit import free_vars
 from .columns import Access, Column, Environment, Evaluator, Rows, evaluator
 
 PAD = -1
-"""Placeholder for every source in a row of pads."""
+"""Placeholder that stands for every source in a row of pads."""
 
 
 class PartedRows:
-    """Access to weight `rows` in a sweep's numbering: the first row of the group, plus the part of an input vector
-    (block_out lanes each) in which the region of `data` starts."""
+    """Access to weight `rows` as a sweep numbers them: the first row of the group, plus the index of the part of an
+    input vector (block_out lanes each) in which the region of `data` starts.
+    """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
         self._rows, self._group, self._narrow = rows, SWEEP_MODE.group(config), config.block_out
@@ -30,23 +31,25 @@ class PartedRows:
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
     def base(self, environment: Environment) -> Column:
-        """First tile of the buffer's copy that an iteration uses."""
+        """First tile of the copy of the buffer that an iteration uses."""
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
-        """Number of the row within the buffer's copy."""
+        """Number of the row within the copy of the buffer."""
         row = self._rows.offset(environment)
         return row - row % self._group + self._lane(environment) // self._narrow
 
     def slope(self, loop: str) -> int | None:
-        """Rows by which one iteration of a loop moves, if constant, else None."""
+        """Number of rows by which one iteration of a loop moves; None if it is not constant."""
         slope = self._rows.slope(loop)
         return None if slope is None or slope % self._group or loop in self._lanes_of else slope
 
 
 def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -> frozenset[str]:
-    """The loops among `names`, without `reducing` ones, that move down the rows of `data`. Rows are the first dimension
-    along which a reducing loop moves."""
+    """The loops among `names`, except `reducing` ones, that move down the rows of `data`.
+
+    Rows are the first dimension along which a reducing loop moves.
+    """
     for start in data.starts:
         variables = free_vars(start)
         if variables & reducing:
@@ -56,10 +59,10 @@ def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows of pads around the data of sweeps that go from end to end: `above` and `below`, of `rows` in all.
+    """Rows of pads around the data of sweeps that cover the whole height: `above` and `below`, of `rows` in all.
 
     `row`: number of the row that an operation reads. All pad rows have equal values, so the last row of a sweep serves
-    as the first row of the next one.
+    as the first row of the next sweep.
     """
 
     row: Evaluator
@@ -74,9 +77,9 @@ class PaddedRows:
         unrolled: AbstractSet[str],
         down: AbstractSet[str],
     ) -> PaddedRows | None:
-        """The pad rows from a sweep's attributes "above", "below" and "rows".
+        """The pad rows given by a sweep's attributes "above", "below" and "rows".
 
-        None without these attributes, and if some of the loops `down` the rows are not `unrolled` into the micro-op
+        None without these attributes, and if one of the loops `down` the rows is not `unrolled` into the micro-op
         sequence.
         """
         if "rows" not in attributes:
@@ -97,12 +100,13 @@ def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
     """Micro-ops of sweeps that are equivalent to plain TAPS micro-ops `indices` (dst, src, wgt), one for each row of a
-    window; and whether each starts a sum: if any micro-op of its group of weights does so in `starting`.
+    window; and for each whether it starts a sum.
 
-    A sum's rows of one group of weights are in the order of the window. The array holds the sources of the preceding
-    operations; a row that it does not hold yet is read by an additional operation without a sum. Sources in `pads` are
-    equal, and one of them is held when the sweeps begin and end: by an additional operation if the last sweep ends
-    above the pads, as some with dilations do.
+    A micro-op starts a sum if any micro-op of its group of weights does so in `starting`. A sum's rows of one group of
+    weights are in the order of the window. The array holds the sources of the preceding operations; a row that it does
+    not hold yet is read by an additional operation without a sum. Sources in `pads` are equal, and one of them is held
+    when the sweeps begin and end: by an additional operation if the last sweep ends above the pads, as some with
+    dilations do.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -127,7 +131,8 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """Each sum with the sources that its operations must read: without leading sources that are still held.
+    """Each sum with the sources that its operations must read: its sources except leading ones that the array still
+    holds.
 
     Sources in `alike` count as PAD. `held`: the last sources that were read, updated in place.
     """

@@ -1,4 +1,4 @@
-"""Latency-hiding tokens: order machine operations of different units by their memory accesses, and by nothing else.
+"""Tokens order the operations of different units by their memory accesses, and by nothing else.
 
 Every read-after-write, write-after-read and write-after-write between two units becomes an edge, unless the order
 already follows from other edges (vector clocks decide). The remaining edges are, for each token queue, a strictly
@@ -24,9 +24,10 @@ _UNITS = len(Unit)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Edges: operation `source` must have ended before operation `target` begins; both number the program order.
+    """Edges of the order, one row for each, ordered by target: operation `source` must end before operation `target`
+    begins.
 
-    `queue` indexes `TOKEN_QUEUES`. One row for each edge, ordered by target.
+    Both are numbers in program order. `queue` indexes `TOKEN_QUEUES`.
     """
 
     queue: Rows
@@ -36,10 +37,11 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Touches:
-    """Memory accesses of n operations in program order: operation i executes on `units[i]` and accesses the ranges
-    `first[i]` .. `first[i + 1]` - 1; `writes`: whether a range is written.
+    """Memory accesses of n operations in program order.
 
-    A range is [low, high) of `size` pieces: all memories side by side, cut wherever any range begins or ends.
+    Operation i executes on `units[i]` and accesses the ranges numbered `first[i]` .. `first[i + 1]` - 1; `writes`:
+    whether a range is written. A range is [low, high) of `size` pieces: all memories side by side, cut wherever any
+    range begins or ends.
     """
 
     units: Rows
@@ -51,7 +53,7 @@ class Touches:
 
 
 def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> Touches:
-    """The memory accesses of the `count` instructions of `batches`; `sizes`: extent of every space of the spans."""
+    """The memory accesses of the `count` instructions in `batches`; `sizes`: extent of every memory that spans name."""
     base = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     units = np.zeros(count, dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
@@ -86,10 +88,10 @@ def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> T
 
 
 def order(touched: Touches, *, token_queue_depth: int) -> Edges:
-    """The edges that make any execution equal to program order.
+    """The edges with which every execution gives the results of program order.
 
-    If program order would ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), the edges
-    are drawn again from the latest possible producer, which needs one token at a time and hides less latency.
+    If program order would ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), every
+    edge starts at the latest possible producer instead, which needs one token at a time and hides less latency.
     """
     edges = _edges(touched, late=False)
     if _most_open(edges, len(touched.units)) > token_queue_depth:
@@ -115,7 +117,7 @@ def _edges(touched: Touches, *, late: bool) -> Edges:
 
 
 def _most_open(edges: Edges, count: int) -> int:
-    """The largest number of tokens in any queue when the program of `count` operations runs in program order."""
+    """The largest number of tokens in any queue while the `count` operations run in program order."""
     held = np.zeros((len(TOKEN_QUEUES), count + 1), dtype=np.int64)
     held[edges.queue, edges.source] += 1
     held[edges.queue, edges.target] -= 1
@@ -123,7 +125,7 @@ def _most_open(edges: Edges, count: int) -> int:
 
 
 def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
-    """The dependence flags of `count` operations: (count,) uint64 of the bits to set in their first words."""
+    """The dependence flags of `count` operations: uint64 [count], the bits to set in their first words."""
     push = np.array([1 << FLAG_BITS[queue.push_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
     pop = np.array([1 << FLAG_BITS[queue.pop_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
     bits = np.zeros(count, dtype=np.uint64)
@@ -138,12 +140,12 @@ def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-unty
 
     `spans`: units, first, low, high and writes of `Touches`. `last` = (written, read), each (units, size): the last
     operation of each unit that wrote or read each piece. `ended`, (operations, units): the last operation of each unit
-    known to have ended when an operation has ended.
+    that is known to have ended when an operation has ended.
     """
     units, first, low, high, writes = spans
     written, read = last
     count = len(queues)
-    # clocks[v, u]: the last operation of unit u known to have ended when unit v begins its next one.
+    # clocks[v, u]: the last operation of unit u known to have ended when unit v begins its next operation.
     clocks = np.full((count, count), -1, dtype=np.int64)
     last_of_unit = np.full(count, -1, dtype=np.int64)
     needed = np.empty(count, dtype=np.int64)

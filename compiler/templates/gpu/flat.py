@@ -24,8 +24,8 @@ ONE = Const(1)
 def flattened(program: Program, *, intermediates: bool = True) -> Program:
     """The program with the arrays in global memory flattened to one dimension, in the same order of elements.
 
-    rewrite: Y[i, j] = X[i, j] + B[j] -> Y[i * 4 + j] = X[i * 4 + j] + B[j]
-
+    rewrite:
+        Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
     An array is flattened if it is written, or read only at loop variables and constants: for other reads, conditions
     may guard the index of one dimension. Sources and destinations of box copies stay unchanged; allocated arrays are
     flattened only if `intermediates`. Statements outside of loops get a loop of one iteration.
