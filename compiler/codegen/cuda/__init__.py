@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: scheduled loop programs in kernel form to CUDA C++, cubins and launches."""
+"""NVIDIA GPUs: from scheduled loop programs in kernel form to CUDA C++, cubins and launches."""

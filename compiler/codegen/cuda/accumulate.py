@@ -1,4 +1,4 @@
-"""accumulate: moves a thread's sums from memory into registers for the duration of their loops."""
+"""accumulate: moves a thread's sums from memory into registers for the duration of the loops that add to them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """The initial value of a sum or maximum, and the remaining `first` predicate (None: none)."""
+    """The initial value of a sum or maximum, and the rest of its `first` predicate (None: no rest)."""
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
         turning = {x.name for x in path if x.extent != Const(1)}
@@ -102,7 +102,7 @@ def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...],
 
 
 def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
-    """Whether all loops of a path certainly have an iteration."""
+    """Whether every loop of a path certainly has at least one iteration."""
     around: dict[str, Interval | Expr] = dict(ranges)
     for loop in path:
         low = interval(loop.extent, around).low
@@ -113,7 +113,7 @@ def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
 
 
 def _touched(statement: object) -> set[str]:
-    """The buffers that one statement itself reads or writes."""
+    """The buffers that a statement itself, without nested statements, reads or writes."""
     names: set[str] = set()
     match statement:
         case Assign(buffer=buffer) | Reduce(buffer=buffer):

@@ -1,7 +1,7 @@
 """Addresses of one phase, as arrays: the elements that an access touches, and the thread that touches each.
 
-Loops over blocks, and loops that all threads run together, have given values; loops over threads and inside them become
-axes of arrays, ragged ones with a mask.
+Loops over blocks, and loops that all threads run together, have given values; loops over threads, and loops inside
+these, become axes of arrays, ragged axes with a mask.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ MOST_POINTS = 1 << 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Flat indices int64[n] of the elements that an access touches, and the owner (thread, block) of each, int64[n]."""
+    """Flat indices int64[n] of the elements that an access touches, and the owner (number of the thread or block) of
+    each, int64[n].
+    """
 
     elements: np.ndarray
     owners: np.ndarray
@@ -35,11 +37,11 @@ class Touched:
 def touched(
     access: Access, values: Mapping[str, int], axes: Mapping[str, int], collective: bool = False
 ) -> Touched:
-    """The elements of an access while the loops of `values` have these values; all others around it run.
+    """The elements that an access touches while the loops in `values` have these values; all other loops around it run.
 
-    The owner of an element is the number of a point of `axes` (extents by name: of loops over blocks, or "thread.x" and
-    so on for a block's threads), the first axis fastest. `collective`: all threads along thread.x count as the first
-    one. Raises LoweringError if there are too many elements to list.
+    The owner of an element is the number of a point of `axes`, the first axis fastest. `axes`: extents by name, of
+    loops over blocks, or of "thread.x" and so on for a block's threads. `collective`: all threads along thread.x count
+    as the first one. Raises LoweringError if there are too many elements to list.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}
@@ -73,7 +75,7 @@ def touched(
             index = index + offset
             if not isinstance(extent, Const):
                 mask = mask & (offset < evaluate(extent, environment))
-        # A padded copy does not read elements outside.
+        # A padded copy does not read elements outside of its source.
         mask = mask & (index >= 0) & (index < size)
         flat = flat * size + index
     owner: Any = np.int64(0)
@@ -93,7 +95,9 @@ def touched(
 
 
 def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
-    """The names of the loops that affect an access: of owners, indices and variable extents, and their dependences."""
+    """The names of the loops that affect an access: loops of owners, of indices, of variable extents, and the loops on
+    which these depend.
+    """
     needed = set(names)
     for expr in (*access.starts, *access.extents):
         needed |= free_vars(expr)
@@ -115,8 +119,8 @@ def _axis(d: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
-    """The value of an index expression with variables that are integers or arrays; raises LoweringError for indices
-    read from memory.
+    """The value of an index expression whose variables are integers or arrays. Raises LoweringError for indices read
+    from memory.
     """
     match expr:
         case Const(value=value):

@@ -1,8 +1,8 @@
 """GPU architectures to generate code for: resources of a multiprocessor, and a typical card of each.
 
-Limits are those of the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" and
-"Throughput of Native Arithmetic Instructions"; tensor cores' rates and the cards' values are those of NVIDIA's
-architecture whitepapers (A100, GA102, Ada, H100) and data sheets.
+Limits are from the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" and "Throughput
+of Native Arithmetic Instructions"; rates of tensor cores and values of cards from NVIDIA's architecture whitepapers
+(A100, GA102, Ada, H100) and data sheets.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ KIB = 1024
 
 THREADS_PER_BLOCK = 1024
 BLOCK_LIMITS = {"x": 1024, "y": 1024, "z": 64}
-"""The greatest extent of a block along each axis."""
+"""The greatest number of threads of a block along each axis."""
 GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-"""The greatest extent of a grid along each axis."""
+"""The greatest number of blocks of a grid along each axis."""
 STATIC_SHARED_BYTES = 48 * KIB
-"""Shared memory of a block that needs no opt-in at launch."""
+"""Largest shared memory of a block that needs no opt-in at launch, in bytes."""
 LOCAL_BYTES = 512 * KIB
-"""Local memory of a thread."""
+"""Largest local memory of a thread, in bytes."""
 REGISTERS_PER_THREAD = 255
 REGISTERS_PER_BLOCK = 64 * KIB
 
@@ -54,10 +54,11 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One `-arch` of NVRTC, and the limits of a multiprocessor.
+    """An architecture (`-arch` of NVRTC), and the limits of a multiprocessor.
 
-    `float32_lanes` are multiply-adds of float32 a clock; `tensor_rates` those of dense matrices on tensor cores for
-    inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on this compute capability only.
+    `float32_lanes`: multiply-adds of float32 per clock cycle. `tensor_rates`: multiply-adds per clock cycle of dense
+    matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on this
+    compute capability only.
     """
 
     name: str
@@ -84,10 +85,10 @@ class Architecture:
         return frozenset(found)
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether a device of a compute capability runs cubins of this architecture.
+        """Whether a device of a compute capability can run cubins of this architecture.
 
-        It does if the major versions are equal and its minor version is not lower (CUDA C++ Programming Guide, "Binary
-        Compatibility").
+        It can if the major versions are equal and the device's minor version is not lower (CUDA C++ Programming Guide,
+        "Binary Compatibility").
         """
         if self.exact:
             return capability == self.capability
@@ -186,4 +187,4 @@ ARCHITECTURES = (
         card=_RTX_5090,
     ),
 )
-"""All architectures, older ones first. A newer device runs code of the newest one of its major version."""
+"""All architectures, older ones first. A newer device runs code of the newest architecture with its major version."""

@@ -1,6 +1,7 @@
-"""The execution of a block from begin to end: phases in order, split at barriers, and asynchronous copies in flight.
+"""The execution of a block from beginning to end: phases in order, split at barriers, and asynchronous copies in
+flight.
 
-Loops that all threads execute together are run here with their real numbers of iterations, without computing values.
+Loops that all threads execute together are run here with their actual numbers of iterations, without computing values.
 Groups of asynchronous copies are counted as in hardware (PTX ISA, "cp.async.wait_group"): a copy belongs to the group
 of the next commit, and a wait leaves at most a given number of the newest groups in flight.
 """
@@ -23,14 +24,17 @@ MOST_STEPS = 200_000
 
 
 class RaceError(LoweringError):
-    """Threads or blocks of a kernel touch one element without order, or asynchronous copies lack order or an end."""
+    """Threads or blocks of a kernel touch one element without an order, or an asynchronous copy has no order or
+    no end.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """A phase, or a copy of a whole block, with its accesses to the checked buffers.
 
-    `uniform`: expressions of the loops around it that determine the elements it touches.
+    `collective`: a copy of the whole block. `uniform`: expressions of the loops around it that determine the elements
+    it touches.
     """
 
     number: int
@@ -41,7 +45,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A task at one iteration of the loops around it; equal to other runs that touch the same elements."""
+    """A task at one iteration of the loops around it. Runs that touch equal elements (equal `task` and `uniform`)
+    compare equal.
+    """
 
     task: Task
     uniform: tuple[int, ...]
@@ -50,7 +56,9 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """Asynchronous copies of a run in flight: issued before step `start`, waited for at step `end`."""
+    """The asynchronous copies of a run in flight: issued before step `start`, waited for at step `end` (None: outside
+    of the span).
+    """
 
     run: Run
     start: int | None
@@ -106,7 +114,9 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """Expressions over the variables `names` only that, together with all other variables, determine `expr`."""
+    """Expressions over the variables in `names` only; together with all other variables their values determine
+    `expr`.
+    """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []
     for atom, coefficient in linear_form(expr).terms.items():

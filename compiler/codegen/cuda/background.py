@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Most threads: enough for NVRTC to keep up with the passes in Python; each compilation takes about 100 MB."""
+"""Most threads: enough for NVRTC to keep up with the passes in Python. Each compilation takes about 100 MB."""
 
 
 @contextmanager
 def background() -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads for a `with` block, whose end waits for running work and cancels queued work."""
+    """A pool of threads for a `with` block; its end waits for running work and cancels queued work."""
     pool = ThreadPoolExecutor(max_workers=max(1, min(MOST_THREADS, os.cpu_count() or 1)))
     try:
         yield pool

@@ -37,9 +37,11 @@ ALIGNMENT = 128
 """Alignment in bytes of the destination of a bulk tensor copy (PTX ISA, "cp.async.bulk.tensor")."""
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
-"""Dimensions of a tensor map, and elements of its box along each (CUDA Driver API, "cuTensorMapEncodeTiled")."""
+"""Most dimensions of a tensor map, and most elements of its box along each (CUDA Driver API,
+"cuTensorMapEncodeTiled").
+"""
 STEP = 16
-"""Rows of a box, and strides of an array, are multiples of this many bytes ("cuTensorMapEncodeTiled")."""
+"""Bytes of which the rows of a box, and the strides of an array, must be multiples ("cuTensorMapEncodeTiled")."""
 CAPABILITY = (9, 0)
 """Compute capability of the first devices with bulk tensor copies."""
 _MOST_STEPS = 200_000
@@ -85,7 +87,9 @@ template <int MOST, int PENDING> __device__ __forceinline__ void wait_bulk(Group
 }
 """
 FUNCTIONS = {"TensorMap": _STRUCT, "Groups": _GROUPS}
-"""Definitions by name; those of the copies themselves are generated on use (`_definition`)."""
+"""Definitions of device functions by name; definitions of the copies themselves are generated on use
+(`_definition`).
+"""
 NAMES = frozenset(
     {
         *FUNCTIONS,
@@ -95,15 +99,15 @@ NAMES = frozenset(
         *(f"copy_bulk_{d}d" for d in range(1, MOST_DIMENSIONS + 1)),
     }
 )
-"""Names defined by these definitions."""
+"""All names that the definitions define."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
     """A tensor map without its address: an array `shape` of elements of `element_bytes`, and the shape of a box in it.
 
-    The array is dense and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled (0: not
-    swizzled). `rounds`: elements are float32, rounded to tf32 by the copy.
+    The array is contiguous and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled
+    (0: not swizzled). `rounds`: elements are float32, which the copy rounds to tf32.
     """
 
     element_bytes: int
@@ -123,14 +127,14 @@ def bulk_copies(body: Stmt) -> Iterator[Copy]:
 
 
 def has_thread_copies(body: Stmt) -> bool:
-    """Whether single threads copy asynchronously."""
+    """Whether a body contains asynchronous copies that single threads issue."""
     late = sum(isinstance(n, Copy) and n.asynchronous for n in walk(body))
     return late > len(list(bulk_copies(body)))
 
 
 def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
-    """Raises LoweringError for bulk copies that the target lacks, and for accesses to swizzled buffers other than by
-    products.
+    """Raises LoweringError for bulk copies that the target lacks, and for swizzled buffers that are accessed other than
+    by products.
     """
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):
@@ -168,7 +172,9 @@ def swizzled_buffers(body: Stmt) -> frozenset[str]:
 
 
 def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """Emits one thread's bulk copy of a box; raises LoweringError if no tensor map can express the copy."""
+    """Emits the bulk copy of a box, which one thread issues. Raises LoweringError if no tensor map can express the
+    copy.
+    """
     values, to, of = kernel.values, copy.destination, copy.source
     tensor = _tensor_map(copy, kernel.swizzled)
     storage = values.storages[to.buffer.name]
@@ -212,7 +218,7 @@ def groups_needed(kernel: Kernel) -> int:
 
 
 class _Groups:
-    """Counts groups while a block's commits, waits and barriers are visited in order."""
+    """Counts groups of bulk copies while a block's commits, waits and barriers are visited in order."""
 
     def __init__(self) -> None:
         self.needed = 1
@@ -254,7 +260,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Records the number of groups whose mbarriers are not free yet."""
+        """Updates `needed` with the number of groups whose mbarriers are not free yet."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(f"a block copies more than {_MOST_STEPS} times")
@@ -262,7 +268,7 @@ class _Groups:
 
 
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
-    """The tensor map of a copy; raises LoweringError if it has none."""
+    """The tensor map of a copy. Raises LoweringError if none can express the copy."""
     of, to = copy.source.buffer, copy.destination.buffer
     where = f"`{summarize(copy)}` is in no loop over threads, and no tensor map can describe its source: "
     size = of.dtype.bits // 8

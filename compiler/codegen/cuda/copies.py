@@ -1,5 +1,6 @@
-"""One thread's copy of a box: in vectors as wide as alignment allows, synchronous or asynchronous, padded by a
-condition."""
+"""A thread's copy of a box: in vectors as wide as alignment allows, synchronous or asynchronous, padded by a
+condition.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +36,27 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 ASYNCHRONOUS_BYTES = (4, 8, 16)
-"""Bytes of one asynchronous copy of a thread (PTX ISA, "cp.async")."""
+"""Sizes in bytes that one asynchronous copy of a thread may have (PTX ISA, "cp.async")."""
 _UNROLLED = 16
-"""Most moves of a copy whose loops are unrolled."""
+"""Most moves of a copy for which its loops are unrolled."""
 _ONE = Const(1)
 
 
 def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """Emits the moves of a copy, in loops over all elements beyond one move.
+    """Emits the moves of a copy, in loops if one move does not take all elements.
 
-    An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, or its elements are too
-    narrow or not aligned. Raises LoweringError for asynchronous copies other than from global to shared memory, or with
-    a pad that is not zero.
+    An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, or if its elements are
+    too narrow or not aligned. Raises LoweringError for asynchronous copies other than from global to shared memory, or
+    with a pad that is not zero.
     """
     _Move(kernel, copy).emit()
 
 
 @dataclass(slots=True)
 class _Dimension:
-    """A dimension of the box with more than one element: its extent, and its index in both buffers."""
+    """A dimension of the box with more than one element: its extent, and its index in destination (`to`) and source
+    (`of`).
+    """
 
     extent: Expr
     to: int
@@ -94,7 +97,7 @@ class _Move:
             )
 
     def emit(self) -> None:
-        """Loops, and the move inside of them."""
+        """Emits the loops of the copy, and the move inside them."""
         outer, lanes = self.dimensions, 1
         run = outer[-1] if outer else None
         if run is not None and isinstance(run.extent, Const) and self.contiguous(run):
@@ -146,7 +149,7 @@ class _Move:
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
     def lanes(self, run: _Dimension, extent: int) -> int:
-        """The number of elements of a run in one move."""
+        """The number of elements along dimension `run` that one move takes."""
         most = power_of_two(extent, extent, self.element_bytes)
         for storage, region in ((self.to, self.copy.destination), (self.of, self.copy.source)):
             most = storage.vector_elements(self.values.offset(region.buffer, region.starts), most)
@@ -160,7 +163,9 @@ class _Move:
         return most
 
     def whole(self, run: _Dimension, lanes: int) -> bool:
-        """Whether each move of `lanes` elements is entirely inside or outside the source, or can be cut."""
+        """Whether each move of `lanes` elements is entirely inside or outside the source, or can be cut at the source's
+        end.
+        """
         if self.copy.pad is None:
             return True
         region = self.copy.source
@@ -176,7 +181,7 @@ class _Move:
         return self.moves_asynchronously(lanes) and low is not None and low >= 0
 
     def within(self, start: LinearForm, extent: int, size: int) -> bool:
-        """Whether `extent` indices from `start` on are provably inside a dimension."""
+        """Whether `extent` indices from `start` on are provably inside a dimension of `size`."""
         held = form_interval(start, self.values.ranges)
         return held.low is not None and held.low >= 0 and held.high is not None and held.high + extent <= size
 
@@ -185,7 +190,7 @@ class _Move:
         return self.asynchronous and lanes * self.element_bytes in ASYNCHRONOUS_BYTES
 
     def move(self, offsets: dict[int, Expr], lanes: int) -> None:
-        """One move of `lanes` elements."""
+        """Emits one move of `lanes` elements."""
         copy, values = self.copy, self.values
         to, of = list(copy.destination.starts), list(copy.source.starts)
         for d in self.dimensions:
@@ -230,7 +235,7 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """One asynchronous move, which fills elements beyond the given source size with zeros."""
+        """Emits one asynchronous move, which fills elements beyond the given source size with zeros."""
         values, size = self.values, lanes * self.element_bytes
         count = integer(values.dialect, size)
         if left is not None:
@@ -246,8 +251,8 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """The conditions for a move to be inside the source, and the number of elements left in its row if it may be
-        cut.
+        """The conditions for a move to be inside the source; and, if the move may be cut, the number of elements left
+        in its row.
         """
         conditions: list[Text] = []
         left: Text | None = None
@@ -274,7 +279,7 @@ class _Move:
 
 
 def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Text:
-    """The value if all conditions hold, else `otherwise`."""
+    """The text of `value` if all conditions are true, else of `otherwise`."""
     if not conditions or otherwise is None:
         return value
     test = " && ".join(c.within(AND) for c in conditions)

@@ -1,7 +1,8 @@
 """The user's cache of cubins; key: source, architecture, options and NVRTC's version.
 
 The key determines the bytes, so an entry is never out of date; the least recently used entries are deleted when all
-take more than `MOST_BYTES`. Entries are written whole by one process at a time, and a damaged entry is made again.
+entries together exceed `MOST_BYTES`. Entries are written whole by one process at a time, and a damaged entry is written
+again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MOST_BYTES = 2**28
 
 
 def cached_cubin(source: str, arch: str) -> bytes:
-    """The result of `nvrtc.compile_cubin`, from the cache if possible; raises the same errors."""
+    """The result of `nvrtc.compile_cubin`, from the cache if possible. Raises the errors of `compile_cubin`."""
     decides = json.dumps([source, arch, OPTIONS, nvrtc_version()], sort_keys=True)
     name = f"{hashlib.sha256(decides.encode()).hexdigest()}.cubin"
     built = False

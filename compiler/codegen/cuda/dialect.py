@@ -1,7 +1,7 @@
 """Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernel declarations.
 
-The printers of loops and expressions (`statements`, `expressions`, `module`, ...) are shared by all dialects.
-`functions.CUDA` is CUDA C++; a target gives its own (`GpuTarget.dialect`).
+All dialects share the printers of loops and expressions (`statements`, `expressions`, `module`, ...). `functions.CUDA`
+is CUDA C++; a target gives its own (`GpuTarget.dialect`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...ir.types import DType
 from .errors import LoweringError
 
 Space = Literal["global", "shared", "register"]
-"""Memory of the device, of a block, or of a thread."""
+"""The memory of the device, of a block, or of a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,5 +75,5 @@ class Dialect:
         return self.types[dtype]
 
     def pointer(self, type_text: str, space: Space, *, const: bool = False) -> str:
-        """The type of a pointer into a space."""
+        """The type of a pointer to `type_text` in a memory space."""
         return f"{self.spaces[space]}{'const ' if const else ''}{type_text}*"

@@ -100,7 +100,7 @@ class _Block:
         self.shadows = Shadows(kernel, names, self.threads, self.axes)
 
     def run(self) -> Stmt:
-        """The kernel's loops over blocks, parallel."""
+        """The kernel's loops over blocks, as parallel loops around the emulated body."""
         body = self.hoist(self.kernel.body, self.kernel.around)
         cut = Cut()
         cut.visit(body)
@@ -116,7 +116,7 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body without allocations at block level, and with phases that make threads' own memory undefined."""
+        """The body without allocations at block level, and with phases that make each thread's own memory undefined."""
         match node:
             case For() if is_thread_loop(node):
                 return node
@@ -192,7 +192,9 @@ class _Block:
         return For(var=step, extent=binary("+", count, _ONE), body=seq(*inside))
 
     def turn(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
-        """All threads in turn, out of order, through the items of each branch (under a loop of one iteration)."""
+        """All threads in turn, out of order; each executes the items of every branch (under a loop of one
+        iteration).
+        """
         kept: list[tuple[tuple[Var, Expr] | None, list[Stmt]]] = []
         behind: list[Stmt] = []
         for position, (guard, items) in enumerate(branches):
@@ -218,7 +220,7 @@ class _Block:
         return seq(nest(loops, body), *behind)
 
     def settle(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
-        """The items, and separately the waits among them that may be done after all threads."""
+        """The items; and, separately, the waits among them that may be done after all threads."""
         waits: list[Wait] = []
         kept: list[Stmt] = []
         names = {b.name for b in self.shadows.late}
@@ -237,7 +239,7 @@ class _Block:
         return kept, waits
 
     def alone(self, node: Stmt) -> Stmt:
-        """A phase that is alone between its barriers: its loops over threads, in reverse order."""
+        """A phase with no other work between its barriers: its loops over threads, in reverse order."""
         assert isinstance(node, For)
         phase = phase_at(node)
         values: dict[str, Expr] = {}
@@ -293,7 +295,9 @@ class _Block:
         return map_children(node, lambda child: self.thread(child, places))
 
     def inside(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
-        """A thread's statement: loops in order, its allocations undefined, asynchronous copies into their shadows."""
+        """A thread's statement, emulated: loops in order, its allocations undefined, asynchronous copies into their
+        shadows.
+        """
         match node:
             case For():
                 return replace(node, kind="serial", body=self.inside(node.body, places))

@@ -1,4 +1,4 @@
-"""Errors between a scheduled program and its cubin."""
+"""Errors that occur between a scheduled program and its cubin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from vdla.util.errors import CodeError, UserError
 
 
 class LoweringError(CodeError):
-    """A program is not in kernel form, or beyond a limit of GPUs; the message names the statement and the way out."""
+    """A program that is not in kernel form, or beyond a limit of GPUs; the message names the statement and suggests a
+    way out.
+    """
 
 
 class CudaTargetError(UserError):
@@ -18,4 +20,4 @@ class MissingCudaError(UserError):
 
 
 class CompileError(Exception):
-    """NVRTC refused generated code, which is a defect of code generation; the message contains NVRTC's log."""
+    """NVRTC rejected generated code, which is a defect of code generation; the message contains NVRTC's log."""

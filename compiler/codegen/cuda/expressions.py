@@ -47,12 +47,12 @@ _UNSIGNED = "unsigned"
 
 
 class ExpressionEmitter:
-    """Emits expressions; the emitter of statements sets the context.
+    """Emits expressions, in the context that the emitter of statements sets.
 
-    `ranges`: ranges of the loops around, outermost first; `variables`: their C identifiers, "0" for a loop that runs at
-    most once; `storages`: memory of the buffers; `used`: collects the called device functions; `defined`: texts of
-    functions defined by instructions, by name. `divisions` counts the emitted quotients and remainders; those in
-    `named` have a variable.
+    `ranges`: ranges of the loops around, outermost first. `variables`: C identifiers of their variables, "0" for a loop
+    that runs at most once. `storages`: memory of the buffers. `used`: collects the names of called device functions.
+    `defined`: texts of functions that instructions define, by name. `divisions`: counts the emitted quotients and
+    remainders; the ones in `named` have a variable.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -109,7 +109,7 @@ class ExpressionEmitter:
         raise LoweringError(f"no code for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
-        """A comparison, false if one side is NaN (`!=`: true)."""
+        """A comparison; false if one side is NaN (`!=`: true)."""
         own = _PRECEDENCE[op]
         if dtype_of(a) is DType.INT64:
             return comparison(self, op, own, linear_form(a), linear_form(b))
@@ -162,14 +162,14 @@ class ExpressionEmitter:
         return call("to_float", self.emit(expr))
 
     def narrowed(self, text: Text, dtype: DType) -> Text:
-        """A float rounded to a float type."""
+        """The text of a float rounded to the float type `dtype`."""
         if dtype is DType.FLOAT32:
             return text
         self.used.add(dtype.value)
         return call(f"to_{dtype.value}", text)
 
     def cast(self, value: Expr, dtype: DType) -> Text:
-        """A value converted to any type but int64."""
+        """The text of a value converted to a type other than int64."""
         source = dtype_of(value)
         if source is dtype:
             return self.emit(value)
@@ -192,11 +192,11 @@ class ExpressionEmitter:
     # Types
 
     def type_of(self, dtype: DType) -> str:
-        """The type of elements; raises LoweringError if the language has none."""
+        """The name of an element type. Raises LoweringError if the language has no such type."""
         return self.dialect.type_of(dtype)
 
     def vector(self, dtype: DType, count: int) -> str:
-        """The type of `count` neighbours for a single access."""
+        """The name of the type of `count` neighbours that one access takes."""
         given = {"type": self.type_of(dtype), "count": count}
         name = self.dialect.vector.format(**given)
         if self.dialect.vector_definition:
@@ -208,14 +208,14 @@ class ExpressionEmitter:
     # Memory
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """One element of a buffer, to read or to write."""
+        """The text of one element of a buffer, to read or to write."""
         storage = self.storages[buffer.name]
         if storage.scalar:
             return Text(storage.name)
         return Text(f"{storage.name}[{self.offset_text(self.offset(buffer, indices))}]")
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        """The offset of an element from the buffer's first one, in elements of its storage."""
+        """The offset of an element from the first element of the buffer, in elements of its storage."""
         storage = self.storages[buffer.name]
         total = LinearForm({}, 0)
         for at, stride in zip(indices, storage.strides, strict=True):
@@ -225,11 +225,11 @@ class ExpressionEmitter:
         return simplify_form(_sum(total), self.ranges)
 
     def offset_text(self, form: LinearForm) -> str:
-        """The text of an offset."""
+        """The text of a linear form that is an offset."""
         return index(self, form).text.text
 
     def pointer(self, buffer: Buffer, form: LinearForm) -> str:
-        """The address of an element by its offset."""
+        """The text of the address of an element at the offset `form`."""
         storage = self.storages[buffer.name]
         if storage.scalar:
             return f"&{storage.name}"

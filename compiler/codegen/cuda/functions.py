@@ -1,7 +1,7 @@
 """Device functions called by generated code, as text. A source begins with the functions that it uses.
 
 No header is included, since NVRTC's package has none. Functions of the CUDA math library are built into NVRTC; their
-errors are those of the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions"
+errors are given in the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions"
 (expf, tanhf 1, logf 1, erff 2 units in the last place, division and square root correctly rounded).
 """
 
@@ -115,18 +115,20 @@ FUNCTIONS = {
     **wgmma_emit.FUNCTIONS,
     **bulk_copies.FUNCTIONS,
 }
-"""Definitions by name, in the order of their output; `float16` and `bfloat16` include their conversions."""
+"""Definitions of device functions by name, in the order of their output; `float16` and `bfloat16` include their
+conversions.
+"""
 
 _NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
-"""Names defined by these definitions."""
+"""Names that the definitions define."""
 _MATH = {
     **{name: f"{name}f" for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
     "round_even": "rintf",
     "truncate": "truncf",
 }
-"""Functions of te.scalars in the math library, by IR name."""
+"""Functions of te.scalars that are in the math library: name in the library by name in the IR."""
 _OURS = ("sigmoid", "round_tf32")
 """Functions of te.scalars that a dialect may define itself."""
 
@@ -167,7 +169,7 @@ CUDA = Dialect(
     functions=FUNCTIONS,
     names=_NAMES,
 )
-"""CUDA C++; float16 and bfloat16 are those of `FUNCTIONS`."""
+"""The dialect CUDA C++; its types float16 and bfloat16 are defined in `FUNCTIONS`."""
 
 
 def definitions(dialect: Dialect, names: Iterable[str]) -> str:
@@ -179,8 +181,8 @@ def definitions(dialect: Dialect, names: Iterable[str]) -> str:
 
 
 def call_function(values: ExpressionEmitter, name: str, arguments: Sequence[Text], dtype: DType) -> Text:
-    """The value of a scalar function of the IR (`Call`); raises LoweringError for functions without code on this
-    target.
+    """The text of a call of a scalar function of the IR (`Call`). Raises LoweringError for functions without code on
+    this target.
     """
     if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
         return operation("/", PRODUCT, *arguments)

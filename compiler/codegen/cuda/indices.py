@@ -1,6 +1,8 @@
 """Index arithmetic as C++: in 32 bits wherever every partial sum provably fits, otherwise in 64.
 
-// and % floor in the IR and truncate in C++; for operands that are provably not negative both are equal.
+The operators
+
+and % round down in the IR and toward zero in C++; for operands that are provably not negative both are equal.
 """
 
 from __future__ import annotations
@@ -40,18 +42,18 @@ _LIMIT, _LIMIT_64 = 2**31, 2**63
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An integer expression: its text, and whether its type has 64 bits rather than 32."""
+    """An integer expression: its text, and whether its type has 64 bits (`wide`) or 32."""
 
     text: Text
     wide: bool
 
     def as_wide(self, dialect: Dialect) -> Text:
-        """The text in 64 bits."""
+        """The text, converted to 64 bits if necessary."""
         return self.text if self.wide else conversion(dialect.wide, self.text)
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
-    """The text of a simplified linear form."""
+    """A simplified linear form as C++."""
     # The variable of a loop that runs at most once is replaced by 0, even if its range would help a proof.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
     sizes = {atom: _most(values, atom) for atom in form.terms}
@@ -62,7 +64,7 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     if form.terms and not alone and (total is None or total >= _LIMIT_64):
         return Index(_wrapping(values, form), True)
     result: Text | None = None
-    # Positive terms first, and among them the least variable ones.
+    # Positive terms first, and among them the terms of the least variable loops.
     order = sorted(form.terms.items(), key=lambda term: (term[1] < 0, _depth(values, term[0])))
     constant = form.constant
     if order and order[0][1] < 0 and constant > 0:
@@ -91,7 +93,7 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """A sum of numbers from memory, computed unsigned so that it wraps."""
+    """The text of a sum of numbers from memory, computed as unsigned so that it wraps."""
     result: Text | None = None
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))
@@ -126,7 +128,7 @@ def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
 
 
 def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
-    """Conditions that together mean that a form is above 0; empty if that is provable."""
+    """Conditions that together mean that the form `gap` is above 0; empty if that is provable."""
     low = form_interval(gap, values.ranges).low
     if low is not None and low > 0:
         return []
@@ -148,7 +150,7 @@ def _is_zero(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
-    """The text of one term's variable or opaque part."""
+    """The text of the atom of one term: a variable or an opaque part."""
     match atom:
         case Var(name=name):
             return Index(Text(values.variables[name]), _leaves_32_bits(values, atom))
@@ -186,7 +188,10 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:
-    """a // b or a % b."""
+    """The text of a
+
+    b or a % b.
+    """
     key = Binary(op, a, b)
     if (held := values.named.get(key)) is not None:
         return held
@@ -212,7 +217,7 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
 
 
 def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
-    """The greatest magnitude of an atom, if it is bounded."""
+    """The greatest magnitude of an atom; None if it is not bounded."""
     held = interval(atom, values.ranges)
     return None if held.low is None or held.high is None else max(abs(held.low), abs(held.high))
 
@@ -223,6 +228,6 @@ def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:
-    """Nesting depth of the innermost loop in an atom."""
+    """Nesting depth of the innermost loop whose variable occurs in an atom; -1 if there is none."""
     order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}
     return max((order.get(name, -1) for name in free_vars(atom)), default=-1)

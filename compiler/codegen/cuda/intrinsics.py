@@ -1,4 +1,4 @@
-"""Instructions for tensorization: the computation and the emission of each.
+"""Instructions for tensorization: what each computes, and its emission.
 
 An instruction of one thread is in a phase like any other statement. An instruction of a warp, or of a warpgroup of four
 warps, is in a loop over thread.y without a loop over thread.x around it: the threads along x execute it together.
@@ -26,10 +26,10 @@ DOT_DEPTH = 4
 
 
 def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
-    """DP4A: total int32 += sum over k < 4 of a int8[4] times b int8[4]; `scope` is that of a and b.
+    """DP4A: total int32 += sum over k < 4 of a int8[4] times b int8[4]; `scope` is the scope of a and b.
 
-    Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). It always adds:
-    clear the sum first (decompose_reduction).
+    Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). The instruction
+    always adds: clear the sum first (decompose_reduction).
     """
     total = Buffer(name="total", shape=(1,), dtype=DType.INT32, scope="register")
     a = Buffer(name="a", shape=(DOT_DEPTH,), dtype=DType.INT8, scope=scope)
@@ -48,14 +48,14 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name, an argument of `schedule.replay`."""
+    """All instructions of this target by name: an argument of `schedule.replay`."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
     declarations += [*mma.declarations(), *wgmma.declarations()]
     return {d.name: d for d in declarations}
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration; raises LoweringError for declarations of other targets."""
+    """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
@@ -107,4 +107,4 @@ _EMISSIONS: Mapping[str, Emission] = {
     "zero_fragment_": mma_emit.emit_zero,
     "store_fragment_": mma_emit.emit_store,
 }
-"""Emitters by the prefix of their declarations' names."""
+"""Emitters by the prefix of the names of their declarations."""

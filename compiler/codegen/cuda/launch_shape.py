@@ -19,7 +19,9 @@ AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A kernel's extents along x, y, z in blocks, and of a block in threads; the buffers that it reads and writes."""
+    """A kernel's extents: blocks along x, y, z (`grid`) and threads of a block (`block`); and the buffers that it reads
+    and writes.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -28,14 +30,14 @@ class Shape:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         x, y, z = self.block
         return x * y * z
 
 
 def shape_of(kernel: Kernel) -> Shape:
-    """The shape of a kernel; raises LoweringError if an extent has no bound, or the number of threads does not suit an
-    instruction.
+    """The shape of a kernel. Raises LoweringError if an extent has no bound, or if an instruction does not allow the
+    number of threads.
     """
     ranges: Ranges = loop_ranges(kernel.host)
     grid: dict[str, int] = dict.fromkeys(BLOCK_AXES, 1)
@@ -62,11 +64,11 @@ def shape_of(kernel: Kernel) -> Shape:
 
 
 def lanes_in(kernel: Kernel) -> set[int]:
-    """The numbers of threads that execute the kernel's instructions together."""
+    """The numbers of threads that execute an instruction together, over all instructions of the kernel."""
     return {lanes_of(s.declaration) for s in walk(kernel.body) if isinstance(s, Intrinsic)}
 
 
 def missing_axes(phase: For) -> list[str]:
-    """The axes for which a phase has no loop."""
+    """The axes of threads along which a phase has no loop."""
     own = {s.kind for s in walk(phase) if isinstance(s, For) and is_thread_loop(s)}
     return [axis[-1] for axis in THREAD_AXES if axis not in own]

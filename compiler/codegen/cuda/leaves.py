@@ -1,4 +1,4 @@
-"""Leaf statements (assignments and sums) of one thread."""
+"""Leaf statements (assignments and sums) of one thread, as C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Leaf = Assign | Reduce | Copy | Intrinsic
 
 SHORT = 12
-"""Most characters of a quotient or remainder that is repeated at every use, without a variable."""
+"""Most characters of a quotient or remainder that is repeated at every use instead of getting a variable."""
 
 
 def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
@@ -51,7 +51,7 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
 def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
     """The quotients and remainders that were emitted several times and are longer than a name, inner ones first.
 
-    Only those that can be computed before the statement and read no memory.
+    Only divisions that can be computed before the statement and read no memory.
     """
     counts = dict(values.divisions)
     chosen: list[Binary] = []
@@ -70,7 +70,7 @@ def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
 
 
 def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
-    """Emits a statement unchanged."""
+    """Emits a statement, without variables for its divisions."""
     match statement:
         case Assign(buffer=buffer, indices=indices, value=value):
             target = kernel.values.element(buffer, indices).text
@@ -93,7 +93,7 @@ def _assign(kernel: KernelEmitter, buffer: Buffer, target: str, value: Text) -> 
 
 
 def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
-    """Emits an update of a sum or maximum with one more value, or its initialization."""
+    """Emits the update of a sum or maximum by one more value, or its initialization."""
     values, ranges = kernel.values, kernel.values.ranges
     target = values.element(reduce.buffer, reduce.indices).text
     value = simplify(reduce.value, ranges)

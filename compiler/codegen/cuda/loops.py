@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Most iterations of an unrolled loop: of a loop annotated "unroll", and of a loop whose variable indexes an array of
-registers, which would otherwise be in local memory.
+"""Most iterations of an unrolled loop: the first for a loop annotated "unroll", the second for a loop whose variable
+indexes an array of registers, which would otherwise be in local memory.
 """
 Inside = Callable[[Stmt], None]
-"""An emitter of a loop's body, at block level or of one thread."""
+"""An emitter of a loop's body, at block level or at the level of one thread."""
 _UNROLLED = ("unroll", "vectorize", "virtual_thread")
 _THREAD = ("block", "thread")
 
@@ -48,7 +48,7 @@ def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
 
 
 def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-    """A loop with a counter."""
+    """Emits a loop with a counter."""
     values = kernel.values
     most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
     if _indexes_registers(loop):
@@ -70,7 +70,7 @@ def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None,
 
 
 def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, inside: Inside) -> None:
-    """Emits the body under the condition that all `conditions` hold."""
+    """Emits the body under the condition that all `conditions` are true."""
     if not conditions:
         inside(body)
         return
@@ -79,9 +79,9 @@ def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, in
 
 
 def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Text]:
-    """The conditions under which a variable that is less than `bound` is less than an extent.
+    """The conditions under which a variable that is less than `bound` is less than `extent`; empty if that is provable.
 
-    Empty if that is provable. Afterwards the variable's range is below the extent.
+    Sets the variable's range to values below the extent.
     """
     values = kernel.values
     values.ranges[name] = Interval(0, bound - 1)
@@ -100,7 +100,9 @@ def _indexes_registers(loop: For) -> bool:
 
 
 def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
-    """The buffers that one statement itself touches, each with the variables in its indices."""
+    """The buffers that a statement itself, without nested statements, touches; each with the variables in its
+    indices.
+    """
     match statement:
         case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
             yield buffer, {name for at in indices for name in free_vars(at)}

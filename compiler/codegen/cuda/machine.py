@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .dialect import Dialect
 
 Precision = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
-"""Inputs of multiply-adds: float32 on ordinary lanes, the others on tensor cores."""
+"""Type of the inputs of multiply-adds: float32 on ordinary lanes, the others on tensor cores."""
 _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 
 
@@ -22,8 +22,8 @@ _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 class GpuTarget:
     """A GPU.
 
-    `arch` is NVRTC's name of the architecture, which determines the limits of a multiprocessor (threads, blocks, bytes
-    of shared memory, 32-bit registers) and of a block. `tensor_float`: products of float32 may be computed on tensor
+    `arch`: NVRTC's name of the architecture, which determines the limits of a multiprocessor (threads, blocks, bytes of
+    shared memory, 32-bit registers) and of a block. `tensor_float`: products of float32 may be computed on tensor
     cores, their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and
     `cache_bytes` of the second level are for estimates and reports.
     """
@@ -62,15 +62,18 @@ class GpuTarget:
 
     @property
     def dialect(self) -> Dialect:
-        """The language of its kernels."""
+        """The language of this GPU's kernels."""
         # The dialect's functions include those of instructions, whose module imports this one.
         from .functions import CUDA
 
         return CUDA
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """The reason why a device (compute capability, most threads and shared memory bytes of a block) does not run
-        this target's code; None if it does."""
+        """The reason why a device does not run this target's code; None if it does.
+
+        `name`, `capability`, `threads`, `shared_bytes`: the device's name, compute capability, and largest number of
+        threads and of shared memory bytes of a block.
+        """
         if self.architecture.runs_on(capability):
             return None
         major, minor = capability
@@ -81,16 +84,16 @@ class GpuTarget:
 
     @property
     def threads_per_block(self) -> int:
-        """Most threads of a block."""
+        """Largest number of threads of a block."""
         return THREADS_PER_BLOCK
 
     @property
     def float32_lanes(self) -> int:
-        """Multiply-adds of float32 a clock of a multiprocessor."""
+        """Multiply-adds of float32 of a multiprocessor per clock cycle."""
         return self.architecture.float32_lanes
 
     def peak(self, precision: Precision = "float32") -> float:
-        """Operations a second of dense products, an addition and a multiplication counted as two, at `clock`."""
+        """Operations per second of dense products at `clock`, where a multiply-add counts as two operations."""
         if precision == "float32":
             rate = self.float32_lanes
         else:
@@ -99,7 +102,7 @@ class GpuTarget:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all fields, in hexadecimal: equal digests mean equal kernels, equally tiled."""
+        """SHA-256 of all fields, in hexadecimal: with equal digests, kernels and their tiles are equal."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     @property
@@ -107,7 +110,7 @@ class GpuTarget:
         """The GPU's name and properties in tuning records.
 
         GPUs of one compute capability form a family: the best knobs on one card are worth trying on another. A target
-        given by an architecture alone is a typical card.
+        given by an architecture alone is described as a typical card.
         """
         return {
             "kind": "cuda",
@@ -119,7 +122,7 @@ class GpuTarget:
 
 
 def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> GpuTarget:
-    """A typical card of an architecture (H100 for sm_90); raises CudaTargetError for names that are not known.
+    """A typical card of an architecture (H100 for sm_90). Raises CudaTargetError for unknown names.
 
     Use `dataclasses.replace` to set the values of a real device.
     """
@@ -141,7 +144,7 @@ def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> GpuTarget
 
 
 def architecture(name: str) -> Architecture:
-    """The architecture of that name; CudaTargetError, which names all, if there is none."""
+    """The architecture with this name. Raises CudaTargetError, which lists all names, if there is none."""
     for row in ARCHITECTURES:
         if row.name == name:
             return row
@@ -150,7 +153,7 @@ def architecture(name: str) -> Architecture:
 
 
 def architecture_for(capability: tuple[int, int]) -> Architecture:
-    """The newest architecture whose code a device of a compute capability runs; raises CudaTargetError if none is
+    """The newest architecture whose code a device of a compute capability can run. Raises CudaTargetError if none is
     known.
     """
     fitting = [row for row in ARCHITECTURES if row.runs_on(capability)]

@@ -1,4 +1,4 @@
-"""Operations of a warp's tensor cores and moves of fragments: the computation of each, for `tensorize`.
+"""Operations of a warp's tensor cores and moves of fragments: what each computes, for `tensorize`.
 
 All operations work on fragments (see `mma_fragments`), by whole warps: a use is inside loops over warps (thread.y,
 thread.z), but in no loop over lanes. Products of the factors are exact; the hardware determines the order in which sums
@@ -24,23 +24,24 @@ FACTORS: tuple[tuple[DType, DType], ...] = (
     (DType.UINT8, DType.UINT8),
     (DType.INT8, DType.UINT8),
 )
-"""Types of A and B that an `mma` multiplies; float32 stands for tf32."""
+"""Pairs of types (of A, of B) that an `mma` multiplies; float32 stands for tf32."""
 TF32 = DType.FLOAT32
 
 Order = Literal["rows", "columns"]
-"""Whether neighbours in shared memory are neighbours in a row of the factor, or in a column."""
+"""Whether neighbours in shared memory are neighbours in a row of the factor ("rows") or in a column ("columns")."""
 
 
 def sum_type(factor: DType) -> DType:
-    """The type in which products of a type are summed."""
+    """The type in which products of factors of a type are summed."""
     return DType.INT32 if factor.is_integer else DType.FLOAT32
 
 
 def mma(a: DType, b: DType) -> IntrinsicDeclaration:
-    """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], `depth_of` a deep.
+    """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], with `depth_of` the type of a.
 
-    The sum is float32 or int32 (which wraps). It always adds: clear it first (decompose_reduction, `zero`). tf32
-    factors are stored as float32 rounded by `load`. Raises ValueError for types that no such operation multiplies.
+    The sum is float32 or int32 (which wraps). The operation always adds: clear the sum first (decompose_reduction,
+    `zero`). tf32 factors are stored as float32 rounded by `load`. Raises ValueError for types that no such operation
+    multiplies.
     """
     if (a, b) not in FACTORS:
         raise ValueError(f"no mma multiplies {a} by {b}")
@@ -70,19 +71,20 @@ def zero(total: DType) -> IntrinsicDeclaration:
 
 
 def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """A fragment of A from shared memory: a [16, depth] = source [16, depth], in order "columns" source [depth, 16].
+    """Loads a fragment of A from shared memory: a [16, depth] = source [16, depth], in order "columns" source [depth,
+    16].
 
     `matrix`: by `ldmatrix`, for which rows of `source` must begin at multiples of 16 bytes, and with `.trans`, which is
     for types of 16 bits, in order "columns"; otherwise by every lane's plain loads. float32 is rounded to tf32 on the
-    way. Raises ValueError for what `ldmatrix` cannot load.
+    way. Raises ValueError for fragments that `ldmatrix` cannot load.
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))
 
 
 def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """A fragment of B from shared memory, as `load_a`: b [depth, 8] = source [depth, 8] or, in order "columns", [8,
-    depth]; by `ldmatrix` two fragments side by side, b [2, depth, 8] from source [depth, 16] or [16, depth].
+    """Loads a fragment of B from shared memory, like `load_a`: b [depth, 8] = source [depth, 8] or, in order "columns",
+    [8, depth]; by `ldmatrix` two fragments side by side, b [2, depth, 8] from source [depth, 16] or [16, depth].
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))
@@ -121,7 +123,7 @@ def _load(
 
 
 def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
-    """A fragment of sums to memory of a scope ("shared" or "dram"): target [16, 8] = c [16, 8]."""
+    """Stores a fragment of sums to memory of a scope ("shared" or "dram"): target [16, 8] = c [16, 8]."""
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     target = Buffer(name="target", shape=(ROWS, COLUMNS), dtype=total, scope=scope)
     i, j = Var("i"), Var("j")
@@ -137,7 +139,7 @@ def _types(*dtypes: DType) -> str:
 
 
 def declarations() -> list[IntrinsicDeclaration]:
-    """All operations on fragments."""
+    """The declarations of all operations on fragments."""
     orders: tuple[Order, Order] = ("rows", "columns")
     found = [mma(a, b) for a, b in FACTORS]
     for dtype in dict.fromkeys(a for a, _ in FACTORS):

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 LANE = Var("lane'")
-"""Variable of a lane of the warp, or of the warpgroup, in addresses; no loop has this name."""
+"""Variable, in addresses, for a lane of the warp or of the warpgroup; no loop has this name."""
 FEW_REGISTERS = 8
 """Most registers that are cleared with one line of code each; more are cleared in a loop."""
 ROW_BYTES = 16
-"""Bytes of a row of `ldmatrix`, and the alignment of its address (PTX ISA, "ldmatrix")."""
+"""Bytes of a row that `ldmatrix` loads, and the alignment of its address (PTX ISA, "ldmatrix")."""
 
 
 def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:
     """A lane's registers of a buffer in a fragment scope: indices count registers; the dimensions of the matrix are
     dropped.
 
-    Raises LoweringError for matrices that no operation accepts, and for a matrix that is distributed over threads.
+    Raises LoweringError for matrices that no operation supports, and for a matrix that is distributed over threads.
     """
     fragment = Fragment.of(buffer)
     if any(distribution[-2:]):
@@ -57,14 +57,14 @@ def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, 
 
 
 def emit_mma(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """mma.sync: the sums' registers change in place."""
+    """Emits mma.sync: the sums' registers change in place."""
     kernel.values.used.add(use.declaration.name)
     c, a, b = (first_register(kernel, use, region) for region in use.operands)
     kernel.source.line(f"{use.declaration.name}({c}, {a}, {b});")
 
 
 def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """A zero for each register."""
+    """Emits a zero for each register."""
     (target,) = use.operands
     count = Fragment.of(target.buffer).registers
     if count <= FEW_REGISTERS:
@@ -78,7 +78,7 @@ def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """ldmatrix.x4: each lane gives the address of the row of 16 bytes with its number."""
+    """Emits ldmatrix.x4: each lane gives the address of the row of 16 bytes whose number is the lane's."""
     to, source = use.operands
     order = use.declaration.name.rpartition("_")[2]
     is_a = to.buffer.scope == MATRIX_A
@@ -105,7 +105,9 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Plain loads: every lane reads its elements and packs them into registers, the first element lowest."""
+    """Emits plain loads: every lane reads its elements and packs them into registers, the first element in the lowest
+    bits.
+    """
     to, source = use.operands
     fragment = Fragment.of(to.buffer)
     columns = use.declaration.name.endswith("_columns")
@@ -122,7 +124,7 @@ def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
-    """An element as bits of a register."""
+    """The text of an element as bits of a register; `part`: its place among the elements of the register."""
     if dtype is TF32:
         kernel.values.used.add("round_tf32")
         return f"__float_as_uint(round_tf32({element}))"
@@ -135,7 +137,7 @@ def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
 
 
 def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Stores of the pairs of neighbours in a row that a lane holds."""
+    """Emits stores of the pairs of neighbours in a row that a lane holds."""
     target, sums = use.operands
     fragment = Fragment.of(sums.buffer)
     with _lanes(kernel, fragment.lanes) as lane:
@@ -172,7 +174,7 @@ class _lanes:
 
 
 def _moved(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
-    """The element of a matrix in a buffer's last two dimensions."""
+    """The indices of the element at (`row`, `column`) of a matrix in a buffer's last two dimensions."""
     *lead, top, left = region.starts
     return (*lead, top + row, left + column)
 
@@ -186,7 +188,7 @@ def first_register(kernel: KernelEmitter, use: Intrinsic, region: Region) -> str
 
 
 def _register(kernel: KernelEmitter, use: Intrinsic, region: Region, register: int) -> str:
-    """One register of a fragment."""
+    """The text of one register of a fragment."""
     form = _form(kernel, use, region).offset(register)
     storage = kernel.values.storages[region.buffer.name]
     return f"{storage.name}[{kernel.values.offset_text(form)}]"

@@ -4,9 +4,9 @@
 In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; earlier
 dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access it. The placement of
 its elements in the lanes' registers matters for emission only and is defined here, after the figures of "Matrix
-Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"):
-they are one figure if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four
-warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
+Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"),
+which agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four warps, each
+with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from .errors import LoweringError
 MATRIX_A, MATRIX_B, MATRIX_C = "fragment.a", "fragment.b", "fragment.c"
 """Scopes of the left factor [16, depth], the right factor [depth, 8] and the sums [16, 8]."""
 MATRIX_D = WARPGROUP_FRAGMENT
-"""Scope of a warpgroup's sums [64, columns], of 8 to 256 columns by 8."""
+"""Scope of a warpgroup's sums [64, columns], with 8 to 256 columns, a multiple of 8."""
 ROWS, COLUMNS = 16, 8
 """The shape of the product of one `mma`."""
 GROUP_ROWS, MOST_GROUP_COLUMNS = 64, 256
-"""Rows of the product of one `wgmma`, and the most columns."""
+"""Rows of the product of one `wgmma`, and its largest number of columns."""
 
 T = TypeVar("T", int, Expr)
 
 
 def depth_of(dtype: DType) -> int:
-    """The depth of one `mma` of operands of a type: 256 bits of a row; 8 tf32 (held as float32), 16, or 32 int8."""
+    """The depth of one `mma` with operands of a type, 256 bits of a row: 8 for tf32 (held as float32), 16 for 16-bit
+    floats, 32 for int8.
+    """
     return 256 // dtype.bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """One matrix in a warp's registers: each lane has `registers` registers, with `packed` elements of `dtype` each."""
+    """One matrix in a warp's registers: each lane has `registers` registers, each with `packed` elements of `dtype`."""
 
     scope: str
     dtype: DType
@@ -47,7 +49,9 @@ class Fragment:
 
     @staticmethod
     def of(buffer: Buffer) -> Fragment:
-        """The fragment of a buffer in a fragment scope. Raises LoweringError if no operation has such fragments."""
+        """The fragment that a buffer in a fragment scope holds. Raises LoweringError if no operation has such
+        fragments.
+        """
         rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
         fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
         wanted = shape_of(buffer.scope, buffer.dtype, columns)
@@ -62,7 +66,7 @@ class Fragment:
 
     @property
     def packed(self) -> int:
-        """Elements in a register: adjacent ones along the depth of a factor; one of sums."""
+        """Number of elements in a register: elements adjacent along the depth of a factor; for sums 1."""
         return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
 
     @property
@@ -72,19 +76,19 @@ class Fragment:
 
     @property
     def registers(self) -> int:
-        """Registers of 32 bits of each lane."""
+        """Number of 32-bit registers of each lane."""
         return self.rows * self.columns // (self.lanes * self.packed)
 
     @property
     def c_type(self) -> str:
-        """The CUDA C++ type of a register; unsigned bits for factors, as `mma` takes them."""
+        """The CUDA C++ type of a register; unsigned (bits) for factors, as `mma` takes them."""
         if self.scope in (MATRIX_C, MATRIX_D):
             return "float" if self.dtype is DType.FLOAT32 else "int"
         return "unsigned"
 
     def position(self, group: T, thread: T, register: int, part: int = 0) -> tuple[T, T]:
-        """Row and column of element `part` of a register of the lane 4 * `group` + `thread` (the ISA's groupID and
-        threadID_in_group), as numbers or as index expressions.
+        """Row and column of element `part` of a register, as numbers or as index expressions; the lane is 4 * `group` +
+        `thread` (the ISA's groupID and threadID_in_group).
         """
         step = self.packed
         match self.scope:
@@ -103,7 +107,7 @@ class Fragment:
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
     """Rows and columns of the matrices in a fragment scope. Raises LoweringError if no `mma` has such fragments.
 
-    A warpgroup's sums may have any number of `columns` that is a multiple of 8.
+    For a warpgroup's sums `columns` may be any multiple of 8.
     """
     factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
     if scope == MATRIX_A and dtype in factors:
@@ -119,11 +123,12 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 such rows.
+    """Which row of 16 bytes a lane gives the address of to `ldmatrix.x4`, which loads four matrices of 8 such rows.
 
     Returns (row, column in units of 8 rows' extent): lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
-    register q. `columns_first` False: matrix 1 is below matrix 0, 2 and 3 to their right (a fragment of A in rows);
-    True: matrix 1 is beside matrix 0, 2 and 3 below (two fragments of B, each a row of its transpose).
+    register q. `columns_first` False: matrix 1 is below matrix 0, matrices 2 and 3 to the right of these (a fragment of
+    A in rows); True: matrix 1 is beside matrix 0, matrices 2 and 3 below these (two fragments of B, each a row of its
+    transpose).
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

@@ -1,8 +1,9 @@
 """Device functions of tensor cores, as text: each is one hardware instruction as inline PTX, on a lane's registers.
 
-Registers of a fragment are an array; those of factors are bits. An `mma` depends on its operands alone; instructions
-that access shared memory are volatile, so that they stay between their barriers. Instructions are those of the PTX ISA,
-sections "Multiply-and-Accumulate Instruction: mma" and "Warp-level matrix load instruction: ldmatrix".
+The registers of a fragment are passed as an array; registers of factors are unsigned bits. An `mma` depends on its
+operands alone; instructions that access shared memory are volatile, so that they stay between their barriers.
+Instructions are from the PTX ISA, sections "Multiply-and-Accumulate Instruction: mma" and "Warp-level matrix load
+instruction: ldmatrix".
 """
 
 from __future__ import annotations
@@ -60,4 +61,4 @@ FUNCTIONS = {
     "load_transposed": _LDMATRIX.format(name="load_transposed", trans=".trans"),
     "round_registers": _ROUND_REGISTERS,
 }
-"""Definitions by name; those of `mma` have the names of their declarations."""
+"""Definitions of device functions by name; the definition of an `mma` has the name of its declaration."""

@@ -28,7 +28,7 @@ from .text import Names, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterArgument:
-    """The address of a parameter of the program."""
+    """Launch argument: the address of a parameter of the program."""
 
     name: str
     kind: Literal["parameter"] = "parameter"
@@ -36,7 +36,7 @@ class ParameterArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceArgument:
-    """The address `offset` bytes from the beginning of the workspace."""
+    """Launch argument: the address `offset` bytes from the beginning of the workspace."""
 
     offset: int
     kind: Literal["workspace"] = "workspace"
@@ -44,7 +44,7 @@ class WorkspaceArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerArgument:
-    """A 32-bit integer: the value of a loop variable of the host."""
+    """Launch argument: a 32-bit integer, the value of a loop variable of the host."""
 
     value: int
     kind: Literal["integer"] = "integer"
@@ -52,7 +52,9 @@ class IntegerArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMapArgument:
-    """A tensor map, by value: 128 bytes that the driver makes from an array's address and the fields of `tensor`."""
+    """Launch argument: a tensor map, by value; 128 bytes that the driver makes from an array's address and the fields
+    of `tensor`.
+    """
 
     array: ParameterArgument | WorkspaceArgument
     tensor: TensorMap
@@ -62,9 +64,9 @@ class TensorMapArgument:
 Argument: TypeAlias = ParameterArgument | WorkspaceArgument | IntegerArgument | TensorMapArgument
 
 OVERLAPPED_BLOCKS = 4
-"""Most blocks per multiprocessor of a kernel that is launched early and itself waits for the preceding kernel. With
-more blocks, waiting takes longer than a launch. On an H100: 0.26 us faster with 132 small blocks, 0.17 us slower with
-1056; kernels of 392 blocks, such as depthwise convolutions, are 0.2 to 0.3 us faster.
+"""Most blocks per multiprocessor of a kernel that is launched early and waits for the preceding kernel itself. With
+more blocks, their waiting takes longer than a launch. On an H100: 0.26 us faster with 132 small blocks, 0.17 us slower
+with 1056; kernels of 392 blocks, such as depthwise convolutions, are 0.2 to 0.3 us faster.
 """
 
 
@@ -72,8 +74,8 @@ more blocks, waiting takes longer than a launch. On an H100: 0.26 us faster with
 class KernelLaunch:
     """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments.
 
-    `overlaps`: blocks may be launched while the preceding kernel ends, and wait for its end themselves (programmatic
-    dependent launch).
+    `overlaps`: blocks may be launched while the preceding kernel still runs, and wait for its end themselves
+    (programmatic dependent launch).
     """
 
     function: str
@@ -86,11 +88,11 @@ class KernelLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaModule:
-    """One program: the text of its kernels in their target's dialect, and their launches in sequence.
+    """One program: the text of its kernels in their target's dialect, and their launches in order.
 
-    `parameters`: arrays of the program, `outputs`: names of written ones. `workspace_bytes`: memory of intermediates
-    between kernels. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes; written arrays overlap no
-    other.
+    `parameters`: arrays of the program. `outputs`: names of the arrays that it writes. `workspace_bytes`: memory for
+    intermediates between kernels. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes; written arrays
+    overlap no other array.
     """
 
     source: str
@@ -101,7 +103,7 @@ class CudaModule:
 
 
 def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaModule:
-    """The module of a program in kernel form, the result of `prepare`.
+    """The module of a program in kernel form, as `prepare` returns it.
 
     Kernels are called `name`, numbered if there are several. Raises LoweringError if the program is not in kernel form,
     or uses something that the target's language lacks.
@@ -173,7 +175,7 @@ class _Outline:
                 raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """One launch of the kernel that begins here."""
+        """Adds one launch of the kernel whose outermost loop is `statement`."""
         written = self._written.get(id(statement))
         if written is None:
             written = self._written[id(statement)] = self.write(kernel_at(statement, loops))
@@ -193,19 +195,19 @@ class _Outline:
         )
 
     def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> str:
-        """The declaration of a pointer to an array.
+        """The declaration of a kernel parameter that points to an array.
 
         An array that is only read may go through a cache that is not coherent, if its pointer is declared restricted.
         But such an array must not change while the kernel runs (PTX ISA, "ld.global.nc"), and an overlapping kernel
-        runs while the preceding one still writes, so its read-only pointers are not restricted. The restricted pointers
-        of `changed` arrays still tell the compiler that these overlap no other array.
+        runs while the preceding kernel still writes, so its read-only pointers are not restricted. The restricted
+        pointers of `changed` arrays still tell the compiler that these overlap no other array.
         """
         restrict = f"{self.dialect.restrict} " if changed or not self.overlaps(shape) else ""
         pointer = self.dialect.pointer(self.dialect.type_of(buffer.dtype), "global", const=not changed)
         return f"{pointer} {restrict}{name}"
 
     def overlaps(self, shape: Shape) -> bool:
-        """Whether launching a kernel while the preceding one ends is expected to be faster."""
+        """Whether launching a kernel while the preceding kernel ends is expected to be faster."""
         few = prod(shape.grid) <= OVERLAPPED_BLOCKS * self.target.multiprocessors
         return few and self.target.has("overlapping kernels")
 
@@ -217,7 +219,7 @@ class _Outline:
         return WorkspaceArgument(offset=offset)
 
     def write(self, kernel: Kernel) -> _Written:
-        """The text of a kernel."""
+        """Writes the text of a kernel."""
         shape, ranges = shape_of(kernel), loop_ranges(kernel.host)
         number = len(self.texts)
         function = f"{self.name}_{number}" if self.many else self.name
@@ -293,6 +295,6 @@ class _Written:
 
 
 def _by_address(kernel: Kernel) -> set[str]:
-    """The buffers that a kernel accesses other than through tensor maps."""
+    """The buffers that a kernel accesses by address, not only through tensor maps."""
     copies = {copy.name for copy in bulk_copies(kernel.body)}
     return {a.buffer.name for a in accesses(kernel.body, ()) if a.write or a.statement not in copies}

@@ -1,6 +1,6 @@
 """NVRTC: compiles CUDA C++ to machine code or PTX on any machine, with the packages of the extra `cuda`.
 
-It is called through cuda.bindings, because cuda.core requires a driver to produce PTX.
+It is called through cuda.bindings, because cuda.core can produce PTX only with a driver.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from .errors import CompileError, CudaTargetError, MissingCudaError
 from .machine import architecture
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-"""Options besides the architecture: sums are contracted only where the text says so (`fmaf`), as on other targets."""
+"""Options in addition to the architecture. Sums are contracted only where the text says so (`fmaf`), as on other
+targets.
+"""
 
 
 def compile_cubin(source: str, arch: str) -> bytes:
     """The cubin of a source's kernels for an architecture ("sm_90").
 
-    Raises MissingCudaError without the extra `cuda`; raises CudaTargetError for an architecture unknown to us or to the
-    installed NVRTC; CompileError, with NVRTC's log, for a source that it refuses.
+    Raises MissingCudaError without the extra `cuda`; CudaTargetError for an architecture that this package or the
+    installed NVRTC does not know; CompileError, with NVRTC's log, for a source that NVRTC rejects.
     """
     nvrtc = _load()
     with _Compilation(nvrtc, source) as compilation:
@@ -72,7 +74,7 @@ class _Compilation:
         raise CompileError(f"NVRTC {nvrtc_version()} refuses generated code for {arch}:\n{log}")
 
     def result(self, size: Any, get: Any) -> bytes:
-        """A result of a compilation, from the two functions of NVRTC that return its size and its bytes."""
+        """A result of a compilation, by the two functions of NVRTC that return its size and its bytes."""
         data = b" " * self._checked(*size(self._program))
         self._checked(*get(self._program, data))
         return data
@@ -85,7 +87,7 @@ class _Compilation:
 
 @lru_cache(maxsize=1)
 def _load() -> Any:
-    """The module of NVRTC, ready for use; MissingCudaError, in one line, if the module or the library is
+    """The Python module of NVRTC, ready for use. Raises MissingCudaError, in one line, if the module or its library is
     not installed.
     """
     try:

@@ -12,8 +12,8 @@ ARCH, TENSOR_FLOAT = "-arch", "-tf32"
 def parse_target(text: str) -> GpuTarget:
     """The GPU described by `text`: "cuda", then -arch=NAME (default sm_90) and -tf32 in any order.
 
-    -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. CudaTargetError names the
-    wrong part and the legal ones.
+    -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. Raises CudaTargetError,
+    which names the wrong part and the legal ones.
     """
     words = text.split()
     if not words or words[0] != "cuda":

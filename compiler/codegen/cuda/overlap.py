@@ -25,7 +25,9 @@ from .wgmma_emit import has_products, only_products
 
 
 def overlapping_loops(kernel: Kernel) -> frozenset[str]:
-    """The names of the loops with this property, among those that all threads of a block execute together."""
+    """The names of the loops whose products may stay in flight, among the loops that all threads of a block execute
+    together.
+    """
     found: set[str] = set()
 
     def visit(node: Stmt, around: tuple[For, ...]) -> None:
@@ -79,7 +81,7 @@ def _overlaps(kernel: Kernel, loop: For, around: tuple[For, ...]) -> bool:
 
 
 def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For, ...], before: int) -> bool:
-    """Whether an access provably shares no element with those of `before` iterations earlier."""
+    """Whether an access provably shares no element with the accesses `read` of `before` iterations earlier."""
     common = {outer.name for outer in around}
     now = _without_guards(access)
     for other in read:
@@ -91,7 +93,7 @@ def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For,
 
 
 def _without_guards(access: Access) -> Access:
-    """An access in which loops of at most one iteration are at their only iteration."""
+    """The access with the variables of loops of at most one iteration replaced by 0."""
     single: dict[str, Expr] = {}
     for n, loop in enumerate(access.loops):
         high = interval(loop.extent, loop_ranges(access.loops[:n])).high

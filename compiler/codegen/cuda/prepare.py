@@ -31,8 +31,9 @@ from .wgmma_emit import has_products
 
 
 def sum_in_threads(program: Program) -> Program:
-    """Long sums of a thread in blocks. Sums of whole tiles stay unchanged, because blocks would need twice their
-    registers.
+    """The program with long sums of a thread cut into blocks.
+
+    Sums of whole tiles stay unchanged, because blocks would need twice their registers.
     """
     return sum_in_blocks(program, within=is_thread_loop)
 
@@ -54,8 +55,8 @@ def prepare(
     """A program in kernel form with its barriers, after all `CHECKS`; `dump(name, text)` receives the result of each
     pass.
 
-    LoweringError (RaceError for races) and VerifyError name the fault. Without `check`, only the form of the program is
-    checked.
+    Raises LoweringError (RaceError for races) or VerifyError, which name the fault. Without `check`, only the form of
+    the program is checked.
     """
     check_form(program, target)
     program = run_pipeline(program, PASSES, check=check, dump=dump)
@@ -71,7 +72,7 @@ def check_form(program: Program, target: GpuTarget) -> None:
 
 
 def check_limits(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for more threads, blocks or shared memory than a kernel may have."""
+    """Raises LoweringError if a kernel has more threads, blocks or shared memory than the target allows."""
     for kernel in kernels(program):
         _check_grid(kernel)
         _check_block(kernel, target)

@@ -39,18 +39,19 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Most different blocks that are examined."""
+"""Most different blocks whose execution is followed."""
 MOST_ITERATIONS = 1 << 22
-"""Most iterations of host and block loops that are searched for different blocks."""
+"""Most iterations of host and block loops among which different blocks are searched."""
 
 
 def check_races(program: Program) -> None:
-    """Proves that the kernels of a program have no races. RaceError names a race; LoweringError: undecidable here.
+    """Proves that the kernels of a program have no races. Raises RaceError, which names a race, or LoweringError if it
+    can prove neither.
 
-    The rules: no two threads of a block touch the same element of shared or global memory, one of them writing, without
-    a barrier between; no two blocks of a kernel do so at all; the destination of an asynchronous copy is touched only
-    after the wait that covers it, by other threads only after a barrier after that wait; and no copy is in flight at
-    the end of a kernel.
+    No two threads of a block may touch the same element of shared or global memory, one of them writing, without a
+    barrier between; no two blocks of a kernel may do so at all. The destination of an asynchronous copy may be touched
+    only after the wait that covers the copy, by other threads only after a barrier after that wait. No copy may be in
+    flight at the end of a kernel.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
@@ -114,7 +115,7 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
 
 
 def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
-    """All pairs of accesses one of which writes, including each writing access with itself."""
+    """All pairs of accesses of which one writes; a writing access is also paired with itself."""
     distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
     return [
         (p, q) for p, q in [*combinations(distinct, 2), *((u, u) for u in distinct)] if p.write or q.write
@@ -134,7 +135,7 @@ def _extents(kernel: Kernel) -> list[int]:
 
 
 def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
-    """All values of the loops on the host."""
+    """The values of the loops on the host, for all their iterations."""
     found: list[dict[str, int]] = [{}]
     for loop in loops:
         found = [{**v, loop.name: i} for v in found for i in range(int(evaluate(loop.extent, v)))]
@@ -170,13 +171,13 @@ def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -
 
 
 def _once(access: Access, outer: Sequence[str]) -> bool:
-    """Whether the phase of an access, in loops `outer` around its kernel's body, runs once in a block."""
+    """Whether the phase of an access runs once in a block; `outer`: the loops around its kernel's body."""
     inside = [loop for loop in access.loops if loop.name not in outer]
     return bool(inside) and is_thread_loop(inside[0])
 
 
 def _widened(kernel: Kernel) -> Kernel:
-    """The kernel with the block-dependent extents of its phases replaced by their maximum over all blocks."""
+    """The kernel with the extents of its phases that depend on the block replaced by their maximum over all blocks."""
     outer = loop_ranges(kernel.around)
 
     def visit(node: Stmt, inside: bool) -> Stmt:
@@ -191,7 +192,9 @@ def _widened(kernel: Kernel) -> Kernel:
 
 
 def _greatest(expr: Expr, outer: Ranges) -> Expr | None:
-    """An upper bound of an expression, over all variables of `outer`, in terms of the others; None if not known."""
+    """An upper bound of an expression over all values of the variables in `outer`, as an expression of the other
+    variables; None if unknown.
+    """
     if not free_vars(expr) & outer.keys():
         return expr
     form = linear_form(expr)
@@ -228,7 +231,7 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
 
 
 def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
-    """Values of the loops around a kernel's body: one block of each kind; blocks of a kind have equal accesses."""
+    """Values of the loops around a kernel's body for one block of each kind; blocks of a kind have equal accesses."""
     names = [loop.name for loop in kernel.around]
     parts: dict[Expr, None] = {}
 

@@ -20,11 +20,11 @@ POISON = {
     DType.INT64: 0x5A5A5A5A5A5A5A5A,
     DType.BOOL: True,
 }
-"""The poison value of unwritten memory by type; NaN for floats."""
+"""The poison value of unwritten memory for types other than floats, whose poison is NaN."""
 
 
 class Names:
-    """Generator of unique loop names: names of the emulation end with ' and a number."""
+    """Generator of unique loop names; a generated name ends with ' and a number."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -36,12 +36,12 @@ class Names:
 
 
 def poison(dtype: DType) -> Const:
-    """The constant that undefined memory of a type holds."""
+    """The constant that undefined memory of a type is filled with."""
     return Const(float("nan") if dtype.is_float else POISON[dtype], dtype)
 
 
 def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
-    """Loops that make all of a buffer undefined (or `value`)."""
+    """Loops that fill a buffer with `value` (None: with poison, which makes it undefined)."""
     loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
     body = Assign(
         name=f"{buffer.name}.undefined",
@@ -55,8 +55,8 @@ def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
 class Shadows:
     """The asynchronous copies of a block in flight, by the buffers that they fill.
 
-    A buffer's shadow holds the copied data; its stamps give the group and the thread: 0 is none, and thread n of a
-    group g of `count` threads has g * count + n + 1, groups counted from 1.
+    A buffer's shadow holds the copied data; its stamps give group and thread of each element's copy: 0 is none, and
+    thread n of a group g of `count` threads has g * count + n + 1, groups counted from 1.
     """
 
     def __init__(self, kernel: Kernel, names: Names, threads: Mapping[str, int], axes: Sequence[str]) -> None:
@@ -84,33 +84,33 @@ class Shadows:
         return (*self.shadows.values(), *self.stamps.values(), self.committed) if self.late else ()
 
     def clear(self) -> list[Stmt]:
-        """The statements at a block's begin that reset state: no copy in flight, no group committed."""
+        """The statements at the beginning of a block that reset the state: no copy in flight, no group committed."""
         if not self.late:
             return []
         zeros = (*self.stamps.values(), self.committed)
         return [fill(b, self.names, Const(0, b.dtype)) for b in zeros]
 
     def commit(self, places: Mapping[str, Expr]) -> Stmt:
-        """Commits one more group of the thread at `places`."""
+        """Commits one more group of copies of the thread at `places`."""
         at = self.place(places)
         value = binary("+", self.committed[at], Const(1, DType.INT32))
         return Assign(name="commit", buffer=self.committed, indices=at, value=value)
 
     def place(self, places: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """Indices of a thread's own element of `committed`."""
+        """Indices of the element of `committed` that belongs to the thread at `places`."""
         return tuple([places.get(axis, _ZERO) for axis in self.axes]) or (_ZERO,)
 
     def number(self, places: Mapping[str, Expr]) -> Expr:
-        """The number of a thread within its block."""
+        """The number, within its block, of the thread at `places`."""
         number: Expr = _ZERO
         for axis in self.axes:
             number = binary("+", binary("*", number, self.threads[axis]), places.get(axis, _ZERO))
         return number
 
     def issue(self, copy: Copy, places: Mapping[str, Expr], *, whole: bool = False) -> Stmt:
-        """A copy into the shadow; its destination becomes undefined, and is stamped with its group and thread.
+        """A copy into the shadow; its destination becomes undefined, and is stamped with the copy's group and thread.
 
-        A `whole` block's copy is made element by element, because copies of whole rows cannot be verified for large
+        A copy of a `whole` block is made element by element, because copies of whole rows cannot be verified for large
         boxes that exceed the edges of arrays.
         """
         box = copy.destination
@@ -126,7 +126,7 @@ class Shadows:
         )
 
     def elements(self, copy: Copy) -> Stmt:
-        """A padded copy as loops around an assignment."""
+        """A padded copy as loops around an assignment of one element."""
         to, of = copy.destination, copy.source
         loops = [(self.names.var(f"{copy.name}.{d}"), e) for d, e in enumerate(to.extents) if e != _ONE]
 
@@ -160,7 +160,9 @@ class Shadows:
         return nest(loops, Assign(name=name, buffer=buffer, indices=tuple(indices), value=value))
 
     def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
-        """Moves completed copies from the shadows to their buffers: of all threads, or of the thread at `places`."""
+        """Moves completed copies from the shadows to their buffers: the copies of the thread at `places` (None: of all
+        threads).
+        """
         where = (_ZERO,) * len(self.committed.shape) if places is None else self.place(places)
         done = binary("-", self.committed[where], Const(wait.pending, DType.INT32))
         limit = binary("*", binary("+", done, Const(1, DType.INT32)), Const(self.count, DType.INT32))

@@ -16,13 +16,15 @@ from .storage import SHARED_ALIGNMENT, buffer_bytes
 from .text import Names
 
 MBARRIER = 8
-"""Bytes of an mbarrier, and its alignment (PTX ISA, "mbarrier")."""
+"""Bytes of an mbarrier, and its alignment in bytes (PTX ISA, "mbarrier")."""
 _WORD = "unsigned long long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A buffer's C identifier, its first byte, and whether other buffers use its bytes before or after its lifetime."""
+    """The place of a buffer: its C identifier, its first byte, and whether other buffers use its bytes before or after
+    its lifetime.
+    """
 
     buffer: Buffer
     name: str
@@ -34,7 +36,8 @@ class Place:
 class SharedPlan:
     """The places of all buffers by name, their alignment, and the bytes that they take together.
 
-    After the buffers there are `groups` mbarriers, one for each group of bulk copies in flight, named `arrived`.
+    They are followed by `groups` mbarriers, one for each group of bulk copies in flight; `arrived`: C identifier of the
+    mbarriers.
     """
 
     places: dict[str, Place]
@@ -78,7 +81,7 @@ class SharedPlan:
 
 
 def plan_shared(kernel: Kernel, names: Names) -> SharedPlan:
-    """Places for all buffers of scope "shared" in a kernel; those whose lifetimes do not meet may share bytes.
+    """Places for all buffers of scope "shared" in a kernel. Buffers whose lifetimes do not overlap may share bytes.
 
     A buffer lives for the body of its allocation, so the lifetimes of buffers allocated in sequence do not overlap.
     """

@@ -15,7 +15,7 @@ from .asynchronous import Flight, RaceError, Run, Span
 
 
 def point(number: int, axes: Mapping[str, int]) -> str:
-    """The text of a point of `axes` (extents by name, the first one fastest) by its number."""
+    """The text of point `number` of `axes` (extents by name, the first axis fastest): "(x=1, y=0)"."""
     parts: list[str] = []
     for axis, count in axes.items():
         parts.append(f"{axis}={number % count}")
@@ -24,14 +24,14 @@ def point(number: int, axes: Mapping[str, int]) -> str:
 
 
 def element_text(access: Access, flat: int) -> str:
-    """The text of an element of an access's buffer by its flat index."""
+    """The text of an element of an access's buffer, given its flat index."""
     index = np.unravel_index(flat, access.buffer.shape)
     return f"{access.buffer.name}[{', '.join(str(int(i)) for i in index)}] ({access.buffer.scope})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One access of a run in a span, at its place in the span, or in flight (at any time until its wait)."""
+    """One access of a run, at step `step` of a span; with a `flight`, at any time until the copy's wait."""
 
     step: int
     run: Run
@@ -40,7 +40,7 @@ class _Event:
 
 
 class SpanChecker:
-    """Compares the accesses of a block's threads between two barriers; checks equal spans once."""
+    """Compares the accesses of a block's threads between two barriers; of equal spans only the first."""
 
     def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
         self.kernel = kernel
@@ -104,7 +104,7 @@ class SpanChecker:
                 self.fail(event, int(what.elements[at]), int(what.owners[at]), writes)
 
     def fail(self, event: _Event, element: int, owner: int, writes: Sequence[_Event]) -> None:
-        """Raises RaceError: an event and one of `writes` touch one element in different threads."""
+        """Raises RaceError: `event` in thread `owner` and one of `writes` in another thread touch `element`."""
         for writer in writes:
             what = self.list(writer)
             clash = (what.elements == element) & (what.owners != owner)
@@ -159,8 +159,8 @@ class SpanChecker:
                     )
 
     def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
-        """Raises RaceError: a copy for thread `a` and another event, of thread `b`, touch one element (`during` the
-        copy).
+        """Raises RaceError: a copy of thread `a` and another event, of thread `b`, touch `element`; `during`: while the
+        copy is in flight.
         """
         does = "writes" if other.access.write else "reads"
         own = "fills" if event.access.write else "reads"
@@ -189,13 +189,13 @@ class SpanChecker:
                 )
 
     def thread(self, owner: int) -> str:
-        """The text of a thread."""
+        """The text of thread `owner`: its coordinates along axes with more than one thread."""
         axes = {axis.removeprefix("thread."): size for axis, size in self.threads.items() if size > 1}
         return point(owner % self.count, axes)
 
 
 def _during(flight: Flight, other: _Event) -> bool:
-    """Whether an event may come between a copy's issue and its wait."""
+    """Whether an event may happen between a copy's issue and its wait."""
     if other.flight is not None:
         # Both may be in flight at the same time unless one is waited for before the other is issued.
         first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)
@@ -206,6 +206,6 @@ def _during(flight: Flight, other: _Event) -> bool:
 
 
 def _when(run: Run) -> str:
-    """Text with the iterations of the loops that all threads run together."""
+    """Text with the iterations of the loops that all threads run together; empty if there are none."""
     values = ", ".join(f"{name}={value}" for name, value in run.values.items())
     return f" at {values}" if values else ""

@@ -50,13 +50,13 @@ from .vectorize import vectorized
 from .wgmma_emit import has_products, only_products, overlapped, products, wait_products
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
-"""The variable that holds a thread's coordinate along an axis."""
+"""The C variable that holds a thread's coordinate along an axis."""
 LONG_NAME = 20
-"""Longest name of a block loop that its coordinate variable takes over."""
+"""Longest name of a loop over blocks that is also the name of its coordinate variable."""
 
 
 def coordinate(text: str, axis: str) -> str:
-    """A thread's or block's coordinate along an axis, as a dialect writes it."""
+    """`text` of a dialect (`Dialect.thread` or `block`) for a coordinate along an axis."""
     return text.format(axis=axis, number=AXES.index(axis))
 
 
@@ -136,7 +136,7 @@ class KernelEmitter:
         return lines
 
     def opening(self) -> list[str]:
-        """The lines that make shared memory ready for the body, and touch no other memory."""
+        """The lines that prepare shared memory for the body, and touch no other memory."""
         if not self.shared.groups:
             return []
         self.values.used.add("Groups")
@@ -145,7 +145,7 @@ class KernelEmitter:
         return [f"Groups {self.groups} = {begin};"]
 
     def tensor_map(self, buffer: Buffer, tensor: TensorMap) -> str:
-        """The name of the parameter that is a tensor map."""
+        """The name of the kernel parameter that is the tensor map of a buffer."""
         key = buffer.name, tensor
         if key not in self.tensor_maps:
             self.tensor_maps[key] = self.names.make(f"{buffer.name}.map")
@@ -199,7 +199,7 @@ class KernelEmitter:
                 raise LoweringError(f"`{summarize(statement)}` is in no loop over threads")
 
     def block_loop(self, loop: For) -> None:
-        """Emits a loop of all threads together, which may have no iteration."""
+        """Emits a loop of all threads together; it may have no iteration."""
         hidden = self._hidden
         self._hidden |= any(
             is_thread_loop(n) and not only_products(n) and _touches_shared(n)
@@ -210,12 +210,12 @@ class KernelEmitter:
         self._hidden |= hidden
 
     def allocate_shared(self, alloc: Alloc) -> None:
-        """Allocates memory of the block at its place in the plan."""
+        """Gives a buffer in the block's shared memory its place in the plan, for the body of its allocation."""
         name = self.shared.places[alloc.buffer.name].name
         self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
 
     def phase(self, loop: For) -> None:
-        """Emits a nest whose loops over threads are the threads of the block."""
+        """Emits a nest whose loops over threads become the threads of the block."""
         phase = phase_at(loop)
         alone = [axis for axis in missing_axes(loop) if self.extents[axis] > 1]
         together = any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body))
@@ -241,7 +241,7 @@ class KernelEmitter:
         return THREAD[f"thread.{axis}"]
 
     def thread_loop(self, loop: For) -> list[Text]:
-        """Makes the loop's variable the thread's coordinate; returns the conditions under which a thread has an
+        """Replaces the loop's variable by the thread's coordinate; returns the conditions under which a thread has an
         iteration.
         """
         axis = loop.kind[-1]
@@ -280,7 +280,7 @@ class KernelEmitter:
                 raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
 
     def allocate(self, alloc: Alloc) -> None:
-        """Allocates registers of each thread."""
+        """Declares the registers of a buffer of each thread."""
         buffer = alloc.buffer
         name = self.names.make(buffer.name)
         if buffer.scope.startswith(FRAGMENT):
@@ -326,5 +326,5 @@ def _title(body: Stmt) -> str:
 
 
 def _printable(names: str) -> str:
-    """Names made safe for a comment, in which a backslash at the end would continue the comment on the next line."""
+    """Names made safe for a C comment, in which a backslash at the end would continue the comment on the next line."""
     return re.sub(r"[^\w.,' -]", "_", names)

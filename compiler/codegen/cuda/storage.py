@@ -12,7 +12,7 @@ from .dialect import Space
 ALIGNMENT = 64
 """Alignment in bytes of every array in device memory, guaranteed by memory plans (`graph.memory_plan`)."""
 SHARED_ALIGNMENT = 128
-"""Alignment of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
+"""Alignment in bytes of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
 REGISTER_ALIGNMENT = 16
 MOST_VECTOR_BYTES = 16
 """Bytes of the widest access of one thread."""
@@ -20,11 +20,11 @@ MOST_VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A buffer in a kernel: the text before an index, and the stride of each index in elements (0: distributed over
+    """A buffer in a kernel: the C name before an index, and the stride of each index in elements (0: distributed over
     threads).
 
-    `elements` is the number of elements actually stored; a `scalar` needs no index. `alignment` in bytes, of the first
-    element.
+    `elements`: number of elements that are stored. `scalar`: accesses need no index. `alignment`: of the first element,
+    in bytes.
     """
 
     buffer: Buffer
@@ -39,7 +39,7 @@ class Storage:
         """Number of elements, at most `most`, that one access starting at the flat index `form` may take, as alignment
         permits.
 
-        A power of two that divides the index in all iterations, bounded by the widest access.
+        A power of two that divides the index in all iterations, at most the widest access.
         """
         size = self.buffer.dtype.bits // 8
         return power_of_two(gcd(form.constant, *form.terms.values(), self.alignment // size), most, size)
@@ -54,7 +54,7 @@ def power_of_two(divisor: int, most: int, size: int) -> int:
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a dense array."""
+    """Strides, in elements, of a contiguous array."""
     return tuple([prod(shape[d + 1 :]) for d in range(len(shape))])
 
 
@@ -64,7 +64,7 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def in_device_memory(buffer: Buffer, name: str) -> Storage:
-    """A parameter of the kernel: an array in the device's memory."""
+    """The storage of a kernel parameter: an array in the device's memory."""
     return Storage(
         buffer=buffer,
         name=name,
@@ -76,7 +76,7 @@ def in_device_memory(buffer: Buffer, name: str) -> Storage:
 
 
 def in_shared_memory(buffer: Buffer, name: str) -> Storage:
-    """A buffer that all threads of a block share."""
+    """The storage of a buffer that all threads of a block share."""
     return Storage(
         buffer=buffer,
         name=name,
@@ -88,7 +88,7 @@ def in_shared_memory(buffer: Buffer, name: str) -> Storage:
 
 
 def in_registers(buffer: Buffer, name: str, distribution: tuple[str | None, ...] | None = None) -> Storage:
-    """A thread's own part of a buffer, whose dimensions in `distribution` are threads' coordinates."""
+    """The storage of a thread's own part of a buffer; the dimensions in `distribution` are coordinates of threads."""
     held = distribution if distribution is not None else (None,) * len(buffer.shape)
     shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=True)])
     strides = tuple([0 if axis else s for s, axis in zip(row_major(shape), held, strict=True)])

@@ -14,12 +14,12 @@ from ...ir.types import DType
 from .dialect import Dialect
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, AND, OR, CONDITIONAL = range(16, 5, -1)
-"""Precedence of operators, tighter ones higher."""
+"""Precedence of operators; operators that bind tighter have higher numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An expression: its text, and the precedence of its outermost operator."""
+    """A C expression: its text, and the precedence of its outermost operator."""
 
     text: str
     precedence: int = PRIMARY
@@ -30,31 +30,31 @@ class Text:
 
 
 def operation(op: str, precedence: int, a: Text, b: Text) -> Text:
-    """`a op b` of a left-associative operator."""
+    """The text `a op b` for a left-associative operator."""
     return Text(f"{a.within(precedence)} {op} {b.within(precedence + 1)}", precedence)
 
 
 def call(function: str, *arguments: Text) -> Text:
-    """`function(arguments)`."""
+    """The text `function(arguments)`."""
     return Text(f"{function}({', '.join(a.text for a in arguments)})")
 
 
 def conversion(type_text: str, value: Text) -> Text:
-    """`(type)value`."""
+    """The text `(type)value`."""
     return Text(f"({type_text}){value.within(UNARY)}", UNARY)
 
 
 def conjunction(conditions: Sequence[Text]) -> str:
-    """`a && b && ...` of conditions."""
+    """The text `a && b && ...` of conditions."""
     return " && ".join(condition.within(AND) for condition in conditions)
 
 
 def literal(dialect: Dialect, value: int | float | bool, dtype: DType) -> Text:
-    """A constant; floats are written so that reading them gives the same bits."""
+    """A literal; floats are written so that reading the text gives the same bits."""
     if dtype is DType.BOOL:
         return Text("true" if value else "false")
     if not dtype.is_float:
-        # The least value of a type has no literal.
+        # The least value of a type has no literal of its own.
         if dtype is DType.INT32 and value == -(2**31):
             return Text("(-2147483647 - 1)")
         return integer(dialect, int(value), wide=dtype is DType.INT64)
@@ -69,7 +69,7 @@ def literal(dialect: Dialect, value: int | float | bool, dtype: DType) -> Text:
 
 
 def integer(dialect: Dialect, value: int, *, wide: bool = False) -> Text:
-    """An integer literal; beyond 32 bits, or `wide`, one of 64."""
+    """An integer literal; of 64 bits if `wide` or if the value does not fit 32."""
     if value == -(2**63):
         return Text(f"(-9223372036854775807{dialect.wide_suffix} - 1)")
     suffix = dialect.wide_suffix if wide or not -(2**31) < value < 2**31 else ""
@@ -89,11 +89,11 @@ _KEYWORDS = """
     sinhf coshf asinhf acoshf atanhf floorf ceilf rintf truncf
 """
 _RESERVED = frozenset(_KEYWORDS.split())
-"""Keywords of C++, and names that CUDA C++ and our texts define in every kernel; dialects add their `names`."""
+"""Keywords of C++, and names that CUDA C++ and generated texts define in every kernel; dialects add their `names`."""
 
 
 class Names:
-    """Unique C identifiers made from the IR's names; `taken` are names that are never used."""
+    """Unique C identifiers made from the IR's names; `taken`: names that are never used."""
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(_RESERVED | taken)
@@ -130,7 +130,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
-        """`head {` … `}` around the lines written inside."""
+        """A context that writes `head {` and `}` around the lines written inside."""
         self.line(f"{head} {{" if head else "{")
         self._depth += 1
         yield

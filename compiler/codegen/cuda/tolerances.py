@@ -1,7 +1,7 @@
 """Error bounds of sums of products on a GPU, by the types multiplied and the number of terms.
 
-Products are exact: those of 11-bit or 8-bit mantissas in float32 always, those of float32 by fused multiply-adds. The
-order of sums is free, so the bounds hold for every order. Ordinary lanes round sums to nearest. NVIDIA does not
+Products are exact: products of 11-bit or 8-bit mantissas in float32 always, products of float32 by fused multiply-adds.
+The order of sums is free, so the bounds cover every order. Ordinary lanes round sums to nearest. NVIDIA does not
 document rounding inside tensor cores; measurements show that they align and truncate (Fasi, Higham, Mikaitis, Pranesh:
 "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021), which is less than a unit in the last
 place for each step.
@@ -25,7 +25,9 @@ MODEL_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Unit roundoffs of a float32 converted to an input type, and of a sum; sums are rounded toward zero if `cut`."""
+    """Unit roundoffs: of the conversion from float32 to an input type, and of a sum. `cut`: sums are rounded toward
+    zero.
+    """
 
     inputs: float
     sums: float
@@ -46,13 +48,15 @@ OUTPUTS: Mapping[DType, float] = {
     DType.BFLOAT16: 2.0**-8,
     DType.INT32: 0.0,
 }
-"""Unit roundoff of a result that is stored; below its type's normal numbers the error is absolute instead."""
+"""Unit roundoff of a stored result by type; below the type's normal numbers the error is absolute instead."""
 
 
 def worst_case(precision: Precision, depth: int) -> float:
-    """f in |computed - exact| <= f * sum |x| |w|, for any sum of `depth` products of rounded inputs in any order.
+    """The factor f in |computed - exact| <= f * sum |x| |w|, for any sum of `depth` products of rounded inputs in any
+    order.
 
-    n u / (1 - n u) (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, Lemma 3.1 and section 4.2).
+    f = n u / (1 - n u) (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, Lemma 3.1 and section
+    4.2).
     """
     error = depth * ACCURACIES[precision].sums
     return error / (1 - error)
@@ -65,8 +69,8 @@ def tolerance(
 
     `rounded`: the exact result is computed from rounded inputs. Roundings to nearest add up like a random walk, sqrt(n)
     u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019,
-    Theorem 2.4; its constant, 4, means less than one failure in a thousand sums); roundings toward zero have one sign,
-    n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
+    Theorem 2.4; its constant, 4, means less than one failure in a thousand sums); roundings toward zero all have one
+    sign and add up to n u / 2 for the n steps of a tensor core. Each product has the roundings of two inputs.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]
@@ -80,7 +84,7 @@ def winograd_amplification(
     weights: Sequence[Sequence[Fraction]],
     inputs: Sequence[Sequence[Fraction]],
 ) -> float:
-    """Ratio of rounding errors of Winograd's products to rounding errors of the direct sums.
+    """Ratio of the rounding errors of Winograd's products to the rounding errors of the direct sums.
 
     `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
     random taps and inputs of one variance, output i has the variance of r products, and product j contributes the
@@ -99,10 +103,11 @@ def winograd_amplification(
 
 
 def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
-    """`tolerance` of float32 for Winograd's method, of `depth` channels and tiles of `points` x `points` inputs.
+    """The bound of `tolerance` for float32 by Winograd's method, with `depth` channels and tiles of `points` x `points`
+    inputs.
 
-    Besides the sum of products, an element is rounded once as a weight, and once for each term of a row in each of two
-    dimensions, both before and after the product.
+    In addition to the sum of products, an element is rounded once as a weight, and once for each term of a row in each
+    of two dimensions, both before and after the product.
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

@@ -1,7 +1,7 @@
 """Pieces of a block's body between barriers, which are emulated one after the other.
 
 A loop that contains barriers forms one piece with the statements before and after it: the end of an iteration and the
-beginning of the next are between the same barriers.
+beginning of the next iteration are between the same barriers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...ir.visit import walk
 
 @dataclass(slots=True)
 class Turn:
-    """Statements between two barriers, for each thread separately, then waits for all threads together."""
+    """Statements between two barriers, executed for each thread separately, then waits for all threads together."""
 
     items: list[Stmt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop with barriers in its body, divided into the statements before, between and after the barriers, and the
+    """A loop with barriers in its body: the statements before, between (`parts`) and after the barriers, and the
     statements around the loop.
     """
 
@@ -49,7 +49,7 @@ Piece = Turn | Rotated | Nested
 
 
 class Cut:
-    """A walk that cuts a block's body at its barriers."""
+    """A walk over a block's body that cuts it into pieces at its barriers."""
 
     def __init__(self) -> None:
         turn = Turn()
@@ -107,11 +107,13 @@ def _parts(body: Stmt) -> list[list[Stmt]] | None:
 
 
 Order = Callable[[Var, int], Expr]
-"""A function (variable, number of threads) -> the thread that is emulated at the place given by the variable."""
+"""A function of a variable and the number of threads: the thread that is emulated at the place that the
+variable gives.
+"""
 
 
 def last_first(var: Var, count: int) -> Expr:
-    """The threads of an axis in reverse order."""
+    """The thread of an axis at place `var` if threads run in reverse order."""
     return Const(count - 1) - var
 
 
@@ -119,8 +121,8 @@ def in_turn(var: Var, count: int) -> Expr:
     """The thread of an axis at place `var`, in an order of all threads that exposes missing barriers.
 
     If threads t read results of t + h (steps of a tree), some t is before its t + h; if t + h reads results of t
-    (scans), some t + h is before its t; and thread 0, whose result others often read, is about in the middle. The
-    order is the first sequence (step * var + start) % count with all these properties, if there is one.
+    (scans), some t + h is before its t; and thread 0, whose result others often read, is about in the middle. The order
+    is the first sequence (step * var + start) % count with all these properties, if there is one.
     """
     if count <= 2:
         return last_first(var, count)

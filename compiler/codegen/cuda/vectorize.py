@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def vectorized(kernel: KernelEmitter, loop: For) -> bool:
-    """Emits a vectorized loop of one thread, with one memory access for all iterations if possible.
+    """Emits a vectorized loop of one thread, with one memory access for all iterations where possible.
 
     An access becomes one vector if the number of iterations is constant, the body is assignments and sums in sequence,
     the access is to device or shared memory, its elements are adjacent and begin at a multiple of the number of
-    iterations, and no condition guards it. Returns False, and emits nothing, if no access satisfies this.
+    iterations, and no condition guards it. Returns False, without emitting, if no access satisfies this.
     """
     extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)
@@ -106,8 +106,8 @@ class _Vectors:
             self.find_loads(operand, written)
 
     def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether an access takes `count` adjacent elements from a multiple of `count` on, a number that the hardware
-        supports.
+        """Whether an access takes `count` adjacent elements, from a multiple of `count` on, and the hardware has
+        accesses of this size.
         """
         storage = self.values.storages.get(buffer.name)
         # Buffers of the body itself belong to the thread.
@@ -123,7 +123,7 @@ class _Vectors:
         return aligned and storage.vector_elements(LinearForm({}, 0), self.count) == self.count
 
     def vector_of(self, buffer: Buffer) -> Buffer:
-        """A register buffer for the elements of one access."""
+        """A register buffer for the elements of one access that becomes a vector."""
         name = self.kernel.fresh(buffer.name)
         return Buffer(name=name, shape=(self.count,), dtype=buffer.dtype, scope="register")
 
@@ -140,7 +140,7 @@ class _Vectors:
             self.kernel.source.line(f"{vector} {name};")
 
     def store(self) -> None:
-        """Stores the vectors."""
+        """Emits the stores of the vectors that the loop wrote."""
         for assign, own in self.stores.values():
             vector = self.type_of(own)
             name = self.values.storages[own.name].name.removesuffix(".at")
@@ -148,7 +148,7 @@ class _Vectors:
             self.kernel.source.line(f"*{pointer} = {name};")
 
     def declare(self, buffer: Buffer, own: Buffer) -> tuple[str, str]:
-        """The type and name of a vector of elements of a buffer."""
+        """The type and name of a vector for elements of `buffer`, held in `own`."""
         name = self.kernel.names.make(f"{buffer.name}.vector")
         self.values.storages[own.name] = Storage(
             buffer=own,
@@ -168,13 +168,13 @@ class _Vectors:
         return self.values.dialect.pointer(vector, self.values.storages[buffer.name].space, const=const)
 
     def first(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        """The address of the first iteration's element."""
+        """The address of the element that the first iteration accesses."""
         with self.kernel.scope():
             self.values.ranges[self.var.name] = Interval(0, 0)
             return self.values.pointer(buffer, self.values.offset(buffer, indices))
 
     def rewritten(self, statement: Stmt) -> Stmt:
-        """A statement that reads and writes vectors."""
+        """The statement with its accesses to memory replaced by the elements of vectors."""
 
         def swap(expr: Expr) -> Expr:
             if isinstance(expr, Load) and (found := self.loads.get((expr.buffer.name, expr.indices))):

@@ -7,9 +7,9 @@ line is a contiguous piece of a row or of a column of the factor. A factor of `l
 buffer [lines / 8, length / 8, 8, 8], with possible gaps between core matrices.
 
 Alternatively the factors have the layout of bulk tensor copies (`bulk_copies`), swizzled rows of 32, 64 or 128 bytes: a
-factor with rows along the depth is [lines, length], a factor with rows across it [length / row, lines, row]. Factors of
-8 and of 32 bits must be swizzled, with rows along the depth. float32 stands for tf32: the hardware reads only the bits
-of tf32, to which bulk copies have rounded.
+factor with rows along the depth is [lines, length], a factor with rows across the depth [length / row, lines, row].
+Factors of 8 and of 32 bits must be swizzled, with rows along the depth. float32 stands for tf32: the hardware reads
+only the bits of tf32, to which bulk copies have rounded.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .mma import FACTORS, TF32, Order, sum_type
 from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""Types of factors that may have either order, and may be core matrices."""
+"""Types of factors that may be in either order, and may be core matrices."""
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
-"""Lines of a core matrix, and elements of 16 bits of a line."""
+"""Lines of a core matrix, and 16-bit elements of a line."""
 COLUMNS = tuple(range(CORE, MOST_GROUP_COLUMNS + 1, CORE))
 """All widths of a product of floats (PTX ISA, "wgmma.mma_async", its .shape)."""
 SWIZZLES = (128, 64, 32)
-"""Bytes of swizzled rows."""
+"""Possible sizes of swizzled rows, in bytes."""
 SWIZZLED = "_swizzled"
 """Suffix of the names of products of swizzled factors."""
 ARCHITECTURE = "sm_90a"
@@ -39,7 +39,7 @@ ARCHITECTURE = "sm_90a"
 
 
 def columns_of(dtype: DType) -> tuple[int, ...]:
-    """The widths of products whose left factor is of a type: for integers, multiples of 16 from 32 on."""
+    """The widths of products with a left factor of type `dtype`; for integers only multiples of 16 from 32 on."""
     return tuple([n for n in COLUMNS if n < 32 or n % 16 == 0 or not dtype.is_integer])
 
 
@@ -54,12 +54,12 @@ def wgmma(
 ) -> IntrinsicDeclaration:
     """wgmma.mma_async.m64nNk{8, 16, 32}: c [64, `columns`] += a [64, depth] times b [depth, `columns`].
 
-    Factors are of `dtype` and `right` (by default the same), `depth_of` deep, sums of `sum_type`. Orders say whether
+    Factors are of `dtype` and `right` (None: the same), of depth `depth_of`; sums are of `sum_type`. Orders say whether
     neighbours in a line are neighbours in a row of the factor or in a column. Core matrices: a [8, 2, 8, 8] (in order
     "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). Swizzled: a [64, depth]
     (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], with n from
-    `row_elements`). It always adds: clear the sums first (`zero`). Raises ValueError for types, orders and widths
-    without such an operation.
+    `row_elements`). The operation always adds: clear the sums first (`zero`). Raises ValueError for types, orders and
+    widths without such an operation.
     """
     right = right or dtype
     if (dtype, right) not in FACTORS:
@@ -87,7 +87,7 @@ def wgmma(
 
 
 def _read(element: Load) -> Expr:
-    """The factor of a product for an element: converted to the sum's type, or rounded to tf32."""
+    """An element as a factor of a product: converted to the sum's type, or rounded to tf32."""
     dtype = element.buffer.dtype
     return round_tf32(element) if dtype is TF32 else cast(element, sum_type(dtype))
 
@@ -98,8 +98,8 @@ def reads_swizzled(declaration: IntrinsicDeclaration) -> bool:
 
 
 def row_elements(size: int) -> int | None:
-    """Elements (of 16 bits) of the swizzled rows across the depth of a factor of `size` rows or columns; None if no row
-    length divides `size`.
+    """Number of 16-bit elements in a swizzled row across the depth, of a factor with `size` rows or columns; None if no
+    length of a row divides `size`.
     """
     return next((n // 2 for n in SWIZZLES if size % (n // 2) == 0), None)
 
@@ -121,7 +121,7 @@ def zero(columns: int, total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
 
 
 def store(columns: int, scope: str = "shared", total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
-    """The sums of a warpgroup to memory of a scope ("shared" or "dram"): target [64, `columns`] = c."""
+    """Stores the sums of a warpgroup to memory of a scope ("shared" or "dram"): target [64, `columns`] = c."""
     _check_columns(columns)
     c = _sums(columns, total)
     target = Buffer(name="target", shape=c.shape, dtype=c.dtype, scope=scope)
@@ -133,7 +133,7 @@ def store(columns: int, scope: str = "shared", total: DType = DType.FLOAT32) -> 
 
 
 def declarations() -> list[IntrinsicDeclaration]:
-    """All operations of warpgroups."""
+    """The declarations of all operations of warpgroups."""
     orders: tuple[Order, Order] = ("rows", "columns")
     found = [wgmma(t, n, a, b) for t in HALVES for n in COLUMNS for a in orders for b in orders]
     for columns in COLUMNS:
@@ -151,10 +151,10 @@ def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
     """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
 
     Without swizzling, `leading`: from a core matrix to the next one in depth; `stride`: to the next one in rows of A,
-    or columns of B. In swizzled rows, `stride`: from 8 lines to the next 8; `leading`: from one row's worth of elements
-    across the depth to the next one, without meaning for rows along it. PTX ISA, "Matrix Descriptor Format": each as
-    bits 4 to 17 of an address, from bits 0, 16 and 32 on; in bits 62 and 63 rows of 128, 64 and 32 bytes are 1, 2, 3.
-    The base offset is zero, because swizzled rows begin at multiples of 8 rows.
+    or columns of B. In swizzled rows, `stride`: from 8 lines to the next 8; `leading`: across the depth, from the
+    elements of one row to those of the next, without meaning for rows along the depth. PTX ISA, "Matrix Descriptor
+    Format": each as bits 4 to 17 of an address, from bits 0, 16 and 32 on; in bits 62 and 63 rows of 128, 64 and 32
+    bytes are 1, 2, 3. The base offset is zero, because swizzled rows begin at multiples of 8 rows.
     """
     fields = (start, leading, stride)
     if gcd(*fields) % 16:
@@ -164,7 +164,7 @@ def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
 
 
 def swizzle_mode(swizzle: int) -> int:
-    """The number for swizzled rows of `swizzle` bytes in a descriptor (0: none)."""
+    """The code, in a descriptor, of swizzled rows of `swizzle` bytes (0: not swizzled)."""
     return SWIZZLES.index(swizzle) + 1 if swizzle else 0
 
 
@@ -183,7 +183,9 @@ def _sums(columns: int, total: DType) -> Buffer:
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """A factor's core matrices, and the element addressed by coordinates split into multiples of 8 and remainders."""
+    """A factor's buffer of core matrices, and the indices of the element at coordinates that are split into multiples
+    of 8 and remainders.
+    """
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))
     shape = (lines[0] // CORE, length[0] // CORE, CORE, CORE)
@@ -194,7 +196,7 @@ def _factor(
 def _swizzled_factors(
     left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
-    """The loops of a product of swizzled factors, the indices of a sum, and the elements that are multiplied."""
+    """The loops of a product of swizzled factors, the indices of its sum, and the elements that are multiplied."""
     k = Var("k")
     row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
     column, across, y = _swizzled_factor("b", right, columns, "j", k, along_depth=order_b == "columns")
@@ -204,7 +206,7 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """The index of an element among rows or columns, the loops over these, and the load of the element."""
+    """The index of an element among a factor's rows or columns, the loops over these, and the load of the element."""
     if along_depth:
         i = Var(data)
         held = Buffer(name=name, shape=(size, depth_of(dtype)), dtype=dtype, scope="shared")
@@ -220,7 +222,7 @@ def _swizzled_factor(
 
 
 def _matrix(variable: Var, size: int) -> Expr:
-    """The number of a core matrix; 0 if there is only one, as in simplified programs."""
+    """The index of a core matrix; 0 if there is only one, as in simplified programs."""
     return variable if size > CORE else Const(0)
 
 

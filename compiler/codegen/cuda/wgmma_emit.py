@@ -81,11 +81,13 @@ FUNCTIONS = {
     "show_to_products": _FENCE_PROXY,
     "hold_registers": _HOLD,
 }
-"""Definitions by name; those of the products themselves are generated on use (`definition`)."""
+"""Definitions of device functions by name; definitions of the products themselves are generated on use
+(`definition`).
+"""
 
 
 NAMES = frozenset({*FUNCTIONS, "wait_products"})
-"""Names defined by these definitions."""
+"""Names that the definitions define."""
 
 
 def is_product(node: object) -> bool:
@@ -107,7 +109,7 @@ def only_products(body: Stmt) -> list[Intrinsic]:
 
 @contextmanager
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
-    """A context around the text of a phase: if it contains only products, they form one group."""
+    """A context around the text of a phase: if the phase contains only products, they form one group."""
     uses = only_products(body)
     if not uses:
         yield
@@ -127,7 +129,9 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A context for a loop whose products are waited for one iteration later; none is in flight before or after it."""
+    """A context for a loop whose products are waited for one iteration later; before and after it no product is in
+    flight.
+    """
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)
     kernel.overlapping = True
@@ -144,7 +148,7 @@ def wait_products(kernel: KernelEmitter, pending: int) -> None:
 
 
 def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """wgmma.mma_async: the sums' registers change in place, at the latest when the group is waited for."""
+    """Emits wgmma.mma_async: the sums' registers change in place, at the latest when the group is waited for."""
     name = use.declaration.name
     kernel.values.used.add("matrix_descriptor")
     kernel.values.defined[name] = definition(use.declaration)
@@ -166,7 +170,7 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def definition(declaration: IntrinsicDeclaration) -> str:
-    """The function of a product, with all registers of the sums as input and output."""
+    """The definition of a product's device function, with all registers of the sums as input and output."""
     c, *factors = declaration.parameters
     a, b = (_PTX_TYPES[factor.dtype] for factor in factors)
     count = c.shape[1] // 2
@@ -192,7 +196,7 @@ __device__ __forceinline__ void {declaration.name}({sums}* c, unsigned long long
 
 
 def _orders(declaration: IntrinsicDeclaration) -> tuple[str, str]:
-    """The orders of both factors, "rows" or "columns", from the declaration's name (`wgmma.wgmma`)."""
+    """The orders of both factors, "rows" or "columns", which the declaration's name (from `wgmma.wgmma`) contains."""
     a, b = declaration.name.removesuffix(SWIZZLED).split("_")[-2:]
     return a, b
 
@@ -209,7 +213,7 @@ def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
-    """Prevents the compiler from moving uses of the sums, which it assumes complete, before the wait."""
+    """Emits code that keeps the compiler from moving uses of the sums, which it assumes complete, before the wait."""
     kernel.values.used.add("hold_registers")
     for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):
         storage = kernel.values.storages[name]
@@ -217,7 +221,7 @@ def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The descriptor of a factor."""
+    """The text of the descriptor of a factor in core matrices."""
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8
@@ -238,7 +242,7 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
 
 
 def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The descriptor of a factor in swizzled rows."""
+    """The text of the descriptor of a factor in swizzled rows."""
     values, storage = kernel.values, kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8
     row = region.buffer.shape[-1] * size
