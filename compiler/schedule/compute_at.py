@@ -1,4 +1,6 @@
-"""compute_at: moves a buffer's producers under a loop of its consumers and shrinks them to the elements read there."""
+"""compute_at: moves a buffer's producers under a loop of its consumers and shrinks them to the elements that the loop
+reads.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def _target(statement: Node, program: Program, name: str) -> Buffer:
 def _producers(
     program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
 ) -> list[Stmt]:
-    """The statements before the loop, beside the path to it, that write the buffer; each is checked to be movable."""
+    """The statements before the loop, in sequence with it or a loop around it, that write the buffer. Raises
+    LegalityError if one of them cannot be moved.
+    """
     producers: list[Stmt] = []
     read: set[str] = set()
     inside = False
@@ -153,7 +157,7 @@ class _Box:
 
     @staticmethod
     def of(needed: Region, ranges: Ranges) -> _Box:
-        """The box of a region, clipped to the buffer if it might exceed the buffer (guarded reads)."""
+        """The box that contains a region, clipped to the buffer if it might exceed the buffer (guarded reads)."""
         starts: list[Expr] = []
         extents: list[Expr] = []
         for start, extent, size in zip(needed.starts, needed.extents, needed.buffer.shape, strict=True):
@@ -168,11 +172,12 @@ class _Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """A producer: its loops outermost first, its statement, and the box that it writes.
+    """A producer: its loops, outermost first, its statement, and the box that it writes.
 
-    `variables[d]` is the loop whose variable alone runs through dimension d (None: the dimension cannot shrink),
-    `boxed[d]` whether the statement itself writes a box in dimension d that may be cut. `starts` and `extents`: the box
-    written over all its loops; in dimensions with a variable or a cuttable box they are in terms of the loops outside.
+    `variables[d]`: the loop whose variable alone runs through dimension d (None: the dimension cannot shrink).
+    `boxed[d]`: whether the statement itself writes a box in dimension d that may be cut. `starts` and `extents`: the
+    box written over all its loops; in dimensions with a variable or a cuttable box they are in terms of the loops
+    outside.
     """
 
     loops: tuple[For, ...]
@@ -252,7 +257,7 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """The box, widened to all elements that this nest writes in dimensions that cannot shrink."""
+        """The box, enlarged to all elements that this nest writes in dimensions that cannot shrink."""
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:
@@ -269,7 +274,9 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest, writing only the box, into the buffer `local`, whose element 0 is the box's first element."""
+        """This nest restricted to the box, writing into the buffer `local`, whose element 0 is the box's first
+        element.
+        """
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []
@@ -339,6 +346,6 @@ def lies_inside(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ran
 
 
 def greatest_extent(extent: Expr, ranges: Ranges, size: int) -> int:
-    """The greatest value of an extent, at most the whole dimension and at least 1."""
+    """The greatest value of an extent: at least 1 and at most `size`, the whole dimension."""
     held: Interval = interval(extent, ranges)
     return max(1, size if held.high is None else min(held.high, size))

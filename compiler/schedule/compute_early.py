@@ -1,4 +1,4 @@
-"""compute_early: moves a scalar function that all readers apply to a buffer's elements to the buffer's producer."""
+"""compute_early: moves a scalar function that all readers apply to a buffer's elements into the buffer's producer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def compute_early(program: Program, name: str) -> Program:
 
 
 def _functions(node: Node, buffer: str) -> set[tuple[str, object] | None]:
-    """(name, type) of each function applied to a single element of a buffer; None is added for any other read."""
+    """(name, type) of each function that is applied to a single element of a buffer; None is added for any
+    other read.
+    """
     found: set[tuple[str, object] | None] = set()
     for top in (e for n in walk(node) for e in expressions(n)):
         held: list[Load] = []

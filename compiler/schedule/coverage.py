@@ -22,9 +22,9 @@ def fills_box(
 ) -> bool:
     """Whether an access to `sizes` elements from `starts` on touches all of a box while the loops `over` run.
 
-    The box is the hull of the touched elements (`ir.regions`), `extents` its size; `ranges` hold the loops around
-    `over`. A size of None is not known. Each dimension's index must be a mixed-radix number of loops that occur in no
-    other dimension. Loops may have the shortened extents of a `split` tail: 4*o + i with i < min(4, 10 - 4*o) runs
+    The box is the hull of the touched elements (`ir.regions`); `extents`: its size. `ranges`: ranges of the loops
+    around `over`. A size of None is unknown. Each dimension's index must be a mixed-radix number of loops that occur in
+    no other dimension. Loops may have the shortened extents of a `split` tail: 4*o + i with i < min(4, 10 - 4*o) runs
     through 0 .. 9.
     """
     loops = {loop.name: loop.extent for loop in over}
@@ -46,14 +46,18 @@ def fills_box(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
-    """The test of one dimension: extents of `loops`, `ranges` of all loops, `width` elements touched at once."""
+    """The test of one dimension. `loops`: extents by name; `ranges`: ranges of all loops; `width`: elements touched at
+    a time.
+    """
 
     loops: dict[str, Expr]
     ranges: Ranges
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether the index runs through 0 .. extent - width: each digit's step is within the smaller digits' reach."""
+        """Whether the index runs through 0 .. extent - width: if each digit's step is within the reach of the smaller
+        digits.
+        """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)
         before: dict[str, tuple[int, int, bool]] = {}
@@ -91,7 +95,9 @@ class _Digits:
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """The parts of an extent that is a minimum: its least constant (else an upper bound), and its other parts."""
+        """The parts of an extent that is a minimum: its least constant (or an upper bound if it has none), and its
+        other parts.
+        """
         flat, stack = [], [extent]
         while stack:
             match stack.pop():
@@ -104,8 +110,8 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Converts a bound of one digit to a bound S of the number formed by this digit and the next greater ones: (the
-        greatest of these digits, S); None if impossible.
+        """Converts a bound of one digit to a bound S of the number formed by this digit and the next greater ones.
+        Returns (the greatest of these digits, S); None if impossible.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}
@@ -122,8 +128,8 @@ class _Digits:
 
 
 def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
-    """Whether two minima of several forms are provably equal: for each form of one side, the other side has a form that
-    is <= it.
+    """Whether two minima of several forms are provably equal: if for each form of one minimum the other has a form that
+    is not greater.
     """
     x, y = _least(linear_form(a)), _least(linear_form(b))
     return all(

@@ -11,8 +11,8 @@ from ..ir.stmt import Program
 class LegalityError(CodeError):
     """A primitive would change the program's meaning, or does not apply at the given place.
 
-    An ordinary outcome for a tuner, so `str` makes the text on demand: the reason, then the program with the loop or
-    statement `at` underlined.
+    For a tuner it is an ordinary outcome, so `str` makes the text on demand: the reason, then the program with the loop
+    or statement `at` underlined.
     """
 
     def __init__(self, reason: str, program: Program, at: str) -> None:

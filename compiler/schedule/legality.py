@@ -32,13 +32,13 @@ from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk
 from .errors import LegalityError
 
 CONCURRENT = ("vectorize", "parallel", *AXES)
-"""The kinds of loops whose iterations may run at once or in any order."""
+"""The kinds of loops whose iterations may run concurrently or in any order."""
 
 
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One access: first index and number of elements (None: unknown) in each dimension, and `by`, its statement."""
+    """One access by statement `by`: first index and number of elements (None: unknown) in each dimension."""
 
     starts: tuple[Expr, ...]
     extents: tuple[int | None, ...]
@@ -47,7 +47,9 @@ class Touch:
 
 
 def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
-    """All accesses in a tree by buffer name, without buffers allocated in it; `only` restricts them to one buffer."""
+    """All accesses in a tree by buffer name, except accesses to buffers allocated in it; `only`: a buffer to restrict
+    them to.
+    """
     found: dict[str, list[Touch]] = {}
     hidden: set[str] = set()
 
@@ -83,7 +85,7 @@ def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
 
 
 def written(node: Node) -> set[str]:
-    """The names of the buffers that a tree writes, without buffers allocated in it."""
+    """The names of the buffers that a tree writes, except buffers allocated in it."""
     found: set[str] = set()
     hidden: set[str] = set()
     for s in walk(node):
@@ -101,7 +103,7 @@ def written(node: Node) -> set[str]:
 
 
 def single(loop: For) -> bool:
-    """Whether a loop has at most one iteration, like the loops of `guard`."""
+    """Whether a loop has at most one iteration, like the loops that `guard` adds."""
     return _at_most_one(loop.extent)
 
 
@@ -115,7 +117,7 @@ def _at_most_one(extent: Expr) -> bool:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions of a conjunction; empty for a condition that always holds."""
+    """The conditions of a conjunction; empty for a condition that is always true."""
     match condition:
         case Binary(op="and", a=a, b=b):
             return [*conjuncts(a), *conjuncts(b)]
@@ -123,7 +125,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The loops in `first` if it is the condition that all of them are at 0; None for any other condition."""
+    """The variables in `first` if it is the condition that all of them are 0; None for any other condition."""
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:
@@ -146,7 +148,7 @@ def asynchronous(node: Node) -> str | None:
 
 
 def check_grid(program: Program) -> Program:
-    """The program, if its grid loops nest correctly; LegalityError otherwise."""
+    """`program` itself, if its grid loops nest correctly; raises LegalityError otherwise."""
     if any(type(node) is For and node.kind in AXES for node in walk(program)):
         from ..ir.grid import grid_obstacle
 
@@ -156,10 +158,10 @@ def check_grid(program: Program) -> Program:
 
 
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
-    """`after`, if its indices with divisions verify; LegalityError on `before` otherwise.
+    """`after`, if its indices with divisions verify; raises LegalityError on `before` otherwise.
 
-    `changed` is its new part (None: all of it); older parts were verified before. Bounds of quotients and remainders of
-    several loops cannot always be proven, and no target compiles a program that does not verify.
+    `changed`: the new part of `after` (None: all of it); older parts were verified before. Bounds of quotients and
+    remainders of several loops cannot always be proven, and no target compiles a program that does not verify.
     """
     return (
         check_verified(after, before, at)
@@ -169,7 +171,7 @@ def check_bounds(after: Program, before: Program, at: str, changed: Node | None 
 
 
 def check_verified(after: Program, before: Program, at: str) -> Program:
-    """`after`, if it verifies; LegalityError on `before` otherwise."""
+    """`after`, if it verifies; raises LegalityError on `before` otherwise."""
     try:
         verify(after)
     except VerifyError as error:
@@ -202,9 +204,9 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
     """The reason why the iterations of the loops `moved` may not run in another order; None if they may.
 
     `around`: the loops around `body`, outermost first; loops from position `inside` on belong to the reordered nest,
-    earlier ones are constant in it. Iterations of a Reduce may be reordered among themselves. The moved loops must then
-    be its own: they occur in the target's indices or in `first`; if several of them move, `first` must be the condition
-    that all of them are at 0. All other accesses must touch different elements in each iteration.
+    earlier ones are constant in it. Iterations of a Reduce may be reordered among themselves if the moved loops are its
+    own: they occur in the target's indices or in `first`; if several of them move, `first` must be the condition that
+    all of them are 0. All other accesses must touch different elements in each iteration.
     """
     if (reason := asynchronous(body)) is not None:
         return reason
@@ -226,8 +228,8 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
-    """The reason why the iterations of `loop` may not run at once; None if they touch different elements of written
-    buffers.
+    """The reason why the iterations of `loop` may not run concurrently; None if they touch different elements of
+    written buffers.
     """
     if (reason := asynchronous(loop.body)) is not None:
         return reason
@@ -241,7 +243,7 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The `varying` loops any two iterations of which touch different elements in all `uses` of one buffer."""
+    """Those loops among `varying` of which any two iterations touch different elements in all `uses` of one buffer."""
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):
         extents = [u.extents[d] for u in uses]
@@ -265,7 +267,8 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
 
 
 def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The varying loops whose step is equal in all indices and greater than the reach of the indices' other terms.
+    """Those loops among `varying` whose step is equal in all indices and greater than the reach of the indices' other
+    terms.
 
     8*x + i and 8*x + 4 + j for i, j < 4 differ for different values of x.
     """
@@ -297,7 +300,7 @@ def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Ab
 def _residues(
     forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]
 ) -> set[str]:
-    """The varying loops that alone determine the remainders of all indices modulo some number.
+    """Those loops among `varying` that alone determine the remainders of all indices modulo some number.
 
     8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x.
     """
@@ -336,10 +339,11 @@ def _residues(
 
 
 def _injective(form: LinearForm, extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The varying loops of an index if it is a mixed-radix number of them: pieces of `extent` that never overlap.
+    """The `varying` loops in an index, if the index is a mixed-radix number of them, so that pieces of `extent`
+    elements never overlap.
 
-    A digit's weight must exceed the joint reach of all smaller ones: 7*o + 4*x.0 + x.1 is a mixed-radix number for
-    x.1 < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
+    A digit's weight must exceed the joint reach of all smaller ones: 7*o + 4*x.0 + x.1 is a mixed-radix number for x.1
+    < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
     """
     found: set[str] = set()
     smaller = LinearForm({}, 0)
@@ -365,7 +369,8 @@ _ANY = frozenset({""})
 
 
 def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
-    """The loops over which a Reduce, or an intrinsic of Reduces, sums; _ANY if any order gives the same result.
+    """The loops over which a Reduce, or an intrinsic of Reduces, sums into `target`; _ANY if any order gives the same
+    result.
 
     None for other statements, and for a target that is also an ordinary operand.
     """

@@ -224,7 +224,9 @@ def check_inside(
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether every element of a sum starts from 0 when the loops in `inner`, and no others, are at 0."""
+    """Whether every element of a sum starts from its initial value exactly when the loops in `inner` that sum it are at
+    0.
+    """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:
         return False

@@ -1,4 +1,6 @@
-"""pad: rounds a loop of a sum up to a multiple of a tile, with zeros in the new elements of its operands' copies."""
+"""pad: rounds a loop of a sum up to a multiple of a tile; the copies of its operands fill the new elements with
+zeros.
+"""
 
 from __future__ import annotations
 
@@ -111,8 +113,8 @@ def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer 
 
 
 def _step(index: Expr, loop: str) -> int:
-    """The factor of a loop's variable in an index; 0 unless the variable occurs exactly once, as a term of the linear
-    form.
+    """The coefficient of a loop's variable in an index; 0 unless the variable occurs exactly once, as a term of the
+    linear form.
     """
     form = linear_form(index)
     if any(loop in free_vars(atom) for atom in form.terms if atom != Var(loop)):
@@ -121,7 +123,7 @@ def _step(index: Expr, loop: str) -> int:
 
 
 def _outside_loads(value: Expr, loop: str) -> bool:
-    """Whether a value uses a variable outside the indices of loads."""
+    """Whether a value uses a loop's variable outside of the indices of loads."""
     match value:
         case Load():
             return False
@@ -133,7 +135,7 @@ def _outside_loads(value: Expr, loop: str) -> bool:
 
 
 def factors(value: Expr) -> list[Expr]:
-    """The factors of a product, without conversions and roundings, which keep zero."""
+    """The factors of a product, without the conversions and roundings around them, which map zero to zero."""
     match value:
         case Binary(op="*", a=a, b=b):
             return [*factors(a), *factors(b)]
@@ -145,7 +147,8 @@ def factors(value: Expr) -> list[Expr]:
 def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, zero: bool, where: str
 ) -> tuple[Copy, list[str]]:
-    """The copy that fills a buffer, grown from `old` to `new` elements in dimension `d`, and the loops that grow too.
+    """The copy that fills a buffer, grown from `old` to `new` elements in dimension `d`; and the loops that grow with
+    it.
 
     `zero`: the new elements must be zeros.
     """
@@ -185,7 +188,9 @@ def _filling(
 
 
 def partner(copy: Copy, d: int) -> int | None:
-    """The dimension of a copy's source that corresponds to one of its destination; None where that is unclear."""
+    """The dimension of a copy's source that corresponds to dimension `d` of its destination; None if it is
+    ambiguous.
+    """
     to, of = copy.destination.extents, copy.source.extents
     if to[d] == _ONE:
         return d if len(to) == len(of) and of[d] == _ONE else None

@@ -54,7 +54,7 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
 
 
 def suffix_for(program: Program, loop: str, end: str) -> str:
-    """The suffix that `peel` gives to the names in the copy."""
+    """The suffix that `peel` gives to the names in the peeled copy."""
     _, old = locate_loop(program, loop)
     taken, declared = names_in(program), _declared(old.body)
     suffix, count = f".{end}", 0
@@ -69,7 +69,7 @@ def _declared(body: Stmt) -> set[str]:
 
 
 def _renamed(body: Stmt, suffix: str, values: Mapping[str, Expr]) -> Stmt:
-    """A copy of a tree with suffixed names for all its declarations, and with `values` for loops around it."""
+    """A copy of a tree in which all declared names have the suffix, with `values` for variables of loops around it."""
     buffers: dict[str, Buffer] = {}
     for node in walk(body):
         if isinstance(node, Alloc):

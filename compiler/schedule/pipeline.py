@@ -1,4 +1,6 @@
-"""pipeline: issues the copies at the head of a loop's body iterations ahead, to overlap them with computation."""
+"""pipeline: issues the copies at the head of a loop's body several iterations ahead, to overlap them with
+computation.
+"""
 
 from __future__ import annotations
 

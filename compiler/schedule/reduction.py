@@ -183,9 +183,9 @@ def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> No
 
 
 def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
-    """The loops over which a sum runs, provided that `first` holds exactly if they are all at 0.
+    """The loops over which a sum runs, if `first` is true exactly when all of them are at 0.
 
-    `chain`: all loops around it; `nest`: the loops in which the sum must not start again from 0.
+    `chain`: all loops around the sum; `nest`: the loops in which the sum must not start again.
     """
     assert reduce.first is not None
     ranges = loop_ranges(chain)

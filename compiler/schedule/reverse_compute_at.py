@@ -1,4 +1,4 @@
-"""reverse_compute_at: moves a consumer under a loop of its producers, for the results of each iteration."""
+"""reverse_compute_at: moves a consumer under a loop of its producers, to compute on the results of each iteration."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
-    """(the sequence of both nests, the nest with the loop, the consumer's nest after it)."""
+    """The sequence of both nests, the nest that contains the loop, and the consumer's nest after it."""
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
             continue
@@ -111,7 +111,9 @@ def _chain(program: Program, consumer: Stmt, name: str) -> tuple[list[For], Assi
 
 
 def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) -> set[str]:
-    """The buffers that the nest writes and the consumer reads; checks the statements that the consumer moves past."""
+    """The buffers that the nest writes and the consumer reads. Raises LegalityError if the consumer may not move past a
+    statement in between.
+    """
     mine = touches(consumer)
     writes = {n for n, uses in mine.items() if any(u.write for u in uses)}
     start = next(i for i, s in enumerate(parent.statements) if s is nest)
@@ -143,8 +145,8 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """The box of a buffer written by one iteration of the loop, and the box written by the whole nest; both checked to
-    be exact.
+    """The box of a buffer that one iteration of the loop writes, and the box that the whole nest writes. Raises
+    LegalityError if one of them is not exact.
     """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]

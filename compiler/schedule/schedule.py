@@ -222,8 +222,10 @@ class Schedule:
         )
 
     def _record(self, rewrite: Callable[[], Program], step: Step) -> None:
-        """Applies `rewrite` and records `step`. LegalityError also for an argument of a wrong kind, for which a
-        primitive may fail with another exception or not fail at all.
+        """Applies `rewrite` and records `step`.
+
+        Raises LegalityError also for an argument of a wrong type, for which a primitive may fail with another exception
+        or not fail at all.
         """
         try:
             program = rewrite()
@@ -246,8 +248,8 @@ def replay(
 ) -> Schedule:
     """Applies a trace to a program; `intrinsics`: declarations by name for its tensorize steps.
 
-    Raises LegalityError for an invalid step (`trace.step_obstacle`), a step that is not legal here, or a missing
-    intrinsic.
+    Raises LegalityError for an invalid step (`trace.step_obstacle`), a step that is not legal for this program, or a
+    missing intrinsic.
     """
     schedule = Schedule(program)
     for step in trace:

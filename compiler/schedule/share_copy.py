@@ -100,7 +100,7 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
 
 
 def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
-    """The first element of piece number `piece` of a box, in each of its dimensions."""
+    """The first element, in each dimension of a box, of the piece with number `piece`."""
     counts = [*sizes[:-1], sizes[-1] // width] if sizes else []
     offsets: list[Expr] = []
     below = prod(counts)
@@ -112,7 +112,7 @@ def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
 
 
 def _piece(box: Region, offsets: Sequence[Expr], width: int) -> Region:
-    """The `width` elements of a box from `offsets` on, which are given for the dimensions of extents other than 1."""
+    """The `width` elements of a box from `offsets` on; offsets are given for the dimensions of extents other than 1."""
     ahead = iter(offsets)
     starts = [s if e == _ONE else plus(s, next(ahead)) for s, e in zip(box.starts, box.extents, strict=True)]
     innermost = max((d for d, e in enumerate(box.extents) if e != _ONE), default=None)

@@ -91,7 +91,7 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 
 
 def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
-    """Expressions that are all >= 1 if some position may be in 0 .. size - 1; expressions independent of `loop` are
+    """Expressions that are all at least 1 if `position` may be in 0 .. size - 1; expressions independent of `loop` are
     left out.
     """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
@@ -106,7 +106,7 @@ def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: 
 
 
 def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
-    """Yields the form, unless it is always 1 or more."""
+    """Yields the form as an expression, unless it is provably always at least 1."""
     low = form_interval(form, ranges).low
     if low is None or low < 1:
         yield form_to_expr(form)

@@ -73,9 +73,7 @@ def _show(part: Node | Expr) -> str:
 
 
 class _Match:
-    """One unification of an actual tree with a declaration's body: actual loops by formal loop, operands by formal
-    buffer.
-    """
+    """One unification of a tree with a declaration's body: actual loops by formal loop, operands by formal buffer."""
 
     __slots__ = (
         "actual_names",
@@ -192,8 +190,8 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches an access whose indices depend on data: the indices must be equal trees, and the whole buffer is the
-        operand.
+        """Matches an access whose indices depend on data: the index expressions must be equal, and the whole buffer is
+        the operand.
         """
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} is not like {format_buffer(formal)}")

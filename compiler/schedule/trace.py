@@ -36,7 +36,7 @@ class TraceError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of argument: its name in messages, and its predicate."""
+    """A type of argument: its name in messages, and its predicate."""
 
     text: str
     accepts: Callable[[object], bool]
@@ -104,12 +104,13 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""The primitives of traces, with the kinds of their arguments. `reorder` takes one loop or more; the last argument of
-`pipeline` is optional."""
+"""The primitives of traces, with the types of their arguments. `reorder` takes one loop or more; the last argument of
+`pipeline` is optional.
+"""
 
 
 def step_obstacle(step: Step) -> str | None:
-    """The reason why a step is invalid; None if its primitive exists and its arguments are of the right kinds."""
+    """The reason why a step is invalid; None if its primitive exists and its arguments have the right types."""
     kinds = PRIMITIVES.get(step.primitive)
     if kinds is None:
         return f"there is no primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
@@ -126,17 +127,19 @@ def step_obstacle(step: Step) -> str | None:
 
 
 def format_trace(trace: Iterable[Step]) -> str:
-    """A trace as readable text, one call a line."""
+    """A trace as readable text, one call on each line."""
     return "".join(f"{step.primitive}({', '.join(map(_argument, step.arguments))})\n" for step in trace)
 
 
 def trace_to_lists(trace: Iterable[Step]) -> list[list[Any]]:
-    """A trace as lists of JSON values, [primitive, arguments …] each."""
+    """A trace as lists of JSON values, each [primitive, arguments …]."""
     return [[step.primitive, *_to_list(step.arguments)] for step in trace]
 
 
 def trace_from_lists(lists: object) -> Trace:
-    """The trace of lists made by `trace_to_lists`; TraceError, which names the step, for anything else."""
+    """The trace described by lists from `trace_to_lists`. Raises TraceError, which names the step, for anything
+    else.
+    """
     if not isinstance(lists, Sequence) or isinstance(lists, str):
         raise TraceError(f"a trace is a list of steps, not {_short(lists)}")
     steps: list[Step] = []
@@ -154,14 +157,14 @@ def trace_from_lists(lists: object) -> Trace:
 
 
 def trace_to_json(trace: Iterable[Step]) -> str:
-    """A trace as JSON text, one step a line, the same on any machine."""
+    """A trace as JSON text, one step on each line, equal on any machine."""
     lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in trace_to_lists(trace)]
     steps = ",\n".join(f"  {line}" for line in lines)
     return f'{{"version": {VERSION}, "steps": [\n{steps}\n]}}\n'
 
 
 def trace_from_json(text: str) -> Trace:
-    """The trace that `trace_to_json` wrote; raises TraceError for anything else."""
+    """The trace that `trace_to_json` wrote. Raises TraceError for any other text."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

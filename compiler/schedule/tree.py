@@ -1,4 +1,4 @@
-"""Finding places in a program and rebuilding the path to them."""
+"""Finds places in a program, and rebuilds the program along the path to a place."""
 
 from __future__ import annotations
 
@@ -129,21 +129,21 @@ def first_unused(name: str, taken: Collection[str]) -> str:
 
 
 def minus(a: Expr, b: Expr) -> Expr:
-    """a - b of index expressions in canonical form."""
+    """a - b as an index expression in canonical form."""
     if isinstance(b, Const) and b.value == 0:
         return a
     return form_to_expr(linear_form(a).plus(linear_form(b), -1))
 
 
 def plus(a: Expr, b: Expr) -> Expr:
-    """a + b of index expressions in canonical form."""
+    """a + b as an index expression in canonical form."""
     if isinstance(b, Const) and b.value == 0:
         return a
     return form_to_expr(linear_form(a).plus(linear_form(b)))
 
 
 def tidy(node: Stmt) -> Stmt:
-    """One statement with the indices of its accesses in canonical form."""
+    """A statement with the indices of its accesses in canonical form."""
 
     def position(e: Expr) -> Expr:
         return form_to_expr(linear_form(e)) if isinstance(e, Binary) else e
@@ -183,8 +183,8 @@ def without_dead_loops(node: Stmt) -> Stmt | None:
 
 
 def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> Stmt:
-    """A tree in which `buffer` replaces the buffer called `name`; its element 0 is element `starts` of the
-    old buffer.
+    """A tree in which `buffer` replaces the buffer called `name`; its element 0 is the old buffer's element at
+    `starts`.
     """
     still = all(isinstance(s, Const) and s.value == 0 for s in starts)
 

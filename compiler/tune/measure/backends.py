@@ -1,7 +1,8 @@
-"""Backends that run trials: the protocol that a search uses, and the simplest backend, this process.
+"""Backends that run trials: the protocol that a search uses, and the simplest backend, which runs trials in this
+process.
 
-`local_workers.py` runs trials in processes of this machine, `dask_workers.py` on other machines. Where costs are
-cycles, all backends give the same results for the same candidates.
+`local_workers.py` runs trials in processes of this machine, `dask_workers.py` on other machines. If costs are cycles,
+all backends give equal results for equal candidates.
 """
 
 from __future__ import annotations
@@ -18,31 +19,35 @@ from .descriptions import Description, Measure, canonical, load
 from .trial import Result
 
 TIMEOUT = 30.0
-"""Default time-out of one candidate in seconds: a hundred times the slowest candidates' time on an idle machine. It is
-read when workers are made; tests, which run on busy machines, set a longer one.
+"""Default time-out of one candidate in seconds: a hundred times as long as the slowest candidates take on an idle
+machine. It is read when workers are created; tests, which run on busy machines, set a longer one.
 """
 
 
 class BackendError(UserError):
-    """Trials cannot continue: workers do not start, or the scheduler is gone. Finished trials keep their results."""
+    """Trials cannot continue: workers do not start, or the scheduler is gone. Results of finished trials are
+    not lost.
+    """
 
 
 class Backend(Protocol):
-    """Measures candidates. The end of a `with` block closes the backend, also after an error, and ends all trials."""
+    """Measures candidates. At the end of a `with` block, also after an error, the backend is closed and all
+    trials end.
+    """
 
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
         """(index, result) of each of `points`, once each, in order of completion.
 
-        A candidate that fails, even by ending its process, has a result with the reason. Ending the iteration early
-        abandons the remaining candidates. Raises UserError for a description that is no task, BackendError if trials
-        cannot continue.
+        A candidate that fails, even by ending its process, has a result with the reason. If the caller ends the
+        iteration early, the remaining candidates are abandoned. Raises UserError for a description that is no task,
+        BackendError if trials cannot continue.
         """
         ...
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
-        """The results of `points`, in their order. Raises the errors of `finished`."""
+        """The results of `points`, in the order of `points`. Raises the errors of `finished`."""
         results = dict(self.finished(description, points))
         return [results[index] for index in range(len(points))]
 
@@ -60,7 +65,8 @@ class Backend(Protocol):
 
 
 class InProcess(Backend):
-    """Trials one after the other in this process: a candidate that crashes or hangs also ends or blocks this process.
+    """Runs trials one after the other in this process: a candidate that crashes or hangs also ends or blocks this
+    process.
 
     `load` turns a task's description into the function that measures its candidates.
     """
@@ -80,12 +86,12 @@ class InProcess(Backend):
             yield index, attempt(self._tasks[key], values)
 
     def close(self) -> None:
-        """Forgets the tasks."""
+        """Drops the loaded tasks."""
         self._tasks.clear()
 
 
 def attempt(measure: Measure, values: Values | None) -> Result:
-    """One trial. Any exception of `measure` makes it a failed trial, so that no search ends because of one
+    """Runs one trial. Any exception of `measure` makes it a failed trial, so that no search ends because of one
     candidate.
     """
     try:

@@ -1,4 +1,4 @@
-"""Check of a candidate's results: the same bits as the template's own choice, on random data."""
+"""Check of a candidate's results against the results of the template's default, bit by bit, on random data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .measure_vdla import AcceleratorTask, program_alone
 
 
 def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
-    """Whether the outputs with these values of the knobs equal those of the template's choice in every bit.
+    """Whether the outputs with the knobs `values` equal the outputs with the template's default in every bit.
 
-    The compiler's own tests check the template: its choices against the integer interpreter and ONNX Runtime. Raises
+    The compiler's own tests check the template's default against the integer interpreter and ONNX Runtime. Raises
     EmptySpaceError if the template's space has no legal point.
     """
     return bool(np.array_equal(_outputs(task, values, seed), _outputs(task, None, seed)))
@@ -39,7 +39,7 @@ def _outputs(task: AcceleratorTask, values: Values | None, seed: int) -> np.ndar
 def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     if name != "P":
         return generator.integers(-128, 128, shape)
-    # Biases and scales that spread results over int8, whatever the length of the sums.
+    # Biases and scales for which results cover int8, however long the sums are.
     parameters = generator.integers(-5000, 5000, shape)
     scales = generator.uniform(1e-4, 1e-2, parameters[:, 1].shape).astype(np.float32)
     parameters[:, 1] = scales.view(np.int32)

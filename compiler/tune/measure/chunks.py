@@ -1,10 +1,11 @@
-"""Chunks of trials: number of trials sent to a worker at a time."""
+"""Chunks of trials: how many trials are sent to a worker at a time."""
 
 from __future__ import annotations
 
 CHUNK_SECONDS = (0.05, 1.0)
-"""Least and most seconds of a chunk. Least, if there are enough trials: client, scheduler and worker spend 5 to 10 CPU
-milliseconds on each chunk. Most: a chunk is lost with its worker."""
+"""Least and most seconds that a chunk takes. Least, if there are enough trials: client, scheduler and worker spend 5 to
+10 CPU milliseconds on each chunk. Most: the trials of a chunk are lost if its worker dies.
+"""
 _FIRST_CHUNK = (1, 8)
 """Least and most trials of a chunk while the time of a trial is unknown."""
 
@@ -18,11 +19,11 @@ def chunk_limits(seconds: float | None) -> tuple[int, int]:
 
 
 def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
-    """`count` trials in chunks, within `limits` where possible: each round gives every worker half of its share of the
-    remaining trials; a remainder too small for that is shared evenly.
+    """Divides `count` trials into chunks for `workers`, with sizes within `limits` where possible.
 
-    The first chunks are therefore large, and the last small enough that all workers end at about the same time
-    (factoring: Hummel, Schonberg and Flynn, Communications of the ACM 35(8), 1992).
+    In each round every worker gets half of its share of the remaining trials; a remainder too small for that is shared
+    evenly. The first chunks are therefore large, and the last ones small enough that all workers end at about the same
+    time (factoring: Hummel, Schonberg and Flynn, Communications of the ACM 35(8), 1992).
     """
     least, most = limits
     found, start = [], 0

@@ -1,4 +1,5 @@
-"""Trials on a GPU: many processes compile candidates; one process owns the device, checks their results and times them.
+"""Trials on a GPU: many processes compile candidates; one process owns the device, checks the candidates' results and
+times them.
 
 All processes are workers of `local_workers.py`. The device's process is killed when a kernel hangs, and ends itself
 after a kernel that broke the device; the candidate then counts as failed, and the next candidate gets a new process.
@@ -25,9 +26,10 @@ KEPT = 8
 
 
 class CudaWorkers(Backend):
-    """Measures tasks of the kind "cuda": `compilers` compile them, `timer` times them on GPU number `ordinal`.
+    """Measures tasks of the kind "cuda": the backend `compilers` compiles candidates, `timer` times them on GPU number
+    `ordinal`.
 
-    `close` closes both. `timer` gets one candidate at a time.
+    `close` closes both backends. `timer` gets one candidate at a time.
     """
 
     def __init__(self, compilers: Backend, timer: Backend, *, ordinal: int = 0) -> None:
@@ -46,8 +48,8 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results in order of completion; in the order of `points` if a point occurs twice (it is
-        compiled once).
+        """The results in order of completion; in the order of `points` if a point occurs twice (it is then compiled
+        once).
         """
         task = self._task(description)
         names = [candidate_name(values) for values in points]
@@ -103,7 +105,9 @@ _NO_WORK = Result(cost=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """A task's folder, the descriptions of its two steps, and `kept`: seconds of each candidate that stays in it."""
+    """A task's folder, the descriptions of its two steps, and `kept`: seconds of each compiled candidate that stays in
+    the folder.
+    """
 
     folder: Path
     code: Description
@@ -111,7 +115,7 @@ class _Task:
     kept: dict[str, float] = field(default_factory=dict)
 
     def keep(self, name: str, seconds: float) -> None:
-        """Keeps a candidate if it is one of the `KEPT` fastest; the slowest of these is then removed."""
+        """Keeps a candidate if it is one of the `KEPT` fastest, in place of the slowest of them."""
         if not math.isfinite(seconds):
             self.kept.pop(name, None)
             return
@@ -120,7 +124,7 @@ class _Task:
             del self.kept[max(self.kept, key=lambda other: self.kept[other])]
 
     def discard(self, names: Sequence[str]) -> None:
-        """Removes the files of `names`, and of all candidates that are not among the kept ones."""
+        """Removes the files of `names`, and of all other candidates that are not in `kept`."""
         for path in self.folder.iterdir():
             if path.stem in names or path.stem not in self.kept:
                 path.unlink(missing_ok=True)

@@ -49,15 +49,13 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_SECONDS = 10.0
-"""Seconds to reach the scheduler, unless a caller gives another number."""
+"""Default of `connect`: seconds within which the scheduler must answer."""
 STALL_SECONDS = 900.0
 """Seconds without any result after which the trials are abandoned; workers may start late."""
 _LOOK_SECONDS = 1.0
 """Seconds between checks of the connection."""
 _LOSSES = 3
-"""Number of times that a chunk is submitted again after the scheduler gave it up because too many of its
-workers died.
-"""
+"""How often a chunk is submitted again after the scheduler gave it up because too many of its workers died."""
 
 
 class MissingExtraError(UserError):
@@ -65,10 +63,11 @@ class MissingExtraError(UserError):
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
-    """Measures a chunk on a worker. Request: {"package", "module", "task", "files", "points", "timeout"}.
+    """Measures a chunk of trials on a worker; request and answer are JSON objects.
 
-    Answer: {"results": [...], "seconds": for all of them}; {"package", "host", "pid"} where the worker has another
-    version of the package; {"missing": names} if the task reads files that the worker lacks.
+    Request: {"package", "module", "task", "files", "points", "timeout"}. Answer: {"results": [...], "seconds": of all
+    results}; {"package", "host", "pid"} if the worker has another version of the package; {"missing": names} if the
+    task reads files that the worker lacks.
     """
     parts = json.loads(request)
     if parts["package"] != package_identity():
@@ -90,15 +89,15 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The measuring process of a worker's thread: it stays with its loaded tasks from chunk to chunk, and ends with the
-    worker.
+    """The process that measures for a thread of a worker: it keeps its loaded tasks from chunk to chunk, and ends with
+    the worker.
     """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """The temporary folder of files that tasks read on this worker; removed when the worker ends."""
+    """The temporary folder for files that tasks read on this worker; removed when the worker ends."""
     return tempfile.TemporaryDirectory(prefix="vdla-trials-")
 
 
@@ -107,12 +106,12 @@ def _ignore(_: str) -> None:
 
 
 class DaskWorkers(Backend):
-    """The workers connected to the scheduler at `address`, whose number may change; `timeout` is for one candidate.
+    """Measures candidates on the workers connected to the scheduler at `address`, whose number may change.
 
-    `module` is run by the processes that measure. `files` maps names to contents of the files that tasks read, from the
-    "folder" of their description. `notify` gets a line on the pending work when nothing has finished for a while.
-    Raises MissingExtraError without dask.distributed, BackendError if nothing answers at the address within `connect`
-    seconds.
+    `timeout`: seconds for one candidate. `module`: run by the processes that measure. `files`: contents, by name, of
+    the files that tasks read from the "folder" of their description. `notify` receives a line on the pending work when
+    no trial has finished for a while. Raises MissingExtraError without dask.distributed, BackendError if nothing
+    answers at the address within `connect` seconds.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class DaskWorkers(Backend):
                 future.release()
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
-        """The scheduler's answer to the question `name`, by worker. Raises BackendError if it does not answer."""
+        """The scheduler's answer, by worker, to the question `name`. Raises BackendError if it does not answer."""
         if self._client.status != "running":
             raise self._lost(batch)
         try:
@@ -217,7 +216,7 @@ class DaskWorkers(Backend):
                 return batch.done.get(timeout=_LOOK_SECONDS)
 
     def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
-        """Trial indices and results of a future that is done; empty if its chunk has to be measured again."""
+        """(trial index, result) of each trial of a future that is done; empty if its chunk has to be measured again."""
         from distributed import KilledWorker
 
         if future.cancelled():
@@ -282,6 +281,8 @@ class DaskWorkers(Backend):
 class _Batch:
     """The trials of one call: running futures with the indices of their trials, finished futures, and the time of the
     last result.
+
+    `losses`: how often each chunk was lost.
     """
 
     description: Description

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Description: TypeAlias = Mapping[str, Any]
 """A task as a JSON object; "kind" determines the function that reads the other fields."""
 Measure: TypeAlias = Callable[[Values | None], Result]
-"""Measures a candidate of one task; None is the template's own choice."""
+"""A function that measures a candidate of one task, given its knob values (None: the template's default)."""
 
 
 CODE, DEVICE = "code", "device"
@@ -44,11 +44,11 @@ _PARTS = {"kind", "target", "workload"}
 
 
 class TaskError(UserError):
-    """A description that is no task, or one that cannot be tuned."""
+    """A description that is no task, or a task that cannot be tuned."""
 
 
 def describe(target: Target, workload: Workload) -> dict[str, Any]:
-    """The description of the task to measure candidates of a workload on a target."""
+    """The description of the task of measuring candidates of a workload on a target."""
     machine = {"config": target.to_dict()} if isinstance(target, Config) else {"target": asdict(target)}
     return {"kind": target.described["kind"], **machine, "workload": workload.to_dict()}
 
@@ -101,8 +101,9 @@ def _load_gpu(description: Description, kind: str) -> Measure:
 
 
 def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
-    """The function that compiles candidates of a task on a GPU (default: by its kind's compiler). Raises the errors of
-    `load`.
+    """The function that compiles candidates of a task on a GPU; `compile`: the compiler (None: that of the GPU's kind).
+
+    Raises the errors of `load`.
     """
     from .trial_cuda import compile_candidate
 
@@ -117,8 +118,9 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
 
 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
-    """The function that times candidates of a task on a GPU; `trials` opens a GPU by number. Raises the errors of
-    `load`.
+    """The function that times candidates of a task on a GPU; `trials` opens a GPU by number.
+
+    Raises the errors of `load`.
     """
     match description:
         case {"device": int(ordinal), "folder": str(folder), **task} if task.keys() == _PARTS:

@@ -2,8 +2,8 @@
 
 Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the candidates' time-out for each
 candidate. A process that takes longer is killed and replaced, and its candidate counts as failed; so does a candidate
-whose process ended twice (a single end may have another cause). The candidates queued for that process go to other
-processes. Tasks stay loaded between calls.
+whose process ended twice (if it ended once, there may be another cause). The candidates queued for that process go to
+other processes. Tasks stay loaded between calls.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ START_TIMEOUT = 300.0
 """Seconds for a process to start and to load a task: code that is compiled on first use takes a minute on a busy
 machine."""
 PATIENCE = 10.0
-"""Interval in seconds without an answer after which `notify` gets a line on the state of each process."""
+"""Interval in seconds without an answer after which `notify` receives a line on the state of each process."""
 _ENDS = 2
-"""Number of processes ended by one candidate after which the candidate counts as failed."""
+"""How many processes may end during one candidate before the candidate counts as failed."""
 _STARTS = 3
-"""Number of successive processes that end before any measurement, after which trials cannot continue."""
+"""How many processes in succession may end before any measurement; then trials cannot continue."""
 
 
 class _Other(Enum):
@@ -41,8 +41,8 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker and its pending answers, in order: trials by index, starts and loads; the first is awaited since
-    `since`.
+    """A worker process and its pending answers, in order: trials by index, starts and loads. `since`: time from which
+    the first one is awaited.
     """
 
     process: WorkerProcess
@@ -65,10 +65,11 @@ def _ignore(_: str) -> None:
 
 
 class LocalWorkers(Backend):
-    """`count` worker processes, started on demand. `timeout`: wall seconds for one candidate, default
-    `backends.TIMEOUT`. `start_timeout`: seconds for a process to start and to load a task, default `START_TIMEOUT`.
+    """`count` worker processes, started on demand.
 
-    `notify` gets a line on the pending work when nothing has finished for a while. `command` starts a worker.
+    `timeout`: wall-clock seconds for one candidate (None: `backends.TIMEOUT`). `start_timeout`: seconds for a process
+    to start and to load a task (None: `START_TIMEOUT`). `notify` receives a line on the pending work when no trial has
+    finished for a while. `command`: the command line that starts a worker.
     """
 
     def __init__(
@@ -89,14 +90,16 @@ class LocalWorkers(Backend):
         self._unused_starts = 0
 
     def close(self) -> None:
-        """Kills all processes; a later call starts others."""
+        """Kills all worker processes; the next measurement starts new ones."""
         while self._seats:
             self._seats.pop().process.end()
 
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results in order of completion; while the caller handles one, each process already has its next trial."""
+        """The results in order of completion. While the caller handles a result, each process already has its next
+        trial.
+        """
         batch = _Batch(canonical(description), points)
         try:
             while batch.left:
@@ -119,7 +122,8 @@ class LocalWorkers(Backend):
 
     def _hand_out(self, batch: _Batch) -> None:
         able = [seat for seat in self._seats if len(seat.trials) == len(seat.owes)]
-        # A second trial for each process bridges the time until its answer is read; the last go to idle processes.
+        # A second trial for each process bridges the time until its answer is read; the last trials go to
+        # idle processes.
         for most in (1, 2):
             for seat in able:
                 enough = 1 if most == 1 else len(self._seats) + 1
@@ -145,7 +149,8 @@ class LocalWorkers(Backend):
             yield from self._answers(batch, seat)
         if not ready and wait == PATIENCE:
             self._notify(self._waited_for(batch))
-        # Late: processes without an answer at that time, however long the caller paused before or since.
+        # Late processes: those without an answer at that time, however long the caller paused before or
+        # since.
         for seat in [seat for seat in busy if seat not in ready and looked >= self._deadline(seat)]:
             yield from self._late(batch, seat)
 
@@ -213,7 +218,9 @@ class LocalWorkers(Backend):
 
 
 class _Batch:
-    """The trials of one call: `waiting` indices, `ends` of processes by trial, `left` trials without a result."""
+    """The trials of one call: indices that are `waiting`, how often a process has ended during each trial (`ends`), and
+    how many trials have no result yet (`left`).
+    """
 
     def __init__(self, task: str, points: Sequence[Values | None]) -> None:
         self.task = task

@@ -1,4 +1,4 @@
-"""Candidates measured on this processor one by one, with the seconds of each step: for searches without a session.
+"""Candidates measured on this processor one by one, with the seconds of each step, for searches without a session.
 
 The processes are workers of `local_workers.py`.
 """
@@ -21,19 +21,19 @@ from .worker_process import COMMAND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTrial:
-    """A measured candidate; `asking_seconds`: CPU time of this process while it waited for the result."""
+    """A measured candidate; `asking_seconds`: CPU seconds of this process while it waited for the result."""
 
     result: Result
     asking_seconds: float
 
     @property
     def seconds(self) -> float:
-        """The median of thread CPU seconds of a run; inf if it failed."""
+        """The median, over runs of the candidate, of thread CPU seconds; inf if it failed."""
         return self.result.cost
 
     @property
     def error(self) -> str | None:
-        """The reason of a failure."""
+        """The reason why the candidate failed; None if it did not."""
         return self.result.error
 
     @property
@@ -43,19 +43,19 @@ class CpuTrial:
 
     @property
     def measure_seconds(self) -> float:
-        """Thread CPU seconds of making inputs, checking results and running."""
+        """Thread CPU seconds to generate inputs, check results and run."""
         return self.result.seconds - self.result.compile_seconds
 
     @property
     def overhead_seconds(self) -> float:
-        """All other CPU seconds of both processes, the start of a new one included."""
+        """All other CPU seconds of both processes, including the start of a new process."""
         return self.result.overhead_seconds + self.asking_seconds
 
 
 class CpuMeasurer:
-    """Measures candidates on one thread, one after the other; the end of a `with` block ends its process.
+    """Measures candidates on one thread, one after the other; the end of a `with` block ends the measuring process.
 
-    `timeout` are wall seconds for one candidate; `command` starts the process.
+    `timeout`: wall-clock seconds for one candidate. `command`: the command line that starts the process.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CpuMeasurer:
         self.close()
 
     def close(self) -> None:
-        """Ends the process; a later `measure` starts another one."""
+        """Ends the measuring process; the next `measure` starts a new one."""
         self._workers.close()
 
     def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:

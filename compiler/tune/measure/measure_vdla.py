@@ -25,10 +25,10 @@ from ...templates.vdla.workload import Workload
 from .trial import Result
 
 VIRTUAL_THREADS = 2
-"""Most copies of each buffer in a template's default, and copies of the parameter table in all candidates."""
+"""Most copies of each buffer in a template's default, and number of copies of the parameter table in all candidates."""
 SCHEDULES = 256
-"""Scheduled programs that a task caches: most candidates of a search share their schedule with one of the last few
-hundred.
+"""Number of scheduled programs that a task caches: most candidates of a search share their schedule with one of the
+last few hundred.
 """
 
 NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, ValueError)
@@ -37,10 +37,10 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, Va
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
-    """A workload to be tuned on one machine; `program` is its tensor expression.
+    """A workload to be tuned on one machine; `program`: its tensor expression.
 
-    `scheduled` schedules the program with the values of a point, with a cache of `SCHEDULES` results: candidates of
-    equal schedules differ in copies, or in knobs without effect.
+    `scheduled(values)`: the program scheduled with the values of a point, with a cache of `SCHEDULES` results:
+    candidates with equal schedules differ in copies, or in knobs without effect.
     """
 
     config: Config
@@ -51,8 +51,8 @@ class AcceleratorTask:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> AcceleratorTask:
-        """The task of a workload. Raises ValueError for a workload without computation, EmptySpaceError if no point
-        ever fits.
+        """The task of a workload. Raises ValueError for a workload without computation, EmptySpaceError if no point can
+        fit.
         """
         template = template_of(workload)
         expression = template.expression(config, workload)
@@ -71,7 +71,7 @@ class AcceleratorTask:
 
 
 def measure(task: AcceleratorTask, values: Values | None) -> Result:
-    """The cycles of the candidate with these values of the knobs (None: the template's default) as a single kernel.
+    """The cycles of a single kernel with the knobs `values` (None: the template's default).
 
     A candidate that cannot be lowered is a failed trial.
     """
@@ -90,7 +90,7 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
-    """The program of one candidate as a single kernel."""
+    """The program that runs one candidate as a single kernel."""
     return link_lowered(task, lower(task, values))
 
 
@@ -101,7 +101,10 @@ def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
 
 
 def lower(task: AcceleratorTask, values: Values | None) -> Program:
-    """The loop IR of one candidate, ready for emission; None: the template's default. Raises EmptySpaceError."""
+    """The loop IR of one candidate, ready for emission; None: the template's default.
+
+    Raises EmptySpaceError if there is no default.
+    """
     config, template = task.config, template_of(task.workload)
     if not values:
         values = template.default_for(config, task.workload, VIRTUAL_THREADS)

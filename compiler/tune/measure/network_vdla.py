@@ -1,7 +1,7 @@
 """Trials in place: a layer's candidates measured within the whole network, whose layers overlap.
 
-A layer's cycles alone include the wait for its first inputs and its last store. In a network its neighbours hide both,
-but the layer may delay its neighbours. The best candidate alone is therefore only a starting point.
+The cycles of a layer alone include the wait for its first inputs and its last store. In a network the neighbouring
+layers hide both, but the layer may delay them. The candidate that is best alone is therefore only a starting point.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...vdla_stages import AcceleratorNetwork
 from .trial import Result
 
 NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
-"""Exceptions of settings that do not work."""
+"""Exceptions of knob settings with which the network cannot be compiled or run."""
 
 
 class NetworkTrials:
@@ -49,7 +49,8 @@ class NetworkTrials:
 
     @property
     def bound_cycles(self) -> float:
-        """Lower bound of the network's cycles: the sum over nodes of the space's floor, else of the roofline.
+        """Lower bound on the network's cycles: for each node the floor of its knob space or, if it has none, its
+        roofline.
 
         A floor counts products of whole blocks, and bytes that any program moves.
         """
@@ -62,20 +63,20 @@ class NetworkTrials:
         )
 
     def cycles(self, settings: Settings) -> int:
-        """The cycles of the whole network, timing only."""
+        """The cycles of the whole network, simulated for timing only."""
         return self.run(settings)[1].cycles
 
     def run(self, settings: Settings) -> tuple[Program, SimulationResult]:
-        """The program of the whole network, its constants zero, and its simulation, timing only."""
+        """The program of the whole network with zeros as constants, and its simulation for timing only."""
         nodes = self._network.legalized.graph.nodes
         layers = [self._layer(node.name, settings.get(node.name) or {}) for node in nodes]
         program = self._network.linked(layers, data=False).program
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
-        """The cycles of a node's recorded kernel alone, timing only; infinite for values that do not work.
+        """The cycles of a node's recorded kernel alone, simulated for timing only; infinite for knobs that do not work.
 
-        None: its template's default. The lowered kernel is cached for the network.
+        `values`: the knobs (None: the template's default). The lowered kernel is cached for the network.
         """
         try:
             program = self._network.alone(node, values)
@@ -85,7 +86,9 @@ class NetworkTrials:
             return math.inf
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
-        """The network's cycles with `settings` but `values` for `node`; a failed trial if they do not work."""
+        """The network's cycles with `settings`, except that `node` has the knobs `values`; a failed trial if they do
+        not work.
+        """
         started = time.thread_time()
         changed = {name: item for name, item in settings.items() if name != node}
         if values is not None:

@@ -13,9 +13,10 @@ from .local_workers import LocalWorkers
 def open_backend(
     *, workers: int, scheduler: str | None, timeout: float | None = None, notify: Callable[[str], None]
 ) -> Backend:
-    """The workers of `scheduler` if it is given, else `workers` processes of this machine; 0: this process itself.
+    """The backend on the workers of `scheduler` if it is given, else on `workers` processes of this machine (0: in this
+    process).
 
-    `timeout`: seconds for one candidate, ignored by this process itself. `notify` gets a line when nothing has
+    `timeout`: seconds for one candidate, without effect in this process. `notify` receives a line when no trial has
     finished for a while. Raises UserError for a scheduler that cannot be reached.
     """
     if scheduler is not None:

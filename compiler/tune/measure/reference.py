@@ -1,4 +1,4 @@
-"""Reference results of workloads of processors and GPUs, and the tolerance of candidates against them.
+"""Reference results for workloads of processors and GPUs, and the tolerance of candidates' results against them.
 
 The reference is the result of the workload's unscheduled program, evaluated nest by nest (`ir.evaluate`).
 """
@@ -23,7 +23,7 @@ WEIGHTS = "W"
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Arrays for all parameters of a workload's program except the last, by name: float32, normally distributed.
+    """Random arrays for all parameters of a workload's program except the last, by name: float32, normally distributed.
 
     Weights are scaled so that sums are about 1; otherwise functions fused after the sums would amplify rounding errors.
     The last bit of every number is set, so that no number is half way between two numbers of tf32: threads and bulk
@@ -48,9 +48,9 @@ def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def allowed(program: Program, *, on_tensor_cores: bool) -> float:
-    """Tolerance of results of GPUs against `expected`, relative to its greatest magnitude.
+    """Tolerance of results on GPUs against `expected`, relative to its greatest magnitude.
 
-    It is the error bound of sums in any order, at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
+    It is the error bound for sums in any order, and at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
     """
     rounded = on_tensor_cores and is_rounded(program)
     depth = longest_sum(program)
@@ -58,7 +58,7 @@ def allowed(program: Program, *, on_tensor_cores: bool) -> float:
 
 
 def longest_sum(program: Program) -> int:
-    """Terms of the longest sum, at least 1."""
+    """Number of terms of the program's longest sum, at least 1."""
     longest = 1
     for node in walk(program):
         if isinstance(node, Reduce) and node.op == "add":

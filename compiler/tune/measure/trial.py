@@ -15,11 +15,12 @@ WRONG = "wrong results"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The outcome of one trial. `cost`: cycles or seconds, inf for a candidate that failed, with the reason in `error`.
+    """The outcome of one trial.
 
-    `seconds`: thread CPU time of the trial, including `compile_seconds` from knobs to code if the task separates them.
-    `overhead_seconds`: other CPU time of its process since the last trial: waiting for this trial and, for the first
-    one, starting and loading the task. `figures`: further measurements of the trial, as JSON values.
+    `cost`: cycles or seconds; inf for a candidate that failed, with the reason in `error`. `seconds`: thread CPU time
+    of the trial, which includes `compile_seconds` (from knobs to code) if the task separates them. `overhead_seconds`:
+    other CPU time of the process since its last trial: waiting for this trial and, before its first trial, starting and
+    loading the task. `figures`: further measurements of the trial, as JSON values.
     """
 
     cost: float
@@ -31,7 +32,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether the candidate has no cost."""
+        """Whether the trial failed, so that it has no finite cost."""
         return not math.isfinite(self.cost)
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class Result:
 
 
 def result_from_dict(value: Mapping[str, Any]) -> Result:
-    """The outcome that `to_dict` described."""
+    """The outcome that a result of `to_dict` describes."""
     cost = math.inf if value["cost"] is None else float(value["cost"])
     parts = {name: float(value[name]) for name in ("seconds", "compile_seconds", "overhead_seconds")}
     return Result(cost=cost, error=value["error"], figures=value.get("figures"), **parts)

@@ -41,7 +41,8 @@ SAMPLES = (3, 25)
 
 
 def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:
-    """Compiles, checks and times one candidate (None: the template's defaults); its cost is the median in seconds.
+    """Compiles, checks and times one candidate (None: the template's defaults); its cost is the median seconds of a
+    run.
 
     Any exception becomes the result's error.
     """
@@ -69,7 +70,7 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
             raise ValueError(reason)
         cost, error = _time(bound, SECONDS), None
     except Exception as problem:
-        # Any exception, a bug of a pass included, costs one trial only.
+        # Any exception, a bug of a pass included, makes only this trial fail.
         cost, error = inf, f"{type(problem).__name__}: {problem}".splitlines()[0]
     end = time.thread_time()
     until = end if compiled is None else compiled
@@ -86,14 +87,14 @@ def target_from_dict(values: dict[str, Any]) -> CpuTarget:
 
 @lru_cache(maxsize=4)
 def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The arrays of a workload and its results, computed once for all of its candidates."""
+    """The input arrays of a workload and its expected result, computed once for all of its candidates."""
     program = workload.program()
     arrays = inputs(program)
     return arrays, expected(program, arrays)
 
 
 def _time(bound: BoundKernel, budget: float) -> float:
-    """The median of thread CPU seconds of one run; the run that checked the results does not count."""
+    """The median of the thread CPU seconds of one run; the run that checked the results is not counted."""
     begin = time.thread_time()
     bound()
     once = max(time.thread_time() - begin, 1e-7)

@@ -1,8 +1,8 @@
 """One trial on a GPU, in two parts: a candidate is compiled anywhere, then loaded, checked and timed on the device.
 
-Between the parts it is stored in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`, the trace
-of its schedule, which determines the packing of arrays. A kernel may hang, or break the device for its process, which
-is therefore a worker of `local_workers.py`.
+Between the parts the candidate is stored in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`,
+the trace of its schedule, which determines the packing of arrays. A kernel may hang, or break the device for its
+process, which is therefore a worker of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from .reference import allowed, expected, inputs
 from .trial import Result, results_obstacle
 
 SAMPLES = 7
-"""Number of timed graphs, each of at least a millisecond."""
+"""Number of timed graphs of launches, each of which takes at least a millisecond."""
 OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
 """Templates whose factors are rounded to tf32 if the target allows it."""
 
 Compile = Callable[[str, GpuTarget], bytes]
-"""Compiles a module's source text to the bytes that a device loads."""
+"""A function that compiles a module's source text to the bytes that a device loads."""
 Measure = Callable[[Values | None], Result]
 
 
@@ -62,9 +62,10 @@ def compile_candidate(
     values: Values | None,
     compile: Compile | None = None,
 ) -> Result:
-    """Compiles one candidate (None: the template's defaults) into the folder; its cost is the seconds of compilation.
+    """Compiles one candidate (None: the template's defaults) into the folder; the cost of the result is the compilation
+    time in seconds.
 
-    `compile` defaults to the compiler of the target's kind. Any exception becomes the result's error.
+    `compile`: the compiler (None: that of the target's kind). Any exception becomes the result's error.
     """
     begin = time.thread_time()
     try:
@@ -91,7 +92,7 @@ def compile_candidate(
         save_cuda_network(place.with_suffix(".tar"), code, kind.archive)
         error = None
     except Exception as problem:
-        # Any exception, a bug of a pass included, costs one trial only.
+        # Any exception, a bug of a pass included, makes only this trial fail.
         error = f"{type(problem).__name__}: {problem}".splitlines()[0]
     seconds = time.thread_time() - begin
     cost = inf if error is not None else max(seconds, 1e-9)
@@ -132,7 +133,7 @@ class DeviceTrials:
         folder: Path,
         values: Values | None,
     ) -> Result:
-        """The median in seconds of a candidate's runs."""
+        """Checks and times a candidate; the cost of the result is the median seconds of a run."""
         if self._failed is not None:
             # A device stays broken for the whole process; the parent starts a new process.
             raise SystemExit(f"the device failed before: {self._failed}")
@@ -174,15 +175,16 @@ class DeviceTrials:
 
 @functools.cache
 def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
-    """The DeviceTrials of this process for the GPU of a kind and number, created once for each. Raises the errors of
-    `GpuKind.open`.
+    """The DeviceTrials of this process for the GPU of a kind and number; created on the first call for each.
+
+    Raises the errors of `GpuKind.open`.
     """
     return DeviceTrials(gpu_kind(kind).open(ordinal))
 
 
 def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
-    """The target of a kind of GPU, from the JSON object of `dataclasses.asdict`. Raises ValueError for any other
-    object.
+    """The target, of a kind of GPU, that a JSON object from `dataclasses.asdict` describes. Raises ValueError for any
+    other object.
     """
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:

@@ -30,7 +30,7 @@ Load = Callable[[Description], Measure]
 
 
 def serve(load: Load) -> None:
-    """Answers requests until there are no more."""
+    """Answers requests from standard input until it ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The signal's default action ends the process: a Python handler would wait for a candidate that hangs.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -50,7 +50,8 @@ def serve(load: Load) -> None:
             case {"load": task}:
                 answer(_load(load, tasks, task))
             case {"task": task, "values": values, "timeout": timeout}:
-                # Normally the parent's time-out comes first; if the parent is gone, this one ends the process.
+                # Normally the parent's time-out comes first; if the parent is gone, this time-out ends the
+                # process.
                 signal.setitimer(signal.ITIMER_REAL, 2 * timeout)
                 result = attempt(tasks[task], values)
                 signal.setitimer(signal.ITIMER_REAL, 0)

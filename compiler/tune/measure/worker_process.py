@@ -19,7 +19,7 @@ WORKER = "vdla.compiler.tune.measure.worker"
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    """The command line that runs a worker's module; -P keeps the current folder out of the import path."""
+    """The command line that runs a worker's module; option -P keeps the current folder out of the import path."""
     return (sys.executable, "-P", "-m", module)
 
 
@@ -31,8 +31,10 @@ _KILLED_SECONDS = 60.0
 
 
 class WorkerProcess:
-    """A process in its own session, so that Ctrl-C reaches only the parent, and a kill includes its children. If the
-    parent is killed, the process's standard input ends, and the process ends itself.
+    """A worker process in its own session, so that Ctrl-C reaches only the parent, and a kill includes the worker's
+    children.
+
+    If the parent is killed, the worker's standard input ends, and the worker ends itself.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -52,11 +54,13 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def fileno(self) -> int:
-        """The file descriptor of its standard output, for a selector: readable when `receive` does not block."""
+        """The file descriptor of the process's standard output, for a selector: readable when `receive` does
+        not block.
+        """
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
@@ -79,7 +83,7 @@ class WorkerProcess:
     def end(self) -> str:
         """Kills the process, unless it is ending by itself, and returns a short text on how it ended.
 
-        Raises BackendError if it does not end after the kill: it hangs in a driver, and no signal can stop it.
+        Raises BackendError if it does not end after the kill: it then hangs in a driver, and no signal can stop it.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         if self._ending:
@@ -102,7 +106,9 @@ class WorkerProcess:
         return f"{_manner(code)}: {words}" if words else _manner(code)
 
     def _last_words(self) -> str:
-        """The last line on its standard error, such as the name of an exception or LLVM's reason to give up."""
+        """The last line on the process's standard error, such as the name of an exception or LLVM's reason to
+        give up.
+        """
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, self._stderr.tell() - 4096))
         lines = self._stderr.read().decode(errors="replace").split("\n")

@@ -1,1 +1,1 @@
-"""Features of programs, read from their lowered loop IR."""
+"""Features of programs for cost models, read from the lowered loop IR."""

@@ -1,4 +1,6 @@
-"""Exact execution counts of places in a program; loops whose variables determine other extents are enumerated."""
+"""Exact execution counts of statements in a program; loops whose variables determine extents of other loops are
+enumerated.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Enumerated iterations of loops with dependent extents: arrays of their variables' values, and `weights`, the
-    number of executions that each entry represents.
+    """Enumerated iterations of loops with dependent extents: values of their variables, an array each; `weights`: the
+    number of executions that each entry stands for.
     """
 
     values: Mapping[str, np.ndarray]
@@ -44,7 +46,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """Execution count of a place in the program: `factor` times the product of the groups' totals."""
+    """How often a place in the program is executed: `factor` times the product of the groups' totals."""
 
     factor: int = 1
     groups: tuple[_Group, ...] = ()
@@ -55,7 +57,9 @@ class Iterations:
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
-        """The count inside a loop of extent `extent`; `name`: its variable if extents of inner loops depend on it."""
+        """The count inside a loop of extent `extent`; `name`: the loop's variable, if extents of inner loops depend on
+        it.
+        """
         if isinstance(extent, Const):
             length = max(0, int(extent.value))
             if name is None:
@@ -82,7 +86,7 @@ class Iterations:
         return Iterations(self.factor, (*rest, _Group(values, weights)))
 
     def longest(self, extent: Expr) -> int:
-        """The most iterations of a loop of that extent here."""
+        """The largest number of iterations that a loop of this extent has at this place."""
         if isinstance(extent, Const):
             return max(0, int(extent.value))
         used = free_vars(extent)

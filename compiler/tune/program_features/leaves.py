@@ -1,7 +1,7 @@
 """Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-The counts come from one walk over the program. Loops whose extents depend on others (the tails of splits) are
-enumerated, each group of dependent loops by itself, and counts are sums over their iterations; all other loops are
+The counts come from one walk over the program. Loops whose extents depend on other loops (the tails of splits) are
+enumerated, each group of dependent loops separately, and counts are sums over their iterations; all other loops are
 factors.
 """
 
@@ -35,7 +35,7 @@ from .touched import Dimension, places, run_length, touched_elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """Number of operations of one execution, on values, not on indices; both sides of a Select count.
+    """Number of operations in one execution of a statement, on values, not on indices; both sides of a Select count.
 
     `other`: comparisons, min, max, selections, quotients and conversions; `calls`: function calls.
     """
@@ -53,7 +53,9 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A loop around a statement: `iterations` of its body in total, and `extent`, the most iterations of one run."""
+    """A loop around a statement. `iterations`: executions of the loop's body in all; `extent`: iterations of its
+    longest run.
+    """
 
     loop: For
     iterations: int
@@ -67,7 +69,7 @@ class AccessFeatures:
     `touched[k]`: elements touched by one run of the loops from the k-th around the statement (0: the outermost)
     inwards; the last entry is for a single execution. Exact if each dimension's index is a sum of loops whose steps
     neither overlap nor leave gaps, and no loop is in two dimensions; else an upper bound. A loop of varying length
-    counts with the longest. `stride`: elements between neighbouring iterations of the innermost loop (of the vectorized
+    counts with its largest. `stride`: elements between neighbouring iterations of the innermost loop (of the vectorized
     loop, if there is one).
     """
 
@@ -100,7 +102,9 @@ class Leaf:
 
 @dataclass(slots=True)
 class Counted:
-    """All leaves in program order, executions of commits and waits, and the most bytes allocated at once by scope."""
+    """All leaves in program order, the number of executed commits and waits, and the most bytes allocated at a time, by
+    scope.
+    """
 
     leaves: list[Leaf] = field(default_factory=list)
     commits: int = 0
@@ -109,8 +113,8 @@ class Counted:
 
 
 def count(program: Program) -> Counted:
-    """Counts of all statements of a program. Raises ValueError for an extent that is no index expression (it reads
-    memory).
+    """The counts of all statements of a program. Raises ValueError for an extent that reads memory, and so is no index
+    expression.
     """
     walker = _Walker(tracked(program))
     walker.visit(program.body, (), Iterations(), {})
@@ -118,7 +122,7 @@ def count(program: Program) -> Counted:
 
 
 def innermost(levels: Sequence[Level]) -> int:
-    """The position of the vectorized loop, else of the innermost loop that repeats; -1 if none repeats."""
+    """The position in `levels` of the vectorized loop, else of the innermost loop that repeats; -1 if none repeats."""
     for k, level in enumerate(levels):
         if level.loop.kind == "vectorize":
             return k
@@ -126,7 +130,7 @@ def innermost(levels: Sequence[Level]) -> int:
 
 
 def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
-    """The accesses of a leaf to its buffers: writes first, then reads, equal accesses once."""
+    """The accesses of a leaf to its buffers: writes first, then reads; of equal accesses only one."""
     extents = {level.loop.name: level.extent for level in leaf.levels}
     names = list(extents)
     at = innermost(leaf.levels)
@@ -235,7 +239,7 @@ class _Walker:
 
 
 def _of_declaration(declaration: IntrinsicDeclaration) -> Arithmetic:
-    """The arithmetic of one application of a hardware operation."""
+    """The operations of one application of a hardware operation."""
     inside = count(Program(name=declaration.name, parameters=declaration.parameters, body=declaration.body))
     parts = [(leaf.executions, leaf.arithmetic) for leaf in inside.leaves]
     return Arithmetic(

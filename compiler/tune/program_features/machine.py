@@ -1,4 +1,4 @@
-"""Counts of an accelerator program, from its instruction words: transfers, steps of the array, tokens."""
+"""Counts of an accelerator program, from its instruction words: transfers, operations of the array, tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = (
 )
 """Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR."""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
-"""Kinds of transfers, as the simulator counts them, without the fetch of instructions."""
+"""Kinds of transfers, as the simulator counts them; instruction fetches are not among them."""
 _KIND_OF = {
     "INP": "inp",
     "PATCH": "inp",
@@ -42,8 +42,11 @@ Columns = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCounts:
-    """Counts of one program: instructions by format; bytes, bus beats and contiguous runs by kind of transfer;
-    operations of GEMM, DEPTHWISE and ALU (each one step of the array); tokens by queue."""
+    """Counts of one program.
+
+    `instructions`: by format. `bytes`, `beats` (of the bus), `runs` (contiguous in DRAM): by kind of transfer.
+    `operations`: steps of the array, by GEMM, DEPTHWISE and ALU. `tokens`: by queue.
+    """
 
     instructions: dict[str, int]
     bytes: dict[str, int]
@@ -64,7 +67,10 @@ MACHINE_FEATURES = (
 
 
 def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
-    """Logarithms, float64 [MACHINE_FEATURES], log2(1 + count), of a program's (n, words) uint64 words for `config`."""
+    """Features of a program on `config`: log2(1 + count) of each count in MACHINE_FEATURES, float64 [features].
+
+    `instructions`: its encoded words, uint64 (n, words).
+    """
     counts = count_machine(config, instructions)
     operations = sum(counts.operations.values())
     values = [
@@ -78,7 +84,9 @@ def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
 
 
 def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
-    """The counts of (n, words) words; bytes and beats are those of the simulator's `SimulationResult.traffic`."""
+    """The counts of a program's encoded instructions, uint64 (n, words); bytes and beats as in the simulator's
+    `SimulationResult.traffic`.
+    """
     formats = layout.formats(config)
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)
     types = (instructions[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
@@ -121,7 +129,9 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
 
 
 Runs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Four arrays with one entry an instruction: first byte, number of runs, bytes of a run, bytes from run to run."""
+"""Contiguous runs, four arrays with one entry for each instruction: first byte, number of runs, bytes of a run,
+distance of runs in bytes.
+"""
 
 
 def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarray]:
@@ -147,7 +157,9 @@ def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray,
 
 
 def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarray) -> Runs:
-    """Runs of the operands that stores with `reads` load; `held`: the value of register OPERAND at each store."""
+    """The runs of the operands that stores load, where `reads` is true; `held`: the value of register OPERAND at each
+    store.
+    """
     delta = held << 32 >> 32
     stride = np.where(held >> 48 & 1, held >> 32 & 0xFFFF, fields["x_stride"])
     width = np.where(held >> 49 & 1, np.minimum(fields["x_size"], 1), fields["x_size"])
@@ -159,7 +171,7 @@ def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarr
 def _register(
     words: np.ndarray, configs: np.ndarray, name: str, at: np.ndarray, whole: bool = False
 ) -> np.ndarray:
-    """Value of a configuration register's first field (`whole`: of all its bits) at the instructions `at`."""
+    """The value of the first field of a configuration register (`whole`: of all its bits) at the instructions `at`."""
     target = register(name)
     low = words[configs, 0]
     mine = (low >> np.uint64(7) & np.uint64(3)) == np.uint64(target.unit)
@@ -172,7 +184,7 @@ def _register(
 
 
 def _add(total: list[int], config: Config, moved: Runs) -> None:
-    """Adds bytes, beats and runs to `total`; runs are counted one by one, each from its first bus word."""
+    """Adds the bytes, beats and runs of `moved` to `total`; every run is counted from its first bus word."""
     start, runs, length, pitch = moved
     bus = config.memory.bus_bytes
     number = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)

@@ -1,7 +1,7 @@
 """Features of a scheduled program for cost models: a vector of fixed length, comparable between workloads and targets.
 
-They describe the statement with the most work in full, and all statements by sums; `leaves.py` counts each statement.
-Counts and sizes are given as log2(1 + x), shares and ratios unchanged.
+The features describe the statement with the most work in detail, and all statements by sums; `leaves.py` counts each
+statement. Counts and sizes are given as log2(1 + x), shares and ratios unchanged.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ...templates.space import Values
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
 Read = Callable[[Values], np.ndarray]
-"""Features float64 [names] of the program of a point, given by the values of its knobs; all NaN if it has no program.
-
-The result depends on the values alone, so that it may be cached: searches read their whole history each time.
+"""A function from the knob values of a point to features of its program, float64 [names]; all NaN if the point has no
+program. The result depends on the values alone, so that it may be cached: searches read the features of their whole
+history each time.
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
-"""Memories with separate features, by the scope of allocations; all others are "other"."""
+"""Memories that have features of their own, by the scope of allocations; all other scopes are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
 """Capacities in bytes for which features estimate a statement's traffic from beyond a memory of that size."""
 INNER_LEVELS = 8
-"""Loops of the main statement with separate features, from the innermost outwards."""
+"""Number of loops around the main statement that have features of their own, from the innermost outwards."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
 
 _SUMS = ("executions", "multiplications", "additions", "other", "calls", "accessed bytes", "compulsory bytes")
@@ -108,7 +108,7 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """`_SUMS` of a leaf. Each execution accesses every element of a box once."""
+    """The counts named in `_SUMS` for a leaf. Each execution accesses every element of a box once."""
     n, own = leaf.executions, leaf.arithmetic
     return (
         n,
@@ -154,7 +154,7 @@ def _scope(scope: str) -> str:
 
 
 def _written_out(leaf: Leaf) -> int:
-    """Number of copies of the statement in the code once loops are unrolled."""
+    """Number of copies of a statement in the code after loops are unrolled."""
     return prod(level.extent for level in leaf.levels if level.loop.kind == "unroll")
 
 
@@ -184,7 +184,7 @@ def _copies(counted: Counted) -> list[float]:
 
 
 def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[float]:
-    # Loops of one iteration are ignored.
+    # Loops of one iteration are left out.
     kept = [k for k, level in enumerate(leaf.levels) if level.extent != 1]
     levels, depth = [leaf.levels[k] for k in kept], len(kept)
     places = [*kept, len(leaf.levels)]
@@ -214,7 +214,8 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
                 _log(_ratio(accessed[k], touched[k])),
             ]
     for capacity in CAPACITIES:
-        # The outermost loop whose data fits, with all loops inside: its data is loaded once each time it runs.
+        # The outermost loop whose data fits, with all loops inside: its data is loaded once each time it
+        # runs.
         level = next((k for k in range(depth + 1) if touched[k] <= capacity), depth)
         values.append(_log(_ratio(leaf.executions, entries[level] * touched[level])))
     return values
@@ -223,7 +224,8 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
     """Features of one step of the register tile: the innermost unrolled and vectorized loops, counted in vectors.
 
-    Contiguous elements take one load a vector, a broadcast element one, scattered elements one for each lane.
+    Contiguous elements take one load for each vector, a broadcast element one in all, scattered elements one for each
+    lane.
     """
     start = len(leaf.levels)
     while start and leaf.levels[start - 1].loop.kind in ("unroll", "vectorize"):

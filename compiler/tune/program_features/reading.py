@@ -1,4 +1,4 @@
-"""Readers of the program features of points, for the few candidates that a search lowers before it measures."""
+"""Readers of program features of points, for the few candidates that a search lowers before it measures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features
 
 KEPT = 1 << 14
-"""Most points in a reader's cache of features, some kilobytes each."""
+"""Most points in a reader's cache; the features of a point take some kilobytes."""
 
 
 def kept(read: Read) -> Read:
-    """`read` with a cache of `KEPT` points."""
+    """`read` with a least-recently-used cache of `KEPT` points."""
 
     @lru_cache(maxsize=KEPT)
     def of(items: tuple[tuple[str, int], ...]) -> np.ndarray:
@@ -30,7 +30,7 @@ def kept(read: Read) -> Read:
 
 
 def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
-    """A reader of the `program_features` of `schedule(values)`; a point that raises LegalityError has none (NaN)."""
+    """A reader of the `program_features` of `schedule(values)`; for a point that raises LegalityError they are NaN."""
 
     def read(values: Values) -> np.ndarray:
         try:
@@ -48,7 +48,7 @@ def read_points(registry: Registry[TargetT, KernelT], target: TargetT, workload:
 
 
 def read_vdla(task: AcceleratorTask) -> Read:
-    """A reader of a workload's points on the accelerator: `program_features`, then `machine_features`."""
+    """A reader for a workload's points on the accelerator: `program_features`, then `machine_features`."""
 
     def read(values: Values) -> np.ndarray:
         try:

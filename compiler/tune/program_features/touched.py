@@ -17,7 +17,9 @@ from ...ir.visit import free_vars, operands
 def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
-    """(buffer, first index, size of the box, whether written) for each access, equal accesses once."""
+    """(buffer, first index, size of the box, whether it is written) for each access of a statement; of equal accesses
+    only one.
+    """
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
     match statement:
         case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
@@ -60,8 +62,11 @@ def _sizes(region: Region, extents: Mapping[str, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One index of an access: `steps` by loop variable, opaque `parts` (a quotient, a remainder) with their steps, and
-    `size`, the elements from the index on."""
+    """One dimension of an access.
+
+    `steps`: coefficient of each loop variable in the index. `parts`: opaque terms (a quotient, a remainder) with their
+    coefficients. `size`: number of elements from the index on.
+    """
 
     steps: dict[str, int]
     parts: tuple[tuple[Expr, int], ...]
@@ -84,19 +89,19 @@ class Dimension:
         return Dimension(steps, tuple(parts), size)
 
     def step(self, name: str) -> int:
-        """Typical change of the index in one iteration of the loop `name` (a quotient mostly stays)."""
+        """Typical change of the index in one iteration of the loop `name`; a quotient counts as mostly constant."""
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
-        """Number of elements that the index reaches while loops of these lengths run."""
+        """Number of elements that the index reaches while loops of the lengths `inner` run."""
         moves = [(abs(c), inner[v]) for v, c in self.steps.items() if v in inner]
         moves += [(abs(c), _values(part, inner)) for part, c in self.parts]
         return _reached(moves, self.size)
 
 
 def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
-    """Number of distinct sums of one of `size` consecutive numbers and, for each (step, count), one of `count`
-    multiples of step.
+    """Number of distinct sums of one term from each of these sets: `size` consecutive numbers and, for each (step,
+    count) in `moves`, `count` multiples of step.
     """
     if len(moves) > 1:
         moves.sort()
@@ -114,7 +119,7 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of values of a part of an index: an upper bound, or the usual number (tiles begin where their
+    """Number of values of an opaque part of an index: an upper bound, or the usual number (tiles begin where their
     loops do).
     """
     match part:
@@ -162,7 +167,7 @@ def _step(part: Expr, name: str) -> int:
 def touched_elements(
     buffer: Buffer, dimensions: Sequence[Dimension], names: Sequence[str], extents: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """`leaves.AccessFeatures.touched` of an access for the loops `names`, outermost first."""
+    """The field `touched` of `leaves.AccessFeatures` for an access, with the loops `names`, outermost first."""
     users: dict[str, list[int]] = {}
     for d, dimension in enumerate(dimensions):
         for name in dimension.steps:

@@ -1,1 +1,1 @@
-"""Runs of the tuner: trials spread over tasks, then over the nodes of a network in their place."""
+"""Runs of the tuner: trials distributed over tasks, then over the nodes of a network, measured in place."""

@@ -1,4 +1,4 @@
-"""The second half of tuning a network: candidates of single nodes are measured within the whole network."""
+"""The second half of tuning a network: candidates for single nodes are measured within the whole network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ..search.point_features import examine
 from .task_scheduler import Task, TaskScheduler
 
 BATCH = 8
-"""Candidates of a node between two trainings of its model."""
+"""Number of candidates of a node that are measured between two trainings of its model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """A node to be tuned: its space, candidates known to be good alone (best first), and the strategy for more.
+    """A node to be tuned: its space, candidates known to be good alone (best first), and the strategy that proposes
+    more.
 
     `alone`: cycles of the node by itself with its initial settings.
     """
@@ -35,7 +36,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of a trial in place: `result` has the whole network's cycles with `node` set to `values`."""
+    """The outcome of a trial in place; the cost of `result` is the whole network's cycles with `node` set to
+    `values`.
+    """
 
     node: str
     values: Values
@@ -44,7 +47,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A trial of `node` within the network, the `count`-th of the run; `best`: least cycles of the network so far."""
+    """A trial of `node` within the network, number `count` of the run; `best`: least cycles of the network so far."""
 
     node: str
     count: int
@@ -62,8 +65,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Callbacks of a run: `write` receives every new trial with its number, except trial 0; `settle` the initial
-    settings and all settings that made the network faster; `watch` every move.
+    """Callbacks of a run.
+
+    `write(number, tried)`: every new trial except trial 0. `settle(number, settings, cycles)`: the initial settings and
+    all settings that made the network faster. `watch(move)`: every move.
     """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
@@ -84,12 +89,14 @@ def refine(
     known: Mapping[int, Tried],
     told: Told = NOBODY,
 ) -> Placed:
-    """Improves the settings `start`: batches of trials change one node at a time, all other nodes stay.
+    """Improves the settings `start`: each batch of trials changes one node, all other nodes keep their settings.
 
     Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
     the change of the network's cycles, because the network's total would hide the effect of a single node from its
-    model. Trial 0 is `start`. `known`: trials of this run by number, from before an interruption. They are not measured
-    again; the run continues as if it had not stopped.
+    model. Trial 0 is `start`.
+
+    `known`: trials of this run by number, from before an interruption. They are not measured again; the run continues
+    as if it had not stopped.
     """
     settings, best = dict(start), float(network.cycles(start))
     told.settle(0, settings, best)
@@ -99,7 +106,7 @@ def refine(
     nodes = [place.node for place in places]
     scheduler, spent = TaskScheduler(warm_up=BATCH), 1
     trials = max(trials, 1 + len(known))
-    # Trials with larger numbers are beyond this run.
+    # Trials with larger numbers are beyond the end of this run.
     known = {number: tried for number, tried in known.items() if number < trials}
     while spent < trials:
         tasks = [
@@ -119,7 +126,7 @@ def refine(
         last = max(known, default=-1) <= spent + max(recorded, default=0)
         points = _batch(place, history, settings, recorded, last, seed, turn)
         if points is None:
-            # The strategy now proposes other points than the recorded ones: use the recorded trials only.
+            # The strategy now proposes other points than the recorded ones: use only the recorded trials.
             points = np.stack([place.space.point(tried.values) for tried in recorded.values()])
             spent = max(recorded) - len(recorded) + 1 + spent
             recorded = dict(enumerate(recorded.values()))
@@ -152,7 +159,9 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """Known trials of the batch of `node` that begins at number `begin`, by index, up to a trial of another node."""
+    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch, up to a trial of another
+    node.
+    """
     found = {}
     for index in range(BATCH):
         tried = known.get(begin + index)
@@ -175,7 +184,8 @@ def _batch(
     """The points [n, axes] of a batch, with the `recorded` ones at their indices; None if they do not fit.
 
     Batches are always whole, so that a longer run begins like a shorter one. Only the `last` known batch may be
-    incomplete: if an earlier one is, lines were lost, and its missing trials may be recorded under other numbers.
+    incomplete: if an earlier batch is, lines of the file were lost, and its missing trials may be recorded under other
+    numbers.
     """
     known = {index: place.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:
@@ -188,7 +198,9 @@ def _batch(
 
 
 def _proposed(place: Place, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
-    """Points to try next: first the node's present settings and its candidates, then proposals of its strategy."""
+    """Points to try next: in a first batch the node's present settings and its candidates, later proposals of its
+    strategy.
+    """
     if len(history) == 0:
         known = [place.space.point(v) for v in (settings.get(place.node), *place.candidates) if v]
         if known:

@@ -1,4 +1,4 @@
-"""Earlier trials of a search that is resumed, by their numbers."""
+"""The earlier trials, by number, of a search that is resumed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...templates.space import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resumed:
-    """The `trials` of a search by number, and numbers of its unused records.
+    """The `trials` of a search by number, and how many of its records are unused.
 
-    `duplicates`: further records of a trial; `foreign`: knobs that are no point of the space; `illegal`: points that
-    are not legal; `stale`: records of another version of the compiler, whose costs may have changed.
+    `duplicates`: further records of a trial; `foreign`: records with knobs that are no point of the space; `illegal`:
+    with points that are not legal; `stale`: of another version of the compiler, whose costs may have changed.
     """
 
     trials: Mapping[int, Record]
@@ -70,7 +70,9 @@ def trials_of(
 
 
 def points_of(records: Iterable[Record], space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Points int64 [n, axes] and costs float64 [n] of records that the space has; a failed trial costs inf."""
+    """Points, int64 [n, axes], and costs, float64 [n], of records whose points the space has; the cost of a failed
+    trial is inf.
+    """
     records = list(records)
     points = np.array([space.point(record.knobs) for record in records], np.int64)
     costs = np.array([np.inf if record.cost is None else record.cost for record in records], np.float64)

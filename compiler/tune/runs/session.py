@@ -1,4 +1,6 @@
-"""A run of the tuner: batches of trials for one task or the tasks of a network, each trial recorded as it ends."""
+"""A run of the tuner: batches of trials for one task or for the tasks of a network; each trial is recorded as
+it ends.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,16 @@ from .resumed import points_of
 from .task_scheduler import TaskScheduler
 
 Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
-"""Measures candidates, given as knob values: yields index and result of each, in the order in which they end."""
+"""A function that measures candidates, given as knob values, and yields index and result of each in the order in which
+they end.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
-    `weight`: number of occurrences of the task. Jobs of equal `layer` compute the same layer in different ways, of
+    `weight`: number of occurrences of the task. Jobs with equal `layer` compute the same layer in different ways, of
     which the best counts. `first`: a candidate that is tried before any is proposed. `known`: trials of this search by
     number, from before an interruption, with legal knobs.
     """
@@ -45,10 +49,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Settings of a run: `trials` in total, known ones included, in batches of `batch`; the stopping rule.
+    """Settings of a run.
 
-    `strategy` and `compiler` are fields of the records. `patience`: trials without improvement that end a task (None:
-    never).
+    `trials`: number in all, known ones included, in batches of `batch`. `strategy` and `compiler` are fields of the
+    records. `patience`: trials without improvement after which a task ends (None: never).
     """
 
     trials: int
@@ -62,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A finished trial of the job `name`, the `count`-th of the run, for the callback `watch`."""
+    """A finished trial of the job `name`, number `count` of the run; the argument of the callback `watch`."""
 
     name: str
     record: Record
@@ -71,7 +75,7 @@ class Trial:
 
 
 def raise_it(job: Job, error: EmptySpaceError) -> None:
-    """Raises the error."""
+    """The default `refuse` of `tune`: raises the error."""
     raise error
 
 
@@ -87,7 +91,7 @@ def tune(
 
     Every trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The run ends
     early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space has no
-    legal point; such a job gets no trial. By default the error is raised.
+    legal point, with the error; such a job gets no trial. By default the error is raised.
 
     A resumed run repeats the same batches with known trials in place of measurements, and continues, even in the middle
     of a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
@@ -148,10 +152,11 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """(points [n, axes] of the batch from trial `number` on, its known records by index, the number after its last
-    trial).
+    """(points [n, axes] of the batch that begins at trial `number`, its known records by index, the number after its
+    last trial).
 
-    Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError.
+    Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
+    no legal point.
     """
     size = 1 if number == 0 and job.first is not None else plan.batch
     known = {k: job.known[number + k] for k in range(size) if number + k in job.known}
@@ -160,7 +165,8 @@ def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndar
     if len(known) == size:
         return recorded, known, end
     if max(job.known, default=-1) >= number + size:
-        # Lines were lost, or batches had another size: missing trials may be recorded under other numbers.
+        # Lines of the file were lost, or batches had another size: missing trials may be recorded under other
+        # numbers.
         return recorded, dict(enumerate(known.values())), end
     if size == 1 and job.first is not None:
         points = job.space.point(job.first)[None]

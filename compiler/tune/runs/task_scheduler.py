@@ -1,10 +1,10 @@
-"""Distributes trials over a network's tasks (its distinct layers): the next trials go to the task of largest expected
-gain.
+"""Distributes trials over a network's tasks (its distinct layers): the next trials go to the task with the largest
+expected gain.
 
-The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is a mix
-of the gain of the last trials and of the gain if as many trials again reached the floor, times the task's number of
-occurrences. Tasks that compute the same layer in different ways are rivals: only a cost below the rivals' counts as
-gain.
+The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is a
+weighted mean of the gain by the last trials and of the gain if as many trials again reached the floor, times the task's
+number of occurrences. Tasks that compute the same layer in different ways are rivals: only a cost below the rivals'
+counts as gain.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BEHIND = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """A layer that is being tuned: its trials, its number of occurrences, and the lower bound of its cost
+    """A layer that is being tuned: its trials, its number of occurrences, and the lower bound on its cost
     (`Space.floor`).
 
-    Costs and floors of a network's tasks have the same unit. A task that is `finished` (its space is exhausted, it has
-    stalled) gets no more trials. `rival` is the least cost of other ways to compute the layer.
+    Costs and floors of a network's tasks have the same unit. A task that is `finished` (its space is exhausted, or its
+    search has stalled) gets no more trials. `rival`: least cost of the other ways to compute the layer.
     """
 
     history: History
@@ -40,16 +40,16 @@ class Task:
 
     @property
     def is_behind(self) -> bool:
-        """Whether its best trial costs more than `BEHIND` times the rival."""
+        """Whether the task's best trial costs more than `BEHIND` times the rival."""
         return len(self.history) > 0 and self.history.best > BEHIND * self.rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScheduler:
-    """First `warm_up` trials for every task, then trials for the task of largest expected gain.
+    """Gives every task `warm_up` trials first, then trials to the task with the largest expected gain.
 
-    `experience`: weight, in the estimate, of the gain over the last `window` trials; the rest is the weight of the gain
-    down to the floor.
+    `experience`: weight, in the expected gain, of the gain by the last `window` trials; the rest is the weight of the
+    gain if the cost fell to the floor.
     """
 
     warm_up: int = 16
@@ -57,7 +57,7 @@ class TaskScheduler:
     experience: float = 0.2
 
     def next_task(self, tasks: Sequence[Task]) -> int | None:
-        """The index of the task for the next trials, or None if all are finished. Ties: the first."""
+        """The index of the task for the next trials; among equal gains the first. None if all tasks are finished."""
         turns = [k for k, task in enumerate(tasks) if not task.finished]
         if not turns:
             return None
@@ -67,7 +67,7 @@ class TaskScheduler:
         return max(turns, key=lambda k: self.gain(tasks[k]))
 
     def gain(self, task: Task) -> float:
-        """Expected saving by the next trial of `task`, in the unit of its costs times its weight."""
+        """Expected saving by the next trial of `task`: in the unit of costs, times the task's weight."""
         costs = np.where(np.isfinite(task.history.costs), task.history.costs, HOPELESS * task.floor)
         trials = max(1, len(costs))
         best = costs.min(initial=HOPELESS * task.floor)

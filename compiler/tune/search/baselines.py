@@ -21,7 +21,7 @@ LOOK_BACK = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSearch:
-    """Legal points drawn uniformly."""
+    """A strategy that proposes legal points drawn uniformly."""
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -32,7 +32,7 @@ class RandomSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSearch:
-    """All points in one fixed order, whose beginnings always cover the space evenly.
+    """A strategy that proposes all points in one fixed order; every beginning of this order covers the space evenly.
 
     Points are numbered (the last axis fastest) and visited in steps of the golden section of their number, so that
     every step falls into the largest remaining gap.
@@ -59,7 +59,9 @@ class GridSearch:
 
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
-        """Position in the visiting order to continue at: `LOOK_BACK` trials back, since a batch may have left gaps."""
+        """The position in the visiting order at which to continue: `LOOK_BACK` trials back, since a batch may have left
+        gaps.
+        """
         if len(history) <= LOOK_BACK:
             return 0
         number = 0

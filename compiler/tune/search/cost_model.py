@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xgboost
 
 FAILURE_STEP = 1.0
-"""Penalty of a failed trial below the worst successful trial, in base-2 logarithms of costs."""
+"""Difference between a failed trial and the worst successful one, in base-2 logarithms of costs."""
 
 
 class MissingTunerError(UserError):
@@ -30,8 +30,9 @@ class MissingTunerError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
-    """Measured points of one workload: `features` float64 [n, f] by `point_features.point_features`, `costs` float64
-    [n]."""
+    """Measured points of one workload: `features` float64 [n, f] from `point_features.point_features`, `costs` float64
+    [n].
+    """
 
     features: np.ndarray
     costs: np.ndarray
@@ -39,10 +40,11 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """Parameters of training, named as xgboost's. `pairs`: pairs drawn for each sample and round.
+    """Parameters of training, named as in xgboost.
 
-    `columns`: share of the features, drawn at random, among which each split is chosen. The trees correct an initial
-    score that needs no data: `lean` for every halving of a point's estimate.
+    `pairs`: pairs drawn for each sample in each round. `columns`: share of the features, drawn at random, among which
+    each split is chosen. `lean`: the trees correct an initial score that needs no data, which rises by `lean` for every
+    halving of a point's estimate.
     """
 
     objective: str = "rank:pairwise"
@@ -55,9 +57,9 @@ class CostModel:
     columns: float = 1.0
 
     def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
-        """Trees for `groups`, one for each workload, of the same features. The same arguments give the same trees.
+        """Trees trained on `groups`, one group for each workload, all with the same features.
 
-        Raises MissingTunerError if xgboost is not installed.
+        Equal arguments give equal trees. Raises MissingTunerError if xgboost is not installed.
         """
         library = load_xgboost()
         features = np.concatenate([group.features for group in groups])
@@ -79,24 +81,27 @@ class CostModel:
         }
         if self.objective.startswith("rank:"):
             data.set_group([len(group.costs) for group in groups])
-            # Pairs from the whole group: the best must be separated from all others, not only from the next best.
+            # Pairs from the whole group: the best must be separated from all others, not only from the next
+            # best.
             parameters |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": self.pairs}
         return Ranking(trees=library.train(parameters, data, self.rounds), lean=self.lean)
 
 
 THOROUGH = CostModel(rounds=100, learning_rate=0.1, pairs=64, columns=0.3)
-"""Two to three times slower to train, and better if the initial score is poor: benchmarks/cost_model.py."""
+"""Training takes two to three times as long, and predicts better if the initial score is poor
+(benchmarks/cost_model.py).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranking:
-    """A trained model."""
+    """A trained model: trees, and the weight `lean` of the initial score."""
 
     trees: xgboost.Booster
     lean: float
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """Scores float64 [n] of `features` [n, f]: higher is cheaper; only order and differences are meaningful."""
+        """Scores, float64 [n], of `features` [n, f]: higher is cheaper; only order and differences are meaningful."""
         if not len(features):
             return np.empty(0)
         corrections = self.trees.inplace_predict(features, predict_type="margin")
@@ -104,9 +109,9 @@ class Ranking:
 
 
 def merits(costs: np.ndarray) -> np.ndarray:
-    """Training labels for `costs` [n] of one workload: negated base-2 logarithms, 0 for the best.
+    """Training labels for `costs` [n] of one workload: negated base-2 logarithms, 0 for the least cost.
 
-    Failed trials (inf) are `FAILURE_STEP` below the worst that ran; all labels are 0 if none ran.
+    Failed trials (inf) are `FAILURE_STEP` below the worst successful trial; all labels are 0 if every trial failed.
     """
     ran = np.isfinite(costs)
     if not ran.any():
@@ -116,7 +121,7 @@ def merits(costs: np.ndarray) -> np.ndarray:
 
 
 def load_xgboost() -> Any:
-    """The module xgboost. Raises MissingTunerError, in one line, where it is not installed."""
+    """The module xgboost. Raises MissingTunerError, in one line, if it is not installed."""
     try:
         import xgboost
     except ModuleNotFoundError as error:

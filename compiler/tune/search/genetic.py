@@ -1,4 +1,4 @@
-"""A genetic algorithm on measured costs without a model, in the manner of AutoTVM."""
+"""A genetic algorithm on measured costs, without a model, in the manner of AutoTVM."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .novelty import distinct_new, random_new
 from .point_features import examine
 
 LITTER = 32
-"""Children made at once for each requested point; most of them are illegal or known."""
+"""Number of children made for each requested point; most of them are illegal or known."""
 LITTERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSearch:
-    """Generations of `population` trials; parents are the last generation and the `elites` best before it.
+    """Generations of `population` trials; parents are the last generation and the `elites` best trials before it.
 
-    Parents are drawn with probabilities that fall linearly with their rank; children cross two of them, and with
-    probability `mutation` move on one axis. The number of trials determines the generation.
+    Parents are drawn with probabilities that fall linearly with their rank; children cross two of them and, with
+    probability `mutation`, move on one axis. The number of trials determines the generation.
     """
 
     population: int = 32

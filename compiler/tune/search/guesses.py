@@ -16,11 +16,11 @@ from .selection import select_diverse
 from .walks import Evolution, walk_starts
 
 RANDOM = 2
-"""Random trials at the start of a search: fewer leave nothing to compare."""
+"""Random trials at the start of a search: with fewer there would be nothing to compare."""
 SHARE = 0.125
-"""Share of a batch that follows the estimate although there is a model."""
+"""Share of a batch that follows the estimate once there is a model."""
 STARTS = 1024
-"""Starting points of the walk: many, since no path of legal points may lead to a good point."""
+"""Number of starting points of the walk: many, since there may be no path of legal points to a good point."""
 DIVERSITY = 1.0
 """Weight of diversity in `select_diverse`."""
 
@@ -28,7 +28,7 @@ DIVERSITY = 1.0
 def first_points(
     space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
 ) -> np.ndarray:
-    """The first `count` points [count, axes] of a search: RANDOM random ones, then points of low estimate.
+    """The first `count` points [count, axes] of a search: RANDOM random ones, then points with low estimates.
 
     Without an estimate all are random. Fewer only if there are no more new points.
     """
@@ -42,7 +42,9 @@ def first_points(
 
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
-    """Number of points in a batch of `count` that follow the estimate beside a model; 0 without an estimate."""
+    """Number of points in a batch of `count` that follow the estimate although there is a model; 0 without an
+    estimate.
+    """
     if not measured.estimated:
         return 0
     # A model trained only on other workloads determines half of the batch.
@@ -57,9 +59,9 @@ def best_guesses(
     count: int,
     found: Candidates | None = None,
 ) -> Candidates:
-    """Up to `count` new points with low estimates, different from each other and from those `known`.
+    """Up to `count` new points with low estimates, different from each other and from the points `known`.
 
-    They are taken from `found`, the points of a model's walk, once there are measurements; before that, a walk from
+    Once there are measurements they are taken from `found`, the points of a model's walk; before that, a walk from
     `STARTS` points finds them.
     """
     if count == 0:
@@ -81,7 +83,8 @@ def with_guesses(
     guesses: int,
     count: int,
 ) -> np.ndarray:
-    """A batch of `count` points [count, axes]: the model's `chosen` points, `guesses` by the estimate, and random ones.
+    """A batch of `count` points [count, axes]: the model's `chosen` points, `guesses` points by the estimate, and
+    random ones.
 
     Fewer only if there are no more. `found`: all points of the model's walk.
     """
@@ -96,7 +99,7 @@ def with_guesses(
 
 
 def in_turns(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Points of `first` [n, axes] and `second` [m, axes] alternating; then the rest of the longer one."""
+    """Points of `first` [n, axes] and `second` [m, axes] in alternation; then the rest of the longer one."""
     ranks = np.concatenate([2 * np.arange(len(first)), 2 * np.arange(len(second)) + 1])
     return np.concatenate([first, second])[np.argsort(ranks, kind="stable")]
 

@@ -12,8 +12,9 @@ from ...templates.space import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class History:
-    """`points` int64 [n, axes] were measured, in this order; `costs` float64 [n] are cycles or seconds, inf where a
-    trial failed."""
+    """The points measured so far, int64 [n, axes], in order of measurement; `costs`, float64 [n]: cycles or seconds,
+    inf for a failed trial.
+    """
 
     points: np.ndarray
     costs: np.ndarray
@@ -27,7 +28,7 @@ class History:
         return len(self.costs)
 
     def with_trials(self, points: np.ndarray, costs: np.ndarray) -> History:
-        """The history after further trials."""
+        """This history followed by further trials."""
         return History(
             points=np.concatenate([self.points, points]), costs=np.concatenate([self.costs, costs])
         )

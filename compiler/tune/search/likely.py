@@ -1,8 +1,8 @@
 """A short list without a model: the points of a space that its template expects to be fastest, best first.
 
-A template's own choice is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally
-many copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the
-template's estimate alone, without lowering and without random numbers.
+A template's default is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally many
+copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the template's
+estimate alone, without lowering and without random numbers.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .selection import select_diverse
 SEEDS = 8
 """Starting points of the beam search in each group of candidates."""
 BEAM = 24
-"""Points whose neighbours are examined in a round."""
+"""Number of points whose neighbours are examined in a round."""
 ROUNDS = 4
-"""Rounds of the beam search; more change the list little: a good point is few steps from a candidate."""
+"""Rounds of the beam search. More rounds change the list little: a good point is few steps from a candidate."""
 LONGER = 8
-"""Length of the list from which a diverse one is selected, as a multiple of the latter's length."""
+"""Length of the list from which a diverse one is selected, as a multiple of the length of the selection."""
 LEAST = 64
-"""Least number of points from which a list is selected."""
+"""Least number of points in the list from which a diverse one is selected."""
 BEHIND = 1e15
 """Penalty of points that a search may not try, larger than any cost in cycles or seconds."""
 DIVERSITY = 0.3
@@ -56,7 +56,7 @@ def likely_points(space: Space, count: int) -> np.ndarray:
 
 
 def _seeds(space: Space) -> np.ndarray:
-    """The `SEEDS` best points of each group of candidates, and the least point of all."""
+    """The `SEEDS` best points of each group of candidates, and the point whose axes all have their least value."""
     found = [np.zeros((1, len(space.axes)), np.int64)]
     for group in space.candidates:
         choices = candidate_values(space, group)
@@ -78,8 +78,8 @@ def _seeds(space: Space) -> np.ndarray:
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimated costs of points (inf: they do not fit), and the numbers of their programs.
 
-    Points excluded from searches have a penalty of `BEHIND`, but stay in the beam, because better points may be beyond
-    them.
+    Points excluded by search limits get a penalty of `BEHIND`, but stay in the beam, because better points may be
+    beyond them.
     """
     account = space.account(space.columns(points))
     fits = np.logical_and.reduce(list(account.limits.values()))
@@ -89,7 +89,7 @@ def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _best(costs: np.ndarray, programs: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` least finite costs, one for each program, least first."""
+    """Indices of the `count` least finite costs, one for each program, the least first."""
     order = np.argsort(costs, kind="stable")
     order = order[np.isfinite(costs[order])]
     _, first = np.unique(programs[order], return_index=True)

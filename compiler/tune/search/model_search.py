@@ -1,4 +1,6 @@
-"""Searches with a learned cost model: train on the history, walk to points of high score, measure the best."""
+"""Searches with a learned cost model: train on the history, walk to points with high scores, measure the best
+of them.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ from .walks import Annealing, Evolution, Walk, walk_starts
 class ModelSearch:
     """Batches of the points that a model ranks best among the points of a walk.
 
-    A walk starts at `starts` points, up to half of them the best measured, the others random. The share `random` of a
-    batch is random, another share follows the template's estimate (`guesses`), and `diversity` (see `select_diverse`)
-    spreads the rest. `prior`: records of other workloads of the template. Without them, and until two trials have run,
-    proposals are `guesses.first_points`. With a `short_list` the model chooses the candidates to lower, and a second
-    model, with features of their programs, chooses among them. Without `follow_estimate` the first points are random
-    and no share follows the estimate: studies use this setting to measure the gain of the estimate.
+    A walk starts at `starts` points, up to half of them the best measured ones, the others random. The share `random`
+    of a batch is random, another share follows the template's estimate (`guesses`), and `diversity` (see
+    `select_diverse`) spreads the rest. `prior`: samples of other workloads of the template. Without them, and until two
+    trials have succeeded, proposals are `guesses.first_points`. With a `short_list` the model chooses the candidates to
+    lower, and a second model, with features of their programs, chooses among these. Without `follow_estimate` the first
+    points are random and no share follows the estimate: studies use this setting to measure the gain of the estimate.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -54,7 +56,7 @@ class ModelSearch:
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
         starts = walk_starts(space, history, generator, self.starts)
         found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
-        # Shares of a batch are rounded at random, so that small shares get their number in the long run.
+        # Shares of a batch are rounded at random, so that small shares get their number on average.
         guesses = guessed_count(measured, history, generator, count) if self.follow_estimate else 0
         guided = max(0, count - guesses - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
@@ -83,7 +85,7 @@ def _ranked(
 
 
 def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
-    """The history as a group of training samples; none while fewer than two trials have run."""
+    """The history as a group of training samples; empty while fewer than two trials have succeeded."""
     if np.isfinite(history.costs).sum() < 2:
         return ()
     return (Samples(features=features, costs=history.costs),)

@@ -8,9 +8,10 @@ from ...templates.space import Space
 
 
 def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, near: float = 0.5) -> np.ndarray:
-    """`points` int64 [n, axes], each with another value on one random axis of more than one value.
+    """`points`, int64 [n, axes], each with another value on one random axis that has more than one value.
 
-    With probability `near` the value is a neighbour, else any other; the first and last values have one neighbour.
+    With probability `near` the value is a neighbour's, else any other value; the first and last values have one
+    neighbour.
     """
     sizes = np.array([len(axis.values) for axis in space.axes], dtype=np.int64)
     movable = np.flatnonzero(sizes > 1)
@@ -28,7 +29,7 @@ def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, nea
 
 
 def cross(first: np.ndarray, second: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Children [n, axes]: every axis from one of two parents, with equal probability."""
+    """Children [n, axes]: each axis has the value of one of the two parents, with equal probability."""
     return np.where(generator.random(first.shape) < 0.5, first, second)
 
 

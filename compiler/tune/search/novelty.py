@@ -1,4 +1,4 @@
-"""New proposals: legal points, one of each program, none measured before, until the space is exhausted."""
+"""New proposals: legal points, one for each program, none measured before, until the space is exhausted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from ...templates.space import Space
 from .point_features import Candidates, examine
 
 SAMPLES = 16
-"""Number of samples of legal points that are searched for new programs before the whole space is enumerated."""
+"""How often legal points are sampled in search of new programs before the whole space is enumerated."""
 CHUNK = 1 << 14
-"""Points examined at once when a space is enumerated."""
+"""Points examined at a time when a space is enumerated."""
 MOST_POINTS = 1 << 22
 """Size of the largest space that is enumerated; a larger one counts as exhausted after `SAMPLES` more samples."""
 
 
 def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
-    """The legal `candidates`, the first of each program, without the programs `taken` uint64 [m]; in order."""
+    """The legal ones among `candidates`, in order: the first of each program, without the programs `taken`,
+    uint64 [m].
+    """
     _, first = np.unique(candidates.programs, return_index=True)
     keep = np.zeros(len(candidates), dtype=bool)
     keep[first] = True
@@ -26,7 +28,7 @@ def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
 
 
 def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
-    """`count` random legal points [count, axes] of distinct programs, without the programs `taken` uint64 [m].
+    """`count` random legal points [count, axes] of distinct programs, none of which is in `taken`, uint64 [m].
 
     Fewer only if there are no more. Raises EmptySpaceError if no point is legal.
     """
@@ -42,8 +44,9 @@ def random_new(space: Space, generator: np.random.Generator, count: int, taken: 
 
 
 def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
-    """The points int64 [n, axes] at `indices` (int64, or Python integers where the space is larger), the last axis
-    counting fastest."""
+    """The points, int64 [n, axes], at `indices` (int64, or Python integers if the space is larger), the last axis
+    fastest.
+    """
     digits = []
     for axis in reversed(space.axes):
         indices, digit = indices // len(axis.values), indices % len(axis.values)

@@ -23,10 +23,10 @@ SMALLEST = 2.0**-40
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """n points [n, axes] (int64) with legality, program numbers and features from one account (cost model).
+    """n points [n, axes] (int64) with legality, program numbers and features, all from one account of the cost model.
 
-    `legal` is bool [n]; `programs` uint64 [n], equal for points of the same program; `features` float64 [n, names],
-    whose GUESS is a template's estimate where `estimated`, else the bound.
+    `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names];
+    column GUESS is the template's estimate if `estimated`, else the bound.
     """
 
     points: np.ndarray
@@ -40,7 +40,7 @@ class Candidates:
 
     @property
     def places(self) -> np.ndarray:
-        """Logarithms of the axes' values, float64 [n, axes]: programs with near places are alike."""
+        """Logarithms of the axes' values, float64 [n, axes]: points with near values have similar programs."""
         return self.features[:, FIRST_AXIS : FIRST_AXIS + self.points.shape[1]]
 
     def take(self, chosen: np.ndarray | slice) -> Candidates:
@@ -71,7 +71,7 @@ def examine(space: Space, points: np.ndarray) -> Candidates:
 
 
 def join(parts: Sequence[Candidates]) -> Candidates:
-    """All candidates of `parts`, in order; at least one part."""
+    """All candidates of `parts`, in order; there must be at least one part."""
     return Candidates(
         points=np.concatenate([part.points for part in parts]),
         legal=np.concatenate([part.legal for part in parts]),
@@ -128,14 +128,16 @@ def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarr
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
-    """`values` shifted so that the axis' least value is at least 1 (switches, permutations), for logarithms."""
+    """`values` shifted so that the axis' least value is at least 1 (for axes that are switches or permutations), for
+    logarithms.
+    """
     return values + max(0, 1 - min(possible))
 
 
 def program_numbers(space: Space, account: Account) -> np.ndarray:
     """A number for each program: its effective values as the digits of one number.
 
-    Exact for spaces of up to 2**64 points; of larger ones it is a hash, modulo 2**64.
+    Exact for spaces of up to 2**64 points; for larger ones it is a hash, modulo 2**64.
     """
     numbers = np.zeros(len(account.bound), dtype=np.uint64)
     hashed = space.size > 1 << 64

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 SHORTLIST = 512
-"""Number of best points considered."""
+"""Number of best-scored points considered."""
 FAR = 2.0
-"""Largest distance that counts; for example, a factor of two on each of two axes."""
+"""Largest distance that counts: for example, a factor of two on each of two axes."""
 
 
 def select_diverse(
     places: np.ndarray, scores: np.ndarray, measured: np.ndarray, count: int, diversity: float
 ) -> np.ndarray:
-    """Indices [min(count, n)] of points at `places` float64 [n, axes], chosen one by one for score and distance.
+    """Indices [min(count, n)] of points at `places`, float64 [n, axes], chosen one by one for score and distance.
 
     The distance is to the nearest point already chosen or at `measured` [m, axes]: the sum over axes of the logarithms
     of the values' ratios, 1 at most each and FAR in all, relative to FAR. A distance of 1 is worth `diversity` standard

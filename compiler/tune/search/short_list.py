@@ -19,16 +19,16 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 LESSONS = 256
-"""Most trials of a history, the best ones, that train the second model; all of them must be lowered again after a
-restart.
+"""Most trials of a history, the best ones, on which the second model is trained; all of them must be lowered again
+after a restart.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortList:
-    """Settings of the second stage: `read` returns program features; the number of lowered candidates is `times` the
-    number to be measured.
+    """Settings of the second stage.
 
+    `read`: returns program features. `times`: number of lowered candidates, as a multiple of the number to be measured.
     `prior`: samples of other workloads of the template, with features from `joined`.
     """
 
@@ -38,13 +38,13 @@ class ShortList:
     prior: Sequence[Samples] = ()
 
     def length(self, count: int) -> int:
-        """Number of candidates to lower for `count` to measure."""
+        """Number of candidates to lower if `count` are to be measured."""
         return ceil(self.times * count)
 
     def lessons(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
         """Training samples of the second model: `prior`, and the best of n `measured` points with `costs` [n].
 
-        `prior` alone while fewer than two points have run.
+        Only `prior` while fewer than two trials have succeeded.
         """
         if np.isfinite(costs).sum() < 2:
             return list(self.prior)

@@ -10,13 +10,15 @@ from ...templates.space import Space
 from .point_features import program_numbers
 
 CHUNK = 1 << 16
-"""Points examined together."""
+"""Points examined at a time."""
 MOST_COUNTED = 1 << 27
-"""Size of the largest space that is counted, in two minutes."""
+"""Size of the largest space whose programs are counted; counting it takes two minutes."""
 
 
 def count_programs(space: Space) -> int:
-    """The distinct programs of all legal points. Raises ValueError for a space of more than MOST_COUNTED points."""
+    """Number of distinct programs of all legal points. Raises ValueError for a space of more than MOST_COUNTED
+    points.
+    """
     if space.size > MOST_COUNTED:
         raise ValueError(f"{space.template}: {space.size} points are too many to count")
     found = np.empty(0, np.uint64)
@@ -27,7 +29,7 @@ def count_programs(space: Space) -> int:
 
 
 def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
-    """Lower bound of the number of distinct programs of legal points, at 95% confidence, from `samples` random points.
+    """Lower bound, at 95% confidence, on the number of distinct programs of legal points, from `samples` random points.
 
     If there are N programs, two random legal points are equal programs with a probability of at least 1 / N. So c equal
     pairs among n (n - 1) / 2 imply N of at least n (n - 1) / 2c, with equality if all programs are equally frequent.

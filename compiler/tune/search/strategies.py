@@ -26,10 +26,11 @@ def strategy_of(
     short_list: ShortList | None = None,
     model: CostModel | None = None,
 ) -> Strategy:
-    """The strategy called `name`. Strategies with a cost model also learn from `prior`, samples of other workloads.
+    """The strategy called `name`.
 
-    With a `short_list` they lower some candidates before they decide; `model` has the training parameters of their
-    model (None: default). Strategies without a model ignore all three.
+    Strategies with a cost model also learn from `prior`, samples of other workloads; with a `short_list` they lower
+    some candidates before they decide; `model`: training parameters of their model (None: default). Strategies without
+    a model ignore all three.
     """
     model = CostModel() if model is None else model
     match name:

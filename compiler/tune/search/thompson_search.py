@@ -1,4 +1,4 @@
-"""Thompson sampling: every proposal follows a separate model, trained on a resample of the history."""
+"""Thompson sampling: every proposal follows a model of its own, trained on a resample of the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .walks import Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThompsonSearch:
-    """Each proposal is the best point by one member of an ensemble of models.
+    """Each proposal is the point that one member of an ensemble of models ranks best.
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. The
     models agree in regions with many measurements and differ in others, so that a batch explores without random points;
@@ -82,13 +82,15 @@ class ThompsonSearch:
 
 
 def resample(samples: Samples, generator: np.random.Generator) -> Samples:
-    """A bootstrap resample: len(samples) samples drawn with replacement."""
+    """A bootstrap resample: as many samples as there are in `samples`, drawn with replacement."""
     drawn = generator.integers(0, len(samples.costs), len(samples.costs))
     return Samples(features=samples.features[drawn], costs=samples.costs[drawn])
 
 
 def first_choices(merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices [min(count, n)]: the rows of `merits` [members, n] take turns to choose their best remaining column."""
+    """Indices [min(count, n)] of columns of `merits` [members, n]: the rows take turns to choose their best remaining
+    column.
+    """
     merits = merits.copy()
     chosen: list[int] = []
     for k in range(min(count, merits.shape[1])):

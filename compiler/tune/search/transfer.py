@@ -17,7 +17,9 @@ from .point_features import examine
 from .short_list import joined
 
 LOWERED = 64
-"""Most records of a workload that are lowered again, spread evenly: each costs a fraction of a trial."""
+"""Most records of a workload that are lowered again, spread evenly over the workload's records: each costs a fraction
+of a trial.
+"""
 
 
 def samples_from(
@@ -31,7 +33,7 @@ def samples_from(
 
     Records of other targets, illegal points and groups with fewer than two legal points are skipped, and so are
     workloads whose knobs differ from those of `workload`, because their features have another meaning. Records of
-    different versions of the compiler are different groups. With `read_of`, which makes the reader of a workload's
+    different versions of the compiler are different groups. With `read_of`, which returns the reader of a workload's
     program features, features are those of `short_list.joined`.
     """
     own = Task(workload=workload.to_dict(), target=target.described)
@@ -42,8 +44,8 @@ def samples_from(
             other = templates.read(description)
             space = templates.space(target, other) if other.template == workload.template else None
         except (WorkloadError, LookupError, ValueError, AssertionError, EmptySpaceError):
-            # A node in place, whose costs are the network's; a program that the template cannot schedule; no point of
-            # the workload that fits the machine.
+            # Skipped: a node in place, whose costs are the network's; a program that the template cannot
+            # schedule; a workload none of whose points fits the machine.
             return None
         return (other, space) if space is not None and [a.name for a in space.axes] == axes else None
 

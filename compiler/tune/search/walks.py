@@ -1,4 +1,4 @@
-"""Walks over a space guided by a model: the points they visit are the pool from which a batch is chosen.
+"""Walks over a space, guided by a model: a batch is chosen among the points that they visit.
 
 All points of a walk move at once. Scores are the model's, higher is better; `score` is always called with the features
 of all n points of the walk, in order, so that different models may score different points.
@@ -18,13 +18,13 @@ from .moves import cross, mutate
 from .point_features import Candidates, choose, examine, join
 
 WALKS_EACH = 8
-"""Number of walks that start at one random point."""
+"""Number of walks that start at the same random point."""
 Score = Callable[[np.ndarray], np.ndarray]
-"""Scores float64 [n] from features float64 [n, f]."""
+"""A function from features, float64 [n, f], to scores, float64 [n]."""
 
 
 def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
-    """`count` starting points [count, axes]: up to half are the best measured points that ran, the rest are random.
+    """`count` starting points [count, axes]: up to half are the best points measured successfully, the rest are random.
 
     `WALKS_EACH` walks share a random point: legal points may be rare and expensive to draw.
     """
@@ -40,7 +40,7 @@ class Walk(Protocol):
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
     ) -> Candidates:
-        """Legal points (repetitions possible) found from `starts` int64 [n, axes], including the legal ones of
+        """Legal points (repetitions possible) found from `starts`, int64 [n, axes], including the legal ones among
         `starts`.
         """
         ...
@@ -59,7 +59,7 @@ class Annealing:
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
     ) -> Candidates:
-        """The legal points visited by chains from `starts` int64 [n, axes], the starts included."""
+        """The legal points that chains visit from `starts`, int64 [n, axes], the legal starts included."""
         current = examine(space, starts)
         value = score(current.features)
         scale = float(np.std(value)) or 1.0
@@ -115,7 +115,7 @@ class Evolution:
 
 
 def _best_distinct(programs: np.ndarray, merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` largest merits [n >= count], of distinct programs as long as there are enough."""
+    """Indices of the `count` largest of `merits` [n >= count], of distinct programs as long as there are enough."""
     order = np.argsort(-merits, kind="stable")
     _, first = np.unique(programs[order], return_index=True)
     repeated = np.ones(len(order), dtype=bool)
