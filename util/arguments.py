@@ -21,21 +21,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_ITEMS = 1000
-"""Largest number of items of a sequence or a mapping that are checked; of a longer one only the first items are."""
+"""Number of items that are checked of a sequence or mapping: the first ones, if it has more."""
 
 _NUMBERS: Mapping[type, tuple[type, ...]] = {
     int: (int, np.integer),
     float: (int, float, np.integer, np.floating),
     bool: (bool, np.bool_),
 }
-"""Classes that are accepted for annotations that are numbers of Python."""
+"""Maps the annotations int, float and bool to the classes whose instances are accepted."""
 
 
 class _Late:
-    """A class that the function's module imports under TYPE_CHECKING only.
+    """A class in an annotation of `function` whose module imports it under TYPE_CHECKING only.
 
-    `path`: its dotted name, as ("onnx", "ModelProto"). To check a value, the class is imported only if a class of the
-    value has that name.
+    `path`: the dotted name of the class, for example ("onnx", "ModelProto"). The class is imported when a value is
+    checked whose own class or one of its bases has the same last name.
     """
 
     def __init__(self, function: Callable[..., Any], path: tuple[str, ...]) -> None:
@@ -64,10 +64,10 @@ class _Late:
 
 
 def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
-    """`function`, with calls that raise UserError if an argument is missing, unknown, or does not fit its annotation.
+    """A wrapper of `function` that raises UserError if an argument is missing, unknown, or does not fit its annotation.
 
-    Unions, literals, and the items of sequences and mappings are checked. Messages call the function `name`, or a class
-    by its attribute `called` if it has one.
+    Members of unions, literals, and items of sequences and mappings are checked. In messages the function is `name`; a
+    class in an annotation is its attribute `called`, if it has one, else its name.
     """
     signature = inspect.signature(function)
 
@@ -99,8 +99,8 @@ def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
 
 
 def _kind(annotation: Any, function: Callable[..., Any]) -> Any:
-    """The kind (class, tuple of a union's members, `_Container` or `_Late`) that a parameter's annotation stands
-    for."""
+    """The annotation of a parameter of `function`, evaluated: a class, a tuple of a union's members, a `_Container` or
+    a `_Late`."""
     if not isinstance(annotation, str):
         return Any if annotation is inspect.Parameter.empty else annotation
     names: Mapping[str, Any] = function.__globals__  # type: ignore[attr-defined]
@@ -133,14 +133,14 @@ def _kind(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 class _Container:
-    """The kind `origin[items]`, for example `Mapping[str, float]`."""
+    """The type `origin[items]`; for `Mapping[str, float]`, `items` are str and float."""
 
     def __init__(self, origin: Any, items: Sequence[Any]) -> None:
         self.origin, self.items = origin, items
 
 
 def _unfit(kind: Any, value: object, place: str) -> str | None:
-    """The message about a value at `place` that is not of `kind`; None if it is."""
+    """The error message if `value` is not of type `kind`, else None; `place` names the argument in the message."""
     if _fits(kind, value):
         return None
     # If the container itself has the right kind, the message names the first item that does not fit.
@@ -180,7 +180,7 @@ def _fits(kind: Any, value: object) -> bool:
 
 
 def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
-    """The items of a sequence or mapping: (place as text, item, wanted kind) of each."""
+    """(place as text, item, wanted type) for each item of a sequence and for each key and each value of a mapping."""
     if isinstance(value, Mapping) and len(kind.items) == 2:
         pairs = list(value.items())[:_MOST_ITEMS]
         keys = [(f" ({reprlib.repr(key)})", key, kind.items[0]) for key, _ in pairs]
@@ -197,7 +197,7 @@ def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
 
 
 def _options(kind: Any) -> list[Any]:
-    """The members of a union."""
+    """The members of a union, or `kind` alone if it is no union."""
     if isinstance(kind, tuple):
         return [each for member in kind for each in _options(member)]
     if isinstance(kind, types.UnionType) or get_origin(kind) is Union:

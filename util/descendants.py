@@ -1,6 +1,6 @@
-"""The processes that this one started, and those that they started: none may outlive an interrupted command.
+"""Finds and kills the descendants of a process, so that none outlives an interrupted command.
 
-Compilers start processes, and workers start compilers; killing one of them does not end the processes that it started.
+Compilers start processes, and workers start compilers; killing a process does not end the processes that it started.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 
 
 def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
-    """Descendants of this process, or of the processes `of`: process number to start time (ticks), which distinguishes
-    a later process of the same number. Empty where the system has no /proc.
+    """Maps each descendant's process number to its start time in clock ticks, which distinguishes it from a later
+    process of the same number. `of`: the process numbers of the ancestors, by default this process. Empty if the system
+    has no /proc.
 
     Multiprocessing's resource tracker is left out: it ends by itself after removing semaphores.
     """
@@ -34,7 +35,7 @@ def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
 
 
 def end(processes: Mapping[int, int]) -> None:
-    """Kills those processes of a result of `descendants` that still run."""
+    """Kills the processes of a result of `descendants` that still run."""
     for number, start in processes.items():
         found = _parent_and_start(number)
         if found is not None and found[1] == start:

@@ -1,4 +1,4 @@
-"""The exception family that stands for a mistake of the user, not of the toolkit."""
+"""Exceptions for mistakes of the user, as opposed to defects of the toolkit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 class UserError(Exception):
     """A mistake in something the user handed in: a file, a model, a configuration or a program.
 
-    The message names the file, node, field or instruction at fault, and what to do. The command line prints it in one
-    line, or several mistakes in their `lines`, and exits with 2; users never see a traceback.
+    The message names the file, node, field or instruction at fault, and how to correct it. The command line prints its
+    `lines` without a traceback and exits with 2.
     """
 
     @property
@@ -19,7 +19,7 @@ class UserError(Exception):
 
 
 class LinesError(UserError):
-    """Several mistakes, or a mistake with several things to do about it: one line for each."""
+    """An error of several lines: one for each mistake, or for each way to correct it."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = tuple(lines)

@@ -1,4 +1,4 @@
-"""Files: read with limits, so that no file, pipe or device takes all memory or all time; written whole or not at
+"""Reads files with limits, so that no file, pipe or device takes all memory or all time; writes files whole or not at
 all."""
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import IO
 from .errors import UserError
 
 MOST_BYTES = 2**31 - 1
-"""Size of the largest file that is read whole; ONNX's format allows no larger ones either."""
+"""Size in bytes of the largest file that is read whole; also the limit of ONNX's format."""
 MOST_TEXT_BYTES = 2**20
-"""Size of the largest configuration file; people write these by hand."""
+"""Size in bytes of the largest configuration file; people write these files by hand."""
 
 
 def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) -> bytes:
-    """The bytes of a regular file; with `pipes` also the output of a pipe or device, for which it may wait.
+    """The bytes of a regular file or, with `pipes`, of a pipe or device until its end, for which the call waits.
 
-    Raises OSError, with a `strerror` in words, for all other files, and for more than `most` bytes; a regular file of
-    that size is not read at all.
+    Raises OSError, with a `strerror` in words, for every other kind of file and for more than `most` bytes; a larger
+    regular file is not read at all.
     """
     descriptor = open_file(path, pipes=pipes)
     with os.fdopen(descriptor, "rb") as file:
@@ -39,12 +39,12 @@ def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) 
 
 
 def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> int:
-    """A descriptor for reading a regular file; without `follow`, the last part of `path` must not be a link.
+    """Descriptor of a regular file, opened for reading; with `pipes`, of a pipe or device, too.
 
-    `pipes` as in `read_file`. Raises OSError.
+    Without `follow`, the last part of `path` must not be a symbolic link. Raises OSError.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    # Opening a pipe without a writer would block.
+    # Without O_NONBLOCK, opening a pipe that has no writer would wait.
     try:
         descriptor = os.open(path, flags if pipes else flags | os.O_NONBLOCK)
     except ValueError:
@@ -67,7 +67,7 @@ _COPY_BYTES = 2**22
 
 
 class WriteError(UserError):
-    """A file that the system refused to write: at `path`, for the `reason` of `errno`."""
+    """The system refused to write the file at `path`; `errno` is the code of the error and `reason` its text."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.path = path
@@ -78,10 +78,10 @@ class WriteError(UserError):
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A temporary file beside `path` to write in a `with` block; replaces `path` when the block ends without error.
+    """A temporary file beside `path` to write in a `with` block; it replaces `path` when the block ends without error.
 
-    A link stays a link. A pipe or device (/dev/null) is written directly. Raises WriteError, which names `path`, if the
-    system refuses.
+    If `path` is a symbolic link, the file it points to is replaced. A pipe or device (/dev/null) is written directly.
+    Raises WriteError, which names `path`, for an OSError.
     """
     path = Path(path)
     temporary = None
@@ -106,7 +106,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
-    """Writes `parts` to `path`, one after the other, completely or not at all, like `whole_file`. Raises WriteError."""
+    """Writes the concatenation of `parts` to `path`, completely or not at all (`whole_file`). Raises WriteError."""
     with whole_file(path) as file:
         file.writelines(parts)
 
@@ -120,7 +120,10 @@ def make_folder(path: str | Path) -> None:
 
 
 def copy_whole(source: Path, path: str | Path) -> None:
-    """Copies the file `source` to `path`, completely or not at all. Raises WriteError, and UserError for `source`."""
+    """Copies the file `source` to `path`, completely or not at all.
+
+    Raises UserError if `source` cannot be read, WriteError if `path` cannot be written.
+    """
     try:
         original = os.fdopen(open_file(source), "rb")
     except OSError as error:

@@ -1,16 +1,16 @@
-"""Files that Git LFS did not download: a checkout has a pointer of three lines in place of the file."""
+"""Recognizes pointers of Git LFS: texts of three lines that a checkout has in place of files not yet downloaded."""
 
 from __future__ import annotations
 
 POINTER = b"version https://git-lfs.github.com/spec/v1"
-"""First bytes of a pointer (git-lfs, docs/spec.md)."""
+"""First bytes of every pointer (git-lfs, docs/spec.md)."""
 
 
 def is_pointer(data: bytes | bytearray | memoryview) -> bool:
-    """Whether the bytes of a file are, or begin like, a pointer of Git LFS."""
+    """Whether `data`, a file's content or its first bytes, begins like a pointer of Git LFS."""
     return bytes(data[: len(POINTER)]) == POINTER
 
 
 def pointer_problem(what: str) -> str:
-    """The message about a pointer of Git LFS in place of the file `what`, which says what to do."""
+    """The error message, less its subject, for a pointer found in place of the file that `what` describes."""
     return f"is a pointer of Git LFS, not {what} itself; fetch the file with `git lfs pull`, or download it"

@@ -1,4 +1,4 @@
-"""A file of lines that grows: only one process at a time writes it, and a crash loses at most the line
+"""Files of records, one line of JSON each: one process at a time appends lines, and a crash loses at most the line
 being written.
 """
 
@@ -20,26 +20,27 @@ from .files import read_file
 PATIENCE = 1.0
 """Seconds to wait for a file's lock. A process that a killed writer started may hold the lock for a moment."""
 SYNC_INTERVAL = 1.0
-"""Least seconds between two calls of fsync.
+"""Seconds between two calls of fsync, at least.
 
-If the process is killed, nothing written is lost; if the power fails, lines since the last call are.
+A killed process loses no written line; a power failure loses the lines written since the last call.
 """
 _BLOCK = 1 << 16
 """Number of bytes read at a time to find the end of the last complete line."""
 
 
 class RecordError(UserError):
-    """A file of records that cannot be read or written; the message names it and says what to do."""
+    """A file of records cannot be read or written; the message names the file and the cause."""
 
 
 Made = TypeVar("Made")
 
 
 def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list[Made]:
-    """The result of `make` for each line of JSON in a file; empty if there is no file.
+    """The results of `make` for the parsed JSON of each line of a file; empty if there is no file.
 
     An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the system, and for a
-    line that is no record of `what`: `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError.
+    line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: the message calls it
+    no record of `what`.
     """
     try:
         data = read_file(path)
@@ -59,11 +60,10 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
 
 
 class LineFile:
-    """Appends lines to a file of records, which is created if necessary. A context manager, which closes the file.
+    """Appends lines to a file of records, created if necessary. A context manager that closes the file at its end.
 
-    Each line is written by one call at the end of the file. Only one process at a time can have the file open: raises
-    RecordError in a second process, and for errors of the system. An incomplete last line of a killed writer becomes a
-    line of its own or, with `cut`, is removed.
+    One write call appends one line. An incomplete last line, left by a killed process, is ended by a line break or,
+    with `cut`, removed. Raises RecordError if another process has the file open, and for errors of the system.
     """
 
     def __init__(self, path: Path, *, cut: bool = False) -> None:
@@ -79,7 +79,7 @@ class LineFile:
         self._synced = time.monotonic()
 
     def append_line(self, line: bytes) -> None:
-        """Writes one line, which includes its line end. Raises RecordError for errors of the system."""
+        """Appends `line`, which ends with a line break. Raises RecordError for errors of the system."""
         rest = b"\n" + line if self._torn else line
         try:
             # If the system writes only a part of the line, the next attempt raises an error with the reason.
@@ -121,7 +121,7 @@ class LineFile:
         if error is None:
             self.close()
             return
-        # The user should get the first error, not this one.
+        # The user should see the error of the `with` block, not that of closing the file.
         with suppress(RecordError):
             self.close()
 
@@ -131,7 +131,7 @@ def _refused(path: Path, error: OSError) -> RecordError:
 
 
 def _open_locked(path: Path) -> int:
-    """A file opened for appending, locked against other writers until it is closed."""
+    """Descriptor of the file at `path`, opened for appending and locked against other writers until it is closed."""
     if path.is_dir():
         raise RecordError(f"{path}: is a directory; name a file of records")
     if path.exists() and not path.is_file():
@@ -164,7 +164,7 @@ def _lock(file: int) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether an open file is still the one at `path`: it may have been replaced before it was locked."""
+    """Whether the open file is still the one at `path`; another process may have replaced it before it was locked."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -172,13 +172,13 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _is_torn(file: int) -> bool:
-    """Whether the last line has no line end."""
+    """Whether the last line of a file has no line break at its end."""
     size = os.fstat(file).st_size
     return size > 0 and os.pread(file, 1, size - 1) != b"\n"
 
 
 def _whole_bytes(file: int) -> int:
-    """Number of bytes up to the end of the last complete line."""
+    """Number of bytes of a file up to the end of its last complete line."""
     end = os.fstat(file).st_size
     while end > 0:
         start = max(0, end - _BLOCK)

@@ -1,4 +1,4 @@
-"""A message on standard error, once in a process, if compilation by numba takes long."""
+"""Prints a message on standard error, once in a process, if compilation by numba takes more than SILENCE seconds."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def print_it(text: str) -> None:
 
 
 class LongCompilation:
-    """One process's time in numba's compiler, and whether the message about it was printed.
+    """Seconds that this process has spent in numba's compiler, and whether the message was printed.
 
-    `tell` prints the message, called from another thread; the command line sets its own, which is silent with -q.
+    `tell` prints the message and is called from a timer's thread; the command line replaces it by a function that
+    prints nothing with -q.
     """
 
     def __init__(self, tell: Callable[[str], object] = print_it) -> None:
@@ -38,8 +39,8 @@ class LongCompilation:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Context for a call that may compile; may be nested, as numba compiles called functions within their
-        caller."""
+        """Context for a call of numba's compiler; nested, since numba compiles the functions that a function calls
+        within it."""
         with self._lock:
             self._depth += 1
         try:
@@ -53,8 +54,8 @@ class LongCompilation:
                     self._spent += time.monotonic() - self._began
 
     def begins(self) -> None:
-        """Starts the timer of the message: numba found no cached code, so the call in the context compiles from here
-        on."""
+        """Starts the timer for the message. Called when numba found no cached code: it compiles from now until the
+        context ends."""
         with self._lock:
             if self._told or not self._depth or self._timer is not None:
                 return
@@ -75,4 +76,4 @@ class LongCompilation:
 
 
 long_compilation = LongCompilation()
-"""The process's only instance."""
+"""The only instance in a process."""

@@ -1,7 +1,7 @@
-"""Functions compiled by numba; their machine code is cached on disk only where no other user can write.
+"""A decorator that compiles functions with numba and caches machine code only in folders that no other user can write.
 
-numba caches machine code in the source's folder if that is writable, else in a folder of caches. Its files contain
-pickles and machine code, which it loads without a check.
+numba caches machine code beside the source file if that folder is writable, else in the user's cache folder. It loads
+the pickles and machine code in its files without a check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .own_folders import check_own_folder
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: `numba.njit` with `options`, whose code is cached for later runs if that is safe."""
+    """Decorator: `numba.njit` with `options`; caches machine code for later runs if only this user can write there."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         code = njit(**options)(function)
@@ -62,8 +62,8 @@ class _Nowhere(NullCache):
 
 
 class _WherePossible:
-    """A cache of numba's that stores nothing if the system refuses, for example on a full disk, and
-    reports that once.
+    """A cache of numba that skips storing if the system refuses, for example on a full disk, and reports each cause
+    once.
     """
 
     def __init__(self, cache: Any, folder: Path) -> None:
@@ -74,14 +74,14 @@ class _WherePossible:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Called by numba before it compiles: the cached machine code, None if there is none."""
+        """The cached machine code, or None. Called by numba before it compiles."""
         found = self._cache.load_overload(signature, target)
         if found is None:
             long_compilation.begins()
         return found
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """Called by numba with code that it compiled: writes the code to the cache."""
+        """Writes newly compiled code to the cache. Called by numba after it compiled."""
         try:
             self._cache.save_overload(signature, data)
         except OSError as error:
@@ -93,7 +93,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """The folders for which this process has already reported a refusal for that reason."""
+    """A list, the same for each call, of the folder whose error `number` this process has reported; empty before."""
     return []
 
 
@@ -103,7 +103,7 @@ def _warn(folder: Path, error: OSError) -> None:
 
 @functools.cache
 def _is_own(folder: Path, sources: Path) -> bool:
-    """Whether code in `folder` can only be from this user, or from somebody who could change `sources` as well."""
+    """Whether only this user can write to `folder`, or only users who can change the folder `sources` as well."""
     if folder == sources / "__pycache__":
         return True
     try:

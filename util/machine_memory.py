@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def memory_problem(size: int) -> str | None:
-    """The reason why work that needs `size` bytes cannot run on this machine, or None."""
+    """The error message, less its subject, if the machine has less than `size` bytes of memory, else None."""
     there = machine_memory()
     if there is None or size <= there:
         return None
@@ -16,8 +16,8 @@ def memory_problem(size: int) -> str | None:
 
 
 def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
-    """Bytes of main memory that this process may use, as far as known: those of the machine, or of its
-    control group.
+    """Bytes of main memory that this process may use: the lesser of the machine's and the limit in the file `group` of
+    its control group; None if neither is known.
     """
     found: list[int] = []
     with contextlib.suppress(ValueError, OSError):

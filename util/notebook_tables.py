@@ -1,4 +1,4 @@
-"""Tables as HTML, shown by a notebook for a value at the end of a cell."""
+"""HTML tables, by which a notebook shows the last value of a cell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a heading; numbers are right-aligned. All text is escaped."""
+    """An HTML table with the caption `title`; numbers are right-aligned, all text is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = ["".join(map(_cell, row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -24,5 +24,5 @@ def _cell(value: object) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text as HTML, unchanged, in a monospaced font."""
+    """HTML that shows `text` unchanged in a monospaced font."""
     return f"<pre>{escape(text)}</pre>"

@@ -1,7 +1,7 @@
-"""Arrays in .npz files; callers can check the headers before any data is read.
+"""Reads .npz files in two steps: the arrays' headers, which callers can check, then the data.
 
-A file of a few megabytes may decompress to gigabytes of zeros, so shapes and dtypes are available first. Pickled
-objects are never read.
+A file of a few megabytes may decompress to gigabytes of zeros, so callers see shapes and dtypes first. Pickled objects
+are never read.
 """
 
 from __future__ import annotations
@@ -39,23 +39,21 @@ _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Exceptions of zipfile, its decompressors and numpy's parser of headers for damaged bytes."""
+"""Exceptions that zipfile, its decompressors and numpy's parser of headers raise for damaged bytes."""
 
 
 class NpzError(Exception):
-    """A file that is no .npz archive of plain arrays, or has more data than the machine has memory; the message says
-    which.
-    """
+    """The file is no .npz archive of plain arrays, is damaged, or has more data than the machine has memory."""
 
 
 class StoredArrays:
-    """The arrays of an archive: `headers` by name, and `read` for the data."""
+    """The arrays of an .npz archive: `headers` has their shapes and dtypes, `read` reads the data of one."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
         self._members: dict[str, zipfile.ZipInfo] = {}
         self.headers: dict[str, NDArray[Any]] = {}
-        """Arrays with the shapes and types in the file but without its data: all elements share a single zero."""
+        """Maps names to arrays of the stored shape and dtype; all elements are one zero in memory, no data is read."""
         total = 0
         for member in archive.infolist():
             name = member.filename.removesuffix(_ENDING)
@@ -73,7 +71,7 @@ class StoredArrays:
             raise NpzError(problem)
 
     def read(self, name: str) -> NDArray[Any]:
-        """The array of that name. Raises NpzError."""
+        """The array `name` with its data. Raises NpzError if it is damaged."""
         try:
             with self._archive.open(self._members[name]) as file:
                 # The checksum is verified at the end of the member, which is the end of the array.
@@ -84,7 +82,7 @@ class StoredArrays:
 
 @contextmanager
 def open_npz(data: bytes) -> Iterator[StoredArrays]:
-    """The arrays of an .npz file with these bytes, of which only the headers are read. Raises NpzError."""
+    """Context with the arrays of an .npz file whose bytes are `data`; reads only the headers. Raises NpzError."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except _DAMAGED:
@@ -98,9 +96,9 @@ def open_npz(data: bytes) -> Iterator[StoredArrays]:
 
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of the array in a .npy file. Raises one of `_DAMAGED`."""
+    """Shape and dtype of the array in a .npy file. Raises one of `_DAMAGED`."""
     version = npy.read_magic(file)
-    # numpy parses it with Python's own parser, which warns of strange literals.
+    # numpy parses the header with Python's own parser, which warns of strange literals.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

@@ -1,4 +1,4 @@
-"""Folders for code of this user: nobody else may write there, or replace the folders."""
+"""Creates and checks folders for machine code: no other user may write to them or replace them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _PRIVATE = 0o700
 _MOST_LINKS = 40
-"""Largest number of links in one path, as on Linux."""
+"""Largest number of symbolic links that are followed in one path, as on Linux."""
 
 
 def make_own_folder(folder: Path) -> None:
@@ -29,11 +29,11 @@ def make_own_folder(folder: Path) -> None:
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raises OSError, whose `strerror` says why, unless only this user can have written the files of a folder.
+    """Raises OSError, whose `strerror` gives the reason, if another user could have written files in `folder`.
 
-    The folder must belong to this user, be no link, and not be writable for others. Its parents, along all links on the
-    way, must belong to this user or root and not be writable for others either, or let users remove only their own
-    files, like /tmp.
+    The folder must belong to this user, be no symbolic link, and not be writable for others. All its parents, also
+    those of the targets of links, must belong to this user or root, and must either not be writable for others or, like
+    /tmp, let users remove only their own files.
     """
     last = _check_way(folder)
     found = last.lstat()
@@ -59,7 +59,7 @@ def check_own_file(descriptor: int, path: Path) -> None:
 
 
 def _check_way(folder: Path) -> Path:
-    """Checks the parents of `folder`; returns its path without links."""
+    """Checks the parents of `folder` as `check_own_folder` says; returns its path with all links resolved."""
     place = Path("/")
     links = 0
     left = list(reversed(folder.absolute().parts[1:]))
@@ -99,8 +99,8 @@ def _check_owner(place: Path, found: os.stat_result) -> None:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether users other than the owner and root may write; a group with the owner as its only member
-    does not count.
+    """Whether users other than the owner and root may write, by the mode for others or for a group that is not
+    private (`_is_private`).
     """
     if found.st_mode & stat.S_IWOTH:
         return True
@@ -108,7 +108,7 @@ def _others_write(found: os.stat_result) -> bool:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is the private group of a user: it has the user's name and no other members."""
+    """Whether `gid` is the private group of this user: it has the user's name and no other members."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

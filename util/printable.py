@@ -1,17 +1,17 @@
-"""Text from outside (names in models, files, fields of records) in a form that fits into a line of a terminal."""
+"""Makes foreign text (names in models, files, fields of records) printable in one line of a terminal."""
 
 from __future__ import annotations
 
 MOST_CHARACTERS = 2000
-"""Length of the longest printed line; some names have megabytes."""
+"""Number of characters that are printed at most; some models have names of megabytes."""
 _LAST = 500
-"""Number of characters shown of the end of a longer line, since messages end with advice."""
+"""Number of characters at the end of a longer text that are printed, since error messages end with advice."""
 
 
 def printable(text: object, most: int | None = MOST_CHARACTERS) -> str:
     r"""`str(text)` in one line: line breaks, escape sequences and lone surrogates as Python writes them (`\n`, `\x1b`).
 
-    If there are more than `most` characters (at least 3, None: any number), an ellipsis replaces some in the middle.
+    An ellipsis replaces the middle of a text of more than `most` characters; `most` is at least 3, None for no limit.
     """
     words = str(text)
     if most is not None and len(words) > most:

@@ -1,9 +1,9 @@
-"""A cache of files and folders built for this user: one process at a time builds an entry, all others wait for it.
+"""A cache of files and folders for one user: one process at a time builds an entry, the others wait for it.
 
 Entries contain machine code, so they are used only if this user made them: the folders belong to the user alone
-(`util.own_folders`), and each entry has a seal, written to its lock file after the build: a code computed with this
-user's secret key. An entry whose seal does not match is built again. A checksum would only detect damage: somebody who
-replaces an entry can replace its checksum too. The key is never copied from its file, which only the user may read.
+(`util.own_folders`), and each entry has a seal in its lock file, a message authentication code (HMAC) of the entry with
+this user's secret key. An entry whose seal does not match is built again. A checksum would only detect damage: somebody
+who replaces an entry can replace its checksum too. The key is never copied from its file, which only the user may read.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from .own_folders import check_own_file, make_own_folder
 
 
 class CacheError(UserError):
-    """The cache directory cannot be used: others may write there, or this user may not, or its disk is full."""
+    """The cache directory cannot be used: others may write there, this user may not, or the disk is full."""
 
 
 def cache_directory(part: str) -> Path:
-    """The folder of the entries of `part`: $XDG_CACHE_HOME/vdla/`part`, by default in ~/.cache."""
+    """The folder of the cache's section `part`: $XDG_CACHE_HOME/vdla/`part`, by default ~/.cache/vdla/`part`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / part
 
 
 def cached(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """The path of entry `name` of `part`; `build` makes it, a file or a folder, at the path in its argument.
+    """The path of entry `name` of the cache's section `part`. `build` creates the entry, a file or folder, at a path.
 
-    An entry that was built by this function, is unchanged and `valid`, is not built again. If several processes call at
-    once, one builds and the others wait. The lock belongs to the builder's process, so it ends when the builder dies.
-    Raises CacheError if the directory cannot be used, and all errors of `build`, after which the entry is as it was
-    before.
+    `build` is not called if the entry exists, its seal matches and `valid` accepts it. If several processes call at
+    once, one builds and the others wait; the lock is released when the builder's process ends. Raises CacheError if the
+    directory cannot be used, and every error of `build`, after which the entry is as before the call.
     """
     return _cached_in(cache_directory(part), name, build, valid)
 
@@ -52,10 +51,9 @@ def cached(
 def cached_or_made(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """The path of an entry as from `cached`; if the user's cache cannot be used, the entry is built for this process
-    alone.
+    """Like `cached`, but if the user's cache cannot be used, builds the entry in a folder for this process alone.
 
-    A warning on standard error, once in a process, says that it is not cached.
+    Then prints a warning on standard error, once in a process.
     """
     try:
         return cached(part, name, build, valid)
@@ -65,9 +63,9 @@ def cached_or_made(
 
 
 def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
-    """A folder that replaces the unusable cache of another tool, such as numba.
+    """A folder to replace the unusable cache of another tool, for example numba; removed when this process ends.
 
-    It is removed when this process ends. None unless this or an earlier call made it.
+    `make` creates the folder; without `make`, None if no earlier call created it.
     """
     if not make and not _for_this_process.cache_info().currsize:
         return None
@@ -78,7 +76,7 @@ def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
 
 
 def find_cached(part: str, name: str) -> Path | None:
-    """The path of an entry built by `cached` or `cached_or_made` and unchanged since; else None."""
+    """The path of an entry that `cached` or `cached_or_made` built, if it is unchanged since; else None."""
     places = [cache_directory(part)]
     if _for_this_process.cache_info().currsize:
         places.append(_for_this_process() / part)
@@ -90,11 +88,12 @@ def find_cached(part: str, name: str) -> Path | None:
 
 
 def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
-    """Removes the least recently used entries of `part` whose names end in `suffix`, until these have at most
-    `most_bytes`.
+    """Removes the least recently used files of section `part` whose names end in `suffix`, until these files have at
+    most `most_bytes` together.
 
-    The most recently used one stays, whatever its size. The time of use is the file's modification time, which users of
-    an entry set (`os.utime`). Entries that another process removes meanwhile, or that may not be removed, are skipped.
+    The most recently used file stays, whatever its size. The time of use is the modification time, which callers set
+    when they use an entry (`os.utime`). Files that another process removes meanwhile, or that cannot be removed, are
+    skipped.
     """
     entries: list[tuple[float, int, Path]] = []
     for path in cache_directory(part).glob(f"*{suffix}"):
@@ -132,16 +131,16 @@ def _cached_in(
                     raise OSError(error.errno, error.reason) from None
                 finally:
                     _remove(partial)
-                # Between these two steps the entry has no valid seal and is not used.
+                # Until its seal is written, no process uses the entry.
                 os.pwrite(lock, seal_of(key, directory.name, target) or b"", 0)
     return target
 
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[bytes]:
-    """The key for the entries of a directory, which is created if necessary.
+    """Context with the secret key for the entries of `directory`, which is created if necessary.
 
-    Raises CacheError for an OSError inside of the block, and for a directory that others may write.
+    Raises CacheError for an OSError within the context, and for a directory that other users may write.
     """
     try:
         make_own_folder(directory.parent)
@@ -154,7 +153,7 @@ def _opened(directory: Path) -> Iterator[bytes]:
 
 
 def _is_ours(key: bytes, target: Path) -> bool:
-    """Whether an entry is there and unchanged since a process of this user built it."""
+    """Whether entry `target` exists and its seal matches: a process of this user built it, and it is unchanged."""
     try:
         with os.fdopen(open_file(_lock_of(target), follow=False), "rb") as file:
             wanted = file.read(SEAL_BYTES)
@@ -203,9 +202,9 @@ _FOR_USER = 0o600
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Waits for the lock of a file and yields its descriptor. Creates the file if necessary; never changes it.
+    """Context that waits for the lock of a file and yields the file's descriptor. Creates an empty file if necessary.
 
-    The lock belongs to the process, and ends with it. Raises OSError, also for a link.
+    The lock is released when the process ends. Raises OSError, also if `path` is a symbolic link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, _FOR_USER)
@@ -218,9 +217,8 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def user_key(folder: Path) -> bytes:
-    """The key in a folder of this user, created if there is none; a key that others could read is replaced.
-
-    Raises OSError.
+    """The secret key, KEY_BYTES random bytes, stored in a folder of this user. It is created if there is none and
+    replaced if other users could read it. Raises OSError.
     """
     found = _read_key(folder / KEY)
     if found is not None:
@@ -241,7 +239,7 @@ def user_key(folder: Path) -> bytes:
 
 
 def seal_of(key: bytes, part: str, path: Path) -> bytes | None:
-    """The seal of the entry at `path` in `part`: a code of its name and its contents, a file or a folder of files.
+    """The seal of the entry at `path`, a file or folder: HMAC-SHA256 of `part`, the entry's name and its contents.
 
     None if there is no entry, or if it contains a link, a device or a file that cannot be read.
     """
@@ -275,7 +273,7 @@ def _add(code: hmac.HMAC, path: Path, name: str) -> None:
 
 
 def _read_key(path: Path) -> bytes | None:
-    """The key; None if there is no usable one."""
+    """The key in the file at `path`; None if there is no file, or it has the wrong size or could be read by others."""
     try:
         descriptor = open_file(path, follow=False)
     except FileNotFoundError:

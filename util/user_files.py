@@ -1,4 +1,4 @@
-"""Reads and writes files of the user: a mistake gives one clear line, and a failure leaves no partial file.
+"""Reads files that the user names and checks output paths: a mistake raises FileError with one line.
 
 Single files are written by `vdla.util.files.write_whole`.
 """
@@ -21,7 +21,7 @@ class FileError(UserError):
 
 
 def read_whole(path: Path, what: str) -> bytes:
-    """The bytes of the regular file at `path`; `what` names its role in messages. Raises FileError."""
+    """The bytes of the regular file at `path`; error messages call the file `what`. Raises FileError."""
     try:
         return read_file(path)
     except OSError as error:
@@ -29,7 +29,8 @@ def read_whole(path: Path, what: str) -> bytes:
 
 
 def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
-    """Raises FileError for outputs that could not be written or would replace `inputs`, before any long work."""
+    """Raises FileError if an output in `paths` cannot be written or would replace a file of `inputs`. Called before
+    long work."""
     for path in paths:
         if path is None:
             continue
@@ -56,7 +57,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
 
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Turns an OSError about a path to be written, such as a name that is too long, into FileError."""
+    """Context that turns an OSError about the output `path`, for example a name that is too long, into FileError."""
     try:
         yield
     except OSError as error:
@@ -65,7 +66,8 @@ def _told(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_directory(path: Path | None) -> Iterator[Path | None]:
-    """A temporary directory; its files move to `path` when the block ends without error, else they are removed.
+    """Context with a temporary directory; its files move to the directory `path` if the block ends without error, else
+    they are removed.
 
     With `path` None, yields None and does nothing. Raises FileError.
     """
@@ -87,7 +89,7 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
 
 
 def check_directory(path: Path, *, parents: bool = False) -> None:
-    """Raises FileError for a path at which no directory can be created (with `parents`, together with its parents)."""
+    """Raises FileError if no directory is at `path` or can be created there; `parents`: its parents may be missing."""
     with _told(path):
         if path.exists() and not path.is_dir():
             raise FileError(f"{path}: is a file; name a directory")
