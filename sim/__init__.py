@@ -1,4 +1,4 @@
-"""Event-driven cycle-exact simulator: function and timing of a program, or timing alone (see hw/README.md)."""
+"""Event-driven cycle-exact simulator: results and timing of a program, or its timing alone (see hw/README.md)."""
 
 from .errors import CycleLimitError, DeadlockError, SimulationError
 from .simulate import (

@@ -1,4 +1,4 @@
-"""The ALU's operations on one int32 lane, for numba; `isa.alu` defines them."""
+"""The ALU's operations on int32 lanes, compiled by numba; `isa.alu` defines the operations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from vdla.util.machine_code import compiled
 _MIN, _MAX, _ADD = int(AluOpcode.MIN), int(AluOpcode.MAX), int(AluOpcode.ADD)
 _SHR, _SUB = int(AluOpcode.SHR), int(AluOpcode.SUB)
 CODES = len(AluOpcode)
-"""ALU opcodes are 0 .. CODES - 1."""
+"""Number of ALU opcodes; they are 0 .. CODES - 1."""
 
 
 @compiled()
 def shift_right(value, amount):  # type: ignore[no-untyped-def]
-    """SHR of isa/README.md on int32 values held as int64; the caller keeps the low 32 bits."""
+    """SHR of isa/README.md on int32 values in int64 variables: left shift if `amount` is negative. The caller takes the
+    low 32 bits.
+    """
     if amount >= 0:
         return value >> min(amount, 31)
     return value << min(-amount, 32)
@@ -23,7 +25,7 @@ def shift_right(value, amount):  # type: ignore[no-untyped-def]
 
 @compiled()
 def operate(opcode, left, right):  # type: ignore[no-untyped-def]
-    """The result of ALU operation `opcode` on int64 operands; the caller keeps the low 32 bits."""
+    """The result of ALU operation `opcode` on int32 values in int64 variables; the caller takes the low 32 bits."""
     if opcode == _MIN:
         return min(left, right)
     if opcode == _MAX:
@@ -39,7 +41,9 @@ def operate(opcode, left, right):  # type: ignore[no-untyped-def]
 
 @compiled()
 def operate_on_lanes(opcode, target, source, use_imm, imm):  # type: ignore[no-untyped-def]
-    """`target` = operation(`target`, `source` or `imm`), int32 lanes."""
+    """Applies ALU operation `opcode` to each lane: `target` int32 (n,) and `source` int32 (n,), or the immediate `imm`
+    if `use_imm`; overwrites `target`.
+    """
     for j in range(len(target)):
         right = imm if use_imm else np.int64(source[j])
         target[j] = np.int32(operate(opcode, np.int64(target[j]), right))

@@ -1,6 +1,7 @@
-"""Named groups of the arrays of a timing run, as arguments of the functions of the timing core.
+"""Named groups of a timing run's arrays, which the functions of the timing core take as arguments.
 
-`state.py` names the columns of each array. Further arguments are P (`parameters.py`) and the state arrays U, V and X.
+`state.py` names the columns of each array. Further arguments of the same functions are the array P (`parameters.py`)
+and the state arrays U (units), V (the current store) and X (a record for each instruction).
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ Array = NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """A program as arrays: `rows` of instructions, the `registers` that each instruction sees, and `order[unit]`, the
-    instructions of each unit.
+    """A program: decoded instructions `rows`, the configuration `registers` that instructions see, and `order[unit]`,
+    the indices of a unit's instructions.
 
-    `sizes` are element bytes by kind; B and `kept` give the accumulator bank that an operation reads (`ports.py`).
+    `sizes[kind]`: DRAM bytes of an element of a LOAD or STORE. B and `kept`: the accumulator banks that operations read
+    (`ports.py`).
     """
 
     rows: Array
@@ -29,7 +31,7 @@ class Program(NamedTuple):
 
 
 class Bus(NamedTuple):
-    """The memory port: M its state, C its read clients, R their bursts, Q accepted reads, W write bursts."""
+    """The memory port: M memory and fetch state, C read clients, R their bursts, Q accepted reads, W write bursts."""
 
     M: Array
     C: Array
@@ -39,8 +41,8 @@ class Bus(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """T: the token queues; `pushed` and `popped`: the cycles of each queue's pushes and pops; and the queue of each
-    unit's flags.
+    """T: counters of each token queue. `pushed`, `popped`: cycles of each queue's pushes and pops. `pop_queue`,
+    `push_queue` [unit, side]: the queue of a unit's flags pop_prev and pop_next, push_prev and push_next.
     """
 
     T: Array
@@ -51,7 +53,7 @@ class Tokens(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Data bytes `moved` and bus `beats` by kind of traffic."""
+    """Data bytes `moved` and bus `beats`, each indexed by kind of traffic (`state.TRAFFIC`)."""
 
     moved: Array
     beats: Array

@@ -40,15 +40,15 @@ from .state import (
 )
 
 ZERO, SWEEP = register("ZERO").index, register("SWEEP").index
-"""Indices among the compute unit's registers."""
+"""Indices of the registers ZERO and SWEEP in the compute unit's row of configuration registers."""
 
 
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles in the layout of `kernels.multiply_tile`.
 
-    `swept` (swept, TAPS, batch, block_out) are the positions that sweeps multiply, less zero points, the oldest first.
-    `inputs` is indexed by GEMM, DEPTHWISE and TAPS: one array of `inp`, unused vectors up to chain_base, then the chain
-    memory (`chain` (chain_buffer_bytes,) views its bytes).
+    `swept` (held operations, TAPS, batch, block_out) are input positions minus their zero point that a sweep multiplies
+    again, the oldest first. `inputs` (depth, batch, block_in) is the array that GEMM, DEPTHWISE and TAPS index: `inp`,
+    unused vectors up to chain_base, then the chain memory (`chain` (chain_buffer_bytes,) is a view of that part).
     """
 
     uop: NDArray[np.uint64]
@@ -65,7 +65,7 @@ class Pads(NamedTuple):
 
 
 def held_positions(config: Config) -> NDArray[np.int32]:
-    """`Pads.swept` at launch."""
+    """The array `Pads.swept` at launch: int32 zeros."""
     return np.zeros(SWEEP_MODE.held(config), np.int32)
 
 
@@ -76,7 +76,7 @@ def _empty(row):  # type: ignore[no-untyped-def]
 
 @compiled()
 def micro_op(word, widths):  # type: ignore[no-untyped-def]
-    """(dst, src, wgt) of an int64 micro-op."""
+    """The fields (dst, src, wgt) of a micro-op, int64 `word`; `widths` are their numbers of bits, from bit 0 on."""
     return (
         word & ((1 << widths[0]) - 1),
         word >> widths[0] & ((1 << widths[1]) - 1),
@@ -86,7 +86,7 @@ def micro_op(word, widths):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _split(row, widths, uop):  # type: ignore[no-untyped-def]
-    """(n, 3) int64 dst, src and wgt of the instruction's micro-ops."""
+    """The fields dst, src and wgt of the micro-ops of instruction `row`, int64 (n, 3)."""
     indices = np.empty((row[UOP_END] - row[UOP_BGN], 3), np.int64)
     for k in range(len(indices)):
         indices[k, 0], indices[k, 1], indices[k, 2] = micro_op(np.int64(uop[row[UOP_BGN] + k]), widths)
@@ -103,8 +103,8 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
-    """Whether all sources, with `more` vectors after each, are in the input scratchpad (indices below `own`) or in the
-    chain memory (chain_base..depth - 1).
+    """Whether each source vector and the `more` vectors after it are all in the input scratchpad (indices below `own`)
+    or all in the chain memory (indices chain_base to depth - 1).
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -121,8 +121,9 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 
 @compiled()
 def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes GEMM: of `pads.inputs` int16 (depth, batch, block_in) the first `own` are the input scratchpad, those
-    from `chain_base` on the chain memory. Also OUTSIDE if register FOLD sets more groups than the array has.
+    """Executes the GEMM `row`. In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input
+    scratchpad, the vectors from `chain_base` on the chain memory. Returns OUTSIDE also if register FOLD sets more
+    groups than the array has.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -182,15 +183,15 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
 
 @compiled()
 def zero_points(here):  # type: ignore[no-untyped-def]
-    """Zero points of inputs and weights, from register ZERO."""
+    """Zero points (of inputs, of weights) in register ZERO; `here` are the compute unit's registers."""
     return np.int32(here[ZERO] << 56 >> 56), np.int32(here[ZERO] << 48 >> 56)
 
 
 @compiled()
 def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes all micro-ops of a GEMM at one position, for arrays with fewer output lanes than LANES and for nonzero
-    zero points: (n, 3) `indices` on top of vectors `dst` and `src` and tile `wgt`; `add` 1 adds to accumulators, 0
-    overwrites them.
+    """Executes a GEMM's micro-ops in one iteration of its loops. For arrays of fewer output lanes than LANES and for
+    nonzero zero points. `indices` (n, 3) are added to `dst`, `src` and `wgt`, the iteration's accumulator, input vector
+    and tile. `add`: 1 adds to accumulators, 0 overwrites them.
     """
     inp, packed, acc = pads.inputs, pads.packed, pads.acc
     lanes = packed.shape[3]
@@ -213,8 +214,8 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """(weights of a row, input vectors of a position, output vectors of a position, rows of a tile) of DEPTHWISE and
-    TAPS.
+    """Sizes for DEPTHWISE and TAPS: (weights in a row, input vectors in a position, output vectors in a position, rows
+    in a tile).
     """
     narrow = min(acc.shape[2], inp.shape[2])
     return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow
@@ -222,11 +223,12 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes DEPTHWISE or TAPS; `own` and `chain_base` as in `run_gemm`. `pads.wgt` int8 (depth, columns, block_in)
-    is indexed by rows of weights.
+    """Executes the DEPTHWISE or TAPS `row`; `own` and `chain_base` as in `run_gemm`. Micro-ops index `pads.wgt` int8
+    (depth, columns, block_in) by rows of weights instead of tiles.
 
-    A row has as many weights as the shorter of an input and an output vector. A position is `inputs` input vectors, or
-    one input vector with `outputs` parts, of which one fills the lanes of an output vector.
+    A row has as many weights as the shorter of an input and an output vector. If output vectors are longer, a position
+    is `inputs` input vectors. If input vectors are longer, a position is one of `outputs` equal parts of an input
+    vector.
     """
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     if _empty(row):
@@ -272,13 +274,17 @@ def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-
 
 @compiled()
 def sweeps(kind, here):  # type: ignore[no-untyped-def]
-    """Whether operations of an instruction of `kind` hold their positions, with the compute unit's registers `here`."""
+    """Whether an instruction of `kind` is a sweep: TAPS with register SWEEP on. `here`: the compute
+    unit's registers.
+    """
     return kind == TAPS and here[SWEEP] & 1 == 1
 
 
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
-    """`isa.array_modes.sweep_rows`, computed from the shapes of the arrays of Pads."""
+    """`isa.array_modes.sweep_rows`, rows of weights in a sweep's group, computed from the shapes of `Pads.swept`
+    and `Pads.wgt`.
+    """
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
         swept.shape[0] * swept.shape[1] * max(1, block_out // block_in), 2 * max(1, block_in // block_out)
@@ -287,8 +293,8 @@ def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Shifts the TAPS positions from `s` on into `swept` as its newest; `s` is (input vector, part of it for the
-    lanes).
+    """Drops the oldest positions of `swept` and appends TAPS positions from `s` on, minus `inp_zero`. `s` is (index of
+    the first input vector, part of an input vector that the lanes multiply).
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])
@@ -304,7 +310,7 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes TAPS with register SWEEP on."""
+    """Executes the TAPS `row` with register SWEEP on; `own` and `chain_base` as in `run_gemm`."""
     uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
     if _empty(row):
         return DONE
@@ -351,7 +357,7 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 
 @compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
-    """Executes ALU on accumulators."""
+    """Executes the ALU `row` on the accumulators `acc` int32 (depth, batch, block_out)."""
     if row[ALU_OPCODE] >= CODES:
         return OUTSIDE
     if _empty(row):
@@ -378,7 +384,7 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """Executes the instruction `row`, whose kind is one of OPERATIONS."""
+    """Executes the instruction `row`: GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS)."""
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:

@@ -1,10 +1,9 @@
-"""The main loop. All times except those of memory follow in closed form from earlier times, so only memory needs a
-clock.
+"""The main loop of a timing run. Only memory needs a clock; all other times follow in closed form from earlier times.
 
-Times are sums and maxima of earlier times, with two exceptions: which client's address is accepted and which burst the
-data slot serves depend on the requests of that moment, and the store unit reads accumulators only while compute does
-not. The loop derives all times that it can, then lets memory take its next decision, in order of time. A time that
-cannot be derived yet depends on a later decision, and is at least one cycle after it.
+Times are sums and maxima of earlier times, with two exceptions. Which client's address memory accepts and which burst
+it serves depends on the requests of that cycle, and the store unit reads accumulators only while compute does not. The
+loop derives every time that it can, then makes memory's next decision, in order of time. A time that cannot be derived
+yet depends on a later decision and is at least one cycle after it.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from .state import (
 from .store import advance_store, read_vectors
 from .units import advance_compute, advance_load, dispatch, show_fetch
 
-# One bit for each read client that may have something new to derive.
+# One bit for each read client for which new times may be derivable.
 _FETCH, _COMPUTE, _STORE, _LOAD = 1, 2, 4, 8
 _ALL = 15
 
 
 @timing_code
 def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
-    """Runs the program; returns (outcome, cycle in which it was decided). Arrays are made by `machine.py`."""
+    """Runs a program; returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). `machine.py` makes the arrays."""
     M, C, R, Q, W = bus
     work = _ALL
     while True:

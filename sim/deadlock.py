@@ -1,4 +1,4 @@
-"""The message of a run that does not finish: each waiting unit and the event that it waits for."""
+"""The error message for a run that does not finish: each waiting unit and the event that it waits for."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def describe(
     units: NDArray[np.int64],
     tokens: NDArray[np.int64],
 ) -> str:
-    """One clause a unit: its instruction and the token, queue or data it waits for; then fetch.
+    """The message: for each unit a clause with its instruction and the token, queue or data it waits for, then fetch.
 
-    `count` is the length of the program; `units` and `tokens` are the state in which the run stopped.
+    `count`: number of instructions in the program. `units`, `tokens`: the arrays U and T when the run stopped.
     """
     rows, last = decoded.rows, decoded.last
     clauses = [_unit_clause(config, rows, units, tokens, unit) for unit in Unit]

@@ -1,7 +1,7 @@
-"""Instruction words to one int64 row an instruction, by the tables of `isa.layout`.
+"""Decodes instruction words to one int64 row for each instruction, by the tables of `isa.layout`.
 
-The pass also follows CONFIG in program order, which gives the registers that each instruction sees (a unit runs its
-instructions in that order), and checks that every DRAM access lies inside the memory image.
+The pass also tracks CONFIG in program order, the order in which a unit runs its instructions: so it finds the register
+values that each instruction sees, and checks that every DRAM access is inside the memory image.
 """
 
 from __future__ import annotations
@@ -101,10 +101,12 @@ _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """`rows` int64 (n, ROW_COLUMNS); `registers` int64 (m, 8), configuration registers that rows point to.
+    """A decoded program. `rows` int64 (n, ROW_COLUMNS): an instruction each. `registers` int64 (m, 8): a unit's
+    register values, a row for each state between two CONFIGs; an instruction's column REGISTERS_AT is the index of its
+    row.
 
-    `last` is the index of the first FINISH (n without one); `rewrites_uops` says whether a STORE may write
-    bytes that a LOAD.UOP reads.
+    `last`: index of the first FINISH, n if there is none. `rewrites_uops`: whether a STORE may write bytes that a
+    LOAD.UOP reads.
     """
 
     rows: NDArray[np.int64]
@@ -117,10 +119,11 @@ class Decoded:
 def _tables(
     config: Config,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """(format number by the low 10 bits of a word, -1 if none; (kind, unit) of each format; its fields, up to a column
-    -1).
+    """Tables for `_decode`: the format's number for each value of a word's low 10 bits, -1 if none; (kind, unit) of
+    each format; the fields of each format.
 
-    A field is (column, word, shift, width, signed). CONFIG's unit is -1, because the instruction has a field for it.
+    A field is (column, word, shift, width, signed); the list of a format's fields ends with column -1. CONFIG's unit is
+    -1, because the instruction has a field for it.
     """
     chosen = np.full(1024, -1, np.int64)
     count = len(formats(config))
@@ -147,7 +150,7 @@ def _tables(
 
 @compiled()
 def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
-    """Fills `rows`; returns the index of the first unknown instruction, or -1. Stops after the first FINISH."""
+    """Decodes `words` into `rows`, up to the first FINISH; returns the index of an unknown instruction, or -1."""
     for i in range(len(words)):
         number = chosen[words[i, 0] & np.uint64(1023)]
         if number < 0:
@@ -173,7 +176,7 @@ def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
 
 @timing_code
 def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
-    """DRAM bytes that one row of a LOAD.PATCH reads, from the row's start; `patch` is its register."""
+    """DRAM bytes that a LOAD.PATCH reads of one image row, from the row's start; `patch`: value of register PATCH."""
     run, step = patch & 0xFF, patch >> 8 & 0xFF
     if run == 0 or row[X_SIZE] == 0:
         return np.int64(0)
@@ -183,8 +186,8 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operand_shape(row, operand):  # type: ignore[no-untyped-def]
-    """(first, pitch, width) of a STORE.POST's operand vectors, as in `isa.registers.operand_shape`; `operand` is
-    register OPERAND.
+    """(index of the first, pitch of rows, vectors in a row) of a STORE.POST's operand vectors in DRAM, as in
+    `isa.registers.operand_shape`; `operand`: value of register OPERAND.
     """
     pitch = operand >> 32 & 0xFFFF if operand >> 48 & 1 else row[X_STRIDE]
     width = np.int64(1) if operand >> 49 & 1 else row[X_SIZE]
@@ -193,8 +196,9 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
-    """Fills the register log and checks bounds: (outcome, instruction, first byte, end, whether stores may write
-    micro-ops).
+    """Fills `registers` and the rows' REGISTERS_AT and checks DRAM bounds. Returns (outcome, instruction at fault,
+    first byte and end of its access, whether stores may write bytes that a LOAD.UOP reads); if no instruction is at
+    fault, the second number is that of used rows of `registers`.
     """
     current = np.zeros(3, np.int64)
     used = 1
@@ -224,7 +228,7 @@ def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  
         if kind == LOAD_PATCH:
             length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
             if length <= 0:
-                # A load of pads only, which reads no DRAM.
+                # The load writes pads only and reads no DRAM.
                 continue
             end = begin + (row[Y_SIZE] - 1) * row[X_STRIDE] + length
         if kind == STORE_POST and row[CHAIN]:
@@ -250,7 +254,7 @@ def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  
 
 
 def kind_sizes(config: Config) -> NDArray[np.int64]:
-    """DRAM bytes of an element of each kind of LOAD and STORE, indexed by kind; 0 for kinds that move nothing."""
+    """DRAM bytes of an element that a LOAD or STORE moves, int64 indexed by kind of instruction; 0 for other kinds."""
     sizes = np.zeros(len(KIND_NAMES), np.int64)
     for name in (*LOADS, *STORES):
         sizes[KIND_NAMES.index(name)] = config.element_bytes(name.partition(".")[2].lower())
@@ -260,7 +264,10 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
 def _lacking(
     config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
 ) -> Iterator[tuple[int, str]]:
-    """(first instruction that uses it, feature as text) for every feature that `rows` use and `config` lacks."""
+    """(index of the first instruction that uses it, its text) for each feature that `rows` use and `config` lacks.
+
+    `present`: for each kind of instruction, whether `rows` have one.
+    """
     chained = (rows[:, KIND] == STORE_POST) & (rows[:, CHAIN] == 1)
     if chained.any() and not config.chain_buffer_bytes:
         yield int(np.argmax(chained)), "a chain memory (chain = 1)"
@@ -298,7 +305,7 @@ def _lacking(
 
 
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
-    """Decode (n, words) uint64 `instructions` for a memory of `memory_size` bytes.
+    """Decodes `instructions`, uint64 (n, words), for a memory image of `memory_size` bytes.
 
     Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the
     memory, and EncodingError for bits that are no instruction; each names the instruction.

@@ -6,14 +6,14 @@ from vdla.util.errors import CodeError
 
 
 class SimulationError(CodeError):
-    """The program does not run to its end on this machine."""
+    """The program does not run to its end."""
 
 
 class DeadlockError(SimulationError):
-    """A run in which no event can happen any more; the message names every waiting unit, its instruction and the event
-    it waits for.
+    """No event can happen any more, and FINISH has not retired. The message names each waiting unit, its instruction
+    and the event that it waits for.
     """
 
 
 class CycleLimitError(SimulationError):
-    """The run passed its cycle limit; the message names each unit's activity."""
+    """The run passed its cycle limit. The message names each unit's current instruction."""

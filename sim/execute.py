@@ -1,7 +1,7 @@
-"""Executes a program's instructions in program order, on scratchpads laid out for speed.
+"""Executes a program's instructions in program order; results are bit for bit equal to those of `isa.reference`.
 
-Inputs are stored as int16, and weight tiles also as int16 pairs (`kernels.multiply_tile`); results are bit for bit
-those of `isa.reference`.
+For speed, input scratchpads are int16, and weight tiles are stored a second time as int16 pairs
+(`kernels.multiply_tile`).
 """
 
 from __future__ import annotations
@@ -61,10 +61,12 @@ _LINE = 64  # bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratchpads:
-    """Final contents: `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8
-    (wgt_depth, columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
-    biases then scales as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows`
-    uint32 (row_depth, 2), packed factors and values.
+    """Contents of the scratchpads at the end of a run.
+
+    `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, columns,
+    block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out), biases and bits of the
+    float32 scales; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32
+    (row_depth, 2), packed factors and values of ROWS.
     """
 
     uop: NDArray[np.unsignedinteger]
@@ -81,8 +83,8 @@ class Scratchpads:
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Runs one row; returns DONE, or OUTSIDE if it reaches outside a scratchpad. `widths` are those of a micro-op's
-    fields, `scratch` is an int32 vector (batch, block_out) that STORE.POST overwrites.
+    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds. `here`: its
+    registers. `widths`: bits of a micro-op's fields. `scratch`: an int32 vector (batch, block_out) for STORE.POST.
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
@@ -117,8 +119,8 @@ def run_row(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Runs all rows and fills `trace` with the words of all LOAD.UOPs; returns the index of an instruction that reaches
-    outside a scratchpad, or -1.
+    """Executes all instructions and fills `trace` with the words that each LOAD.UOP writes; returns the index of an
+    instruction that accesses a scratchpad out of bounds, or -1.
     """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
@@ -145,7 +147,9 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
-    """Fills `trace`; returns the index of a LOAD.UOP that reaches outside `buffer`, or -1."""
+    """Executes the LOAD.UOPs alone and fills `trace` with the words that each writes; returns the index of one that
+    writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
+    """
     used = 0
     for i in range(len(rows)):
         if rows[i, KIND] == LOAD_UOP:
@@ -158,8 +162,8 @@ def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-unty
 
 
 def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The words that every LOAD.UOP writes, one load after the other, provided that no STORE changes them
-    in `memory`.
+    """The words that the LOAD.UOPs write, one load after the other, uint64. No STORE of the program may change them in
+    `memory`. Raises ProgramError for a LOAD.UOP out of bounds.
     """
     trace = np.empty(_trace_size(decoded.rows), np.uint64)
     buffer = np.zeros(config.uop_depth, np.uint64)
@@ -177,7 +181,7 @@ def _refuse(decoded: Decoded, index: int) -> None:
 
 
 def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """Zeros that start at a cache line: vectors that straddle two lines would cost a third of the array's speed."""
+    """An array of zeros that starts at a cache line. Vectors that cross lines would slow down GEMM by a third."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     buffer = np.zeros(size + _LINE, np.uint8)
     start = -buffer.ctypes.data % _LINE
@@ -185,7 +189,7 @@ def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 
 def start_pads(config: Config, contents: Contents | None = None) -> Pads:
-    """Scratchpads filled from `contents`; memories not in `contents` are zero."""
+    """The scratchpads at launch, filled from `contents`; those that `contents` does not name are zero."""
     start = typed_scratchpads(config, contents)
     wgt, par, uop = start["wgt"], start["par"], start["uop"].astype(np.uint64)
     depth = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
@@ -218,9 +222,10 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
 def execute(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
-    """Final memory, final scratchpads and the words of all LOAD.UOPs, from scratchpads that hold `contents`.
+    """Executes a program; returns final memory, final scratchpads and the words that the LOAD.UOPs wrote, uint64.
 
-    Raises ProgramError, naming the instruction.
+    `contents`: the scratchpads at launch. Raises ProgramError, which names the instruction, for an access to a
+    scratchpad out of bounds.
     """
     image = np.array(memory, np.uint8)
     pads = start_pads(config, contents)

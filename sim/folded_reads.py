@@ -1,4 +1,7 @@
-"""Counts the operations of a folding array that add to accumulators although their GEMM has `overwrite`."""
+"""Counts operations that add to accumulators although their GEMM has `overwrite` (extension `fold`).
+
+With `fold`, an operation multiplies one part of an input vector; only that of the first part overwrites.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,11 @@ from .state import (
 
 
 def adding_operations(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """(n,) int64: of each GEMM with `overwrite`, the number of operations on another part of the inputs than the first.
+    """For each instruction, int64 (n,): if it is a GEMM with `overwrite`, the number of its operations that multiply
+    another part of the inputs than the first; else 0.
 
-    Zeros on machines that do not fold. No STORE may change the micro-ops in `memory`. Raises ProgramError if a LOAD.UOP
-    reaches outside the scratchpad.
+    All 0 on machines without `fold`. No STORE may change the micro-ops in `memory`. Raises ProgramError for a LOAD.UOP
+    out of bounds.
     """
     if config.tile_parts == 1:
         return np.zeros(len(decoded.rows), np.int64)

@@ -1,5 +1,5 @@
-"""GEMM on arrays that fold (extension `fold`): the part of the inputs and of the lanes that an operation's tile
-multiplies.
+"""GEMM with the extension `fold`: the array has fewer columns than vectors have lanes, and the index of a weight tile
+gives the part of the input vector and the part of the lanes that an operation multiplies.
 """
 
 from __future__ import annotations
@@ -23,25 +23,30 @@ from .state import (
 )
 
 FOLD = register("FOLD").index
-"""Index among the compute unit's registers."""
+"""Index of register FOLD among the compute unit's registers."""
 
 
 @compiled()
 def groups_of(fold):  # type: ignore[no-untyped-def]
-    """Number of groups of the array's rows with value `fold` of register FOLD."""
+    """Number of groups in which the array's rows work; `fold`: value of register FOLD."""
     return np.int64(1) << (fold & 7)
 
 
 @compiled()
 def parts_of(w, folds, groups):  # type: ignore[no-untyped-def]
-    """(number of the part of the inputs, number of the part of the lanes) that tile `w` multiplies."""
+    """(part of the input vector, part of the lanes) that an operation with weight tile `w` multiplies.
+
+    `folds`: parts of a tile in a layer's weights, block_out / columns. `groups`: groups of the array's rows.
+    """
     part = w % folds
     return part % groups, part // groups
 
 
 @compiled()
 def add_products(totals, inputs, weights, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Add to `totals` int32 (lanes,) the products of `inputs` (2 x pairs,) and `weights` (pairs, lanes, 2)."""
+    """Adds to `totals` int32 (lanes,) the products of `inputs` (2 x pairs,) and `weights` (pairs, lanes, 2), each minus
+    its zero point.
+    """
     for pair in range(len(weights)):
         first = np.int32(inputs[2 * pair]) - inp_zero
         second = np.int32(inputs[2 * pair + 1]) - inp_zero
@@ -52,8 +57,10 @@ def add_products(totals, inputs, weights, inp_zero, wgt_zero):  # type: ignore[n
 
 @compiled()
 def run_folded(row, here, indices, inp, packed, acc, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes a GEMM that is neither empty nor a reset and has all indices in bounds: `indices` (n, 3) of its
-    micro-ops, other arguments as in `compute.run_gemm`, with `packed` (depth, blocks of columns, pairs, lanes, 2).
+    """Executes a GEMM that is neither empty nor a reset and has all indices in bounds.
+
+    `indices` (n, 3): dst, src and wgt of its micro-ops. `packed` (depth, blocks of columns, pairs, lanes, 2): weight
+    tiles. Other arguments as in `compute.run_gemm`.
     """
     acc_base, inp_base, wgt_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[0] >> 32 & 0xFFFF
     batch, blocks, lanes = acc.shape[1], packed.shape[1], packed.shape[3]

@@ -1,7 +1,7 @@
-"""The arithmetic of the array and of the store pipeline, for numba; `isa.arithmetic` defines the store pipeline's.
+"""Arithmetic of the array and of the store pipeline, compiled by numba; `isa.arithmetic` defines the store pipeline's.
 
-`multiply_tile` is one operation of the array on 16 output lanes, as portable vector IR: products of int16 pairs added
-to int32, which LLVM maps to one instruction where the machine has it (pmaddwd, or VNNI's).
+`multiply_tile` is one operation of the array on 16 output lanes, as portable vector IR: sums of products of int16 pairs
+in int32. LLVM selects one instruction for it if the processor has one (pmaddwd, or VNNI).
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ LANES = 16
 
 @intrinsic
 def multiply_tile(typing_context: Any, target: Any, weights: Any, inputs: Any, pairs: Any, add: Any) -> Any:
-    """target[16] (int32) = or += sum over pairs p of weights[p][16][2] x inputs[p][2] (int16), by address."""
+    """target[16] (int32) = sum over pairs p of weights[p][16][2] x inputs[p][2] (int16), plus target if `add` is 1.
+
+    `target`, `weights` and `inputs` are addresses, `pairs` the number of pairs; all arguments are int64.
+    """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         target, weights, inputs, pairs, add = arguments
@@ -60,7 +63,7 @@ def multiply_tile(typing_context: Any, target: Any, weights: Any, inputs: Any, p
 
 @intrinsic
 def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """float32 a * b + c with one rounding."""
+    """a * b + c in float32 with one rounding."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
@@ -70,7 +73,7 @@ def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
 
 @compiled()
 def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
-    """int64 of float32 `value` rounded half to even, plus `zero_point`, clamped; 0 for NaN."""
+    """float32 `value` rounded half to even, plus `zero_point`, clamped to [low, high], as int64; 0 for NaN."""
     shifted = np.float64(np.rint(value)) + zero_point
     if shifted != shifted:
         return np.int64(0)
@@ -79,15 +82,15 @@ def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
 
 @compiled()
 def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-def]
-    """`isa.arithmetic.requantize` of one int32."""
+    """`isa.arithmetic.requantize` for one int32 `total`."""
     return saturate(np.float32(total) * scale, zero_point, low, high)
 
 
 @compiled()
 def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: ignore[no-untyped-def]
-    """`isa.arithmetic.combine_add` of two int8 values."""
+    """`isa.arithmetic.combine_add` for two int8 values."""
     shift = 128 if unsigned else 0
-    # An intrinsic takes its typing context from numba, which pyright cannot know.
+    # numba passes the typing context of an intrinsic, which pyright cannot know.
     inner = fused_multiply_add(np.float32(b + shift), ratio_b, offset)  # pyright: ignore[reportCallIssue]
     total = fused_multiply_add(np.float32(a + shift), ratio_a, inner)  # pyright: ignore[reportCallIssue]
     return saturate(total, -shift, low, high)
@@ -95,7 +98,7 @@ def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: i
 
 @compiled()
 def combine_multiply(a, b, zeros, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
-    """`isa.arithmetic.combine_multiply` of two int8 values."""
+    """`isa.arithmetic.combine_multiply` for two int8 values; `zeros` are their zero points."""
     shift = 128 if unsigned else 0
     product = np.int32((a - zeros[0]) * (b - zeros[1]))
     return saturate(np.float32(product) * ratio + np.float32(zero_point + shift), -shift, low, high)

@@ -1,6 +1,7 @@
-"""Loads: from DRAM bytes into a scratchpad. Each function returns DONE, or OUTSIDE if the load leaves the scratchpad.
+"""Executes LOAD instructions, from DRAM to a scratchpad.
 
-`row` is the decoded instruction, `here` the configuration registers it sees, `memory` uint8.
+Each function returns DONE, or OUTSIDE if the load writes the scratchpad out of bounds. `row`: the decoded instruction.
+`here`: the values of its unit's configuration registers. `memory`: the DRAM image, uint8.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def _fits(row, depth):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _runs(row):  # type: ignore[no-untyped-def]
-    """(m, 3) runs of a rectangular load: first scratchpad element, number of elements, first DRAM element (-1 for
-    pads).
+    """Runs of consecutive elements of a rectangular load, int64 (m, 3): first scratchpad element, number of elements,
+    first DRAM element (-1 for pads).
     """
     columns = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     runs = np.empty((3 * row[Y_SIZE] + 2, 3), np.int64)
@@ -60,7 +61,7 @@ def _pad_int8(here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
-    """LOAD.INP into `inp` int16 (depth, batch, block_in)."""
+    """Executes LOAD.INP into `inp` int16 (depth, batch, block_in)."""
     if not _fits(row, len(inp)):
         return OUTSIDE
     flat, size = inp.reshape(-1), inp.shape[1] * inp.shape[2]
@@ -76,7 +77,7 @@ def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
-    """LOAD.PATCH into `inp`, byte by byte in the order of isa/README.md."""
+    """Executes LOAD.PATCH into `inp` int16 (depth, batch, block_in), byte by byte in the order of isa/README.md."""
     patch, pad = here[1], _pad_int8(here)
     run, step, pitch, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 16 & 0xFF, patch >> 24 & 0xFF
     row_bytes, batch_row = patch >> 32 & 0xFFFF, patch >> 48 & 7
@@ -104,13 +105,15 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
-    """LOAD.WGT into `wgt` int8 (depth, columns, block_in) and `packed` (depth, blocks, pairs, lanes, 2)."""
+    """Executes LOAD.WGT into `wgt` int8 (depth, columns, block_in) and `packed` int16 (depth, blocks,
+    pairs, lanes, 2).
+    """
     if not _fits(row, len(wgt)):
         return OUTSIDE
     source = memory.view(np.int8)
     flat, size = wgt.reshape(-1), wgt.shape[1] * wgt.shape[2]
     blocks, pairs, lanes = packed.shape[1], packed.shape[2], packed.shape[3]
-    words = packed.reshape(-1).view(np.int32)  # a pair of int16 each, the first in the low half
+    words = packed.reshape(-1).view(np.int32)  # each word is a pair of int16, the first in the low half
     for to, count, start in _runs(row):
         if start < 0:
             flat[to * size : (to + count) * size] = 0
@@ -130,7 +133,7 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
-    """LOAD.UOP into `uop` uint64, each of `size` bytes in memory."""
+    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in memory, 4 or 8."""
     if not _fits(row, len(uop)):
         return OUTSIDE
     for to, count, start in _runs(row):
@@ -147,7 +150,7 @@ def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
-    """LOAD.ACC into `acc` int32 (depth, batch, block_out)."""
+    """Executes LOAD.ACC into `acc` int32 (depth, batch, block_out)."""
     if not _fits(row, len(acc)):
         return OUTSIDE
     flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
@@ -162,7 +165,7 @@ def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
-    """LOAD.ACC8 into `acc`: int8 sign-extended."""
+    """Executes LOAD.ACC8 into `acc` int32 (depth, batch, block_out): int8 values, sign-extended."""
     if not _fits(row, len(acc)):
         return OUTSIDE
     flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
@@ -177,7 +180,7 @@ def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_table(row, memory, table):  # type: ignore[no-untyped-def]
-    """LOAD.TABLE into `table` int8 (depth, 256)."""
+    """Executes LOAD.TABLE into `table` int8 (depth, 256)."""
     if not _fits(row, len(table)) or row[X_PAD_0] or row[X_PAD_1] or row[Y_PAD_0] or row[Y_PAD_1]:
         return OUTSIDE
     flat, size = table.reshape(-1), table.shape[1]
@@ -190,7 +193,7 @@ def load_table(row, memory, table):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_par(row, memory, par):  # type: ignore[no-untyped-def]
-    """LOAD.PAR into `par` uint32 (depth, 2, block_out)."""
+    """Executes LOAD.PAR into `par` uint32 (depth, 2, block_out)."""
     if not _fits(row, len(par)):
         return OUTSIDE
     flat, size = par.reshape(-1), 2 * par.shape[2]

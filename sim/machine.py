@@ -1,4 +1,4 @@
-"""The arrays of one timing run: parameters from a configuration, and the state at launch."""
+"""Makes the arrays of a timing run, parameters and the state at launch, and runs it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from .ports import B_SIZE, MIXED, find_banks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingRun:
-    """Result of a run: `outcome` (OK, DEADLOCK or LIMIT) in `cycle`, the record of each instruction (m,
-    RECORD_COLUMNS), final unit and token state, and traffic by kind. An instruction begins `begin_delay` cycles after
-    all its conditions hold.
+    """Result of a timing run: `outcome` (OK, DEADLOCK or LIMIT) and its `cycle`.
+
+    `record` (m, RECORD_COLUMNS): a row for each instruction. `units`, `tokens`: the arrays U and T at the end. `moved`,
+    `beats`: data bytes and bus beats by kind of traffic. `begin_delay`: cycles from the one in which all conditions of
+    an instruction hold to its begin.
     """
 
     outcome: int
@@ -40,7 +42,9 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """Token queue of each unit's (pop_prev, pop_next), and of its (push_prev, push_next)."""
+    """The token queues, by index in TOKEN_QUEUES, of each unit's flags: int64 (3, 2) for pop_prev and pop_next, and the
+    same for push_prev and push_next.
+    """
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
@@ -51,7 +55,7 @@ def token_queues() -> tuple[Array, Array]:
 def _clients(config: Config) -> Array:
     table = np.zeros((4, s.C_SIZE), np.int64)
     table[:, s.C_SHOWN] = s.NEVER
-    # Fetch counts room in instructions, not in bytes.
+    # Fetch is not in this list: it counts the room of its buffer in instructions, not in bytes.
     for client, size in (
         (s.COMPUTE_CLIENT, config.fifo_bytes("compute")),
         (s.STORE_CLIENT, config.fifo_bytes("operand")),
@@ -63,8 +67,8 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """Length of the rings of bursts: a power of two above the number of a client's bursts in flight, each of which has
-    at least one bus word of its FIFO.
+    """Length of the ring buffers of bursts: a power of two above the number of bursts that a client may have in flight,
+    since each takes at least one bus word of the client's FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
     vectors = config.fifo_bytes("store") // config.out_bytes
@@ -72,7 +76,7 @@ def _bursts_kept(config: Config) -> int:
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
-    """Unit state at launch, and each unit's instructions in program order (3, n)."""
+    """The array U at launch, and the indices of each unit's instructions in program order, int64 (3, n)."""
     units = np.zeros((3, s.U_SIZE), np.int64)
     order = np.zeros((3, len(rows)), np.int64)
     for unit in Unit:
@@ -93,7 +97,9 @@ def run_timing(
     trace: NDArray[np.uint64],
     uops: NDArray[np.uint64],
 ) -> TimingRun:
-    """Runs the decoded program; `trace` holds the words of all LOAD.UOPs, `uops` (modified) the micro-op memory at
+    """Runs the timing of a decoded program of `count` instructions up to cycle `limit`.
+
+    `trace`: the words that the LOAD.UOPs write, one load after the other. `uops` (modified): the micro-op scratchpad at
     launch.
     """
     rows = decoded.rows

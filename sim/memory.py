@@ -1,4 +1,4 @@
-"""The AXI4 memory of hw/README.md sections 1 to 3: address arbiter, data slot, bursts."""
+"""The AXI4 memory (hw/README.md sections 1 to 3): address arbiter, data slot, bursts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _NOISE_READ, _NOISE_STALL = 0, 1
 
 @timing_code
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
-    """`isa.timing.memory_noise` in 64-bit arithmetic."""
+    """`isa.timing.memory_noise` in uint64 arithmetic, for numba."""
     if limit == 0:
         return np.int64(0)
     z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
@@ -88,20 +88,22 @@ def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
 
 @timing_code
 def burst_bytes(address, left, longest, bus):  # type: ignore[no-untyped-def]
-    """Data bytes of the burst at `address` of a run with `left` bytes left; an aligned burst holds `longest` bytes."""
+    """Data bytes of the next burst of a run: `left` bytes remain from `address` on. `longest`: most bytes of a burst
+    that starts at a bus word. `bus`: bytes of a bus word.
+    """
     return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)
 
 
 @timing_code
 def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
-    """Bus words that `length` bytes from `address` touch."""
+    """Number of bus words, of `bus` bytes each, that contain the `length` bytes from `address` on."""
     return (address + length - 1) // bus - address // bus + 1
 
 
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
-    """Starts a transfer: client `c` reads `runs` runs of `length` bytes (both above zero); first request
-    at `earliest`.
+    """Starts a transfer: client `c` reads `runs` runs of `length` bytes (both above 0), `pitch` bytes apart; it shows
+    its first request in cycle `earliest` or later.
     """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
@@ -121,7 +123,7 @@ def requests_left(C, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Shows the client's next request if the cycle in which its FIFO has room is known; returns whether it did."""
+    """Shows the next request of client `c` if the cycle in which its FIFO has room is known; returns whether it did."""
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
     bus = P[P_BUS]
@@ -175,7 +177,7 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accepts the request of the first client, in order of priority, that shows one; returns the client."""
+    """Accepts in `cycle` the request of the client of highest priority that shows one; returns the client."""
     c = 0
     while C[c, C_SHOWN] > cycle:
         c += 1
@@ -195,14 +197,14 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 @timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
-    """Accepts shown write addresses as far as earlier responses are known; returns whether any was accepted."""
+    """Accepts shown write addresses for which the earlier responses are known; returns whether any was accepted."""
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
         burst = W[number & (W.shape[0] - 1)]
         cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
         if burst[W_BEGIN] != NEVER:
-            # The cutter is free once it has cut the last burst of the previous store.
+            # The RTL's unit that cuts runs into bursts is free after the last burst of the previous store.
             left = max(cut + product + P[P_WRITE_DELAY] - 2, M[M_WRITE_FIRST_BEFORE])
             cut, product = max(burst[W_BEGIN], left + 1), burst[W_PRODUCT]
         first = max(
@@ -239,9 +241,7 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
-    """Picks the burst that the data slot serves from `cycle` on and sets the cycles of its beats; returns
-    its client.
-    """
+    """Picks the burst that memory transfers from `cycle` on and sets the cycles of its beats; returns its client."""
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
     read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle

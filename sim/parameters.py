@@ -1,7 +1,7 @@
-"""The parameters of a timing run: one int64 array, each entry declared with the value that it holds.
+"""The parameters P of a timing run, an int64 array; each index P_NAME is declared with the function of its value.
 
-A rule of the simulator reads `P[P_NAME]`; numba compiles the indices as constants. Latencies come from `isa.timing` and
-are never computed here.
+The simulator reads `P[P_NAME]`; numba compiles the indices as constants. Latencies are those of `isa.timing`, not
+computed here.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ from vdla.isa.timing import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A run to be timed: the program has `count` instructions, of which `last` is the first FINISH, or `count`.
-
-    The memory image has `memory_size` bytes; the run is abandoned in cycle `limit`.
+    """A timing run: a program of `count` instructions, the first FINISH at index `last` (`count` if there is none), a
+    memory image of `memory_size` bytes, and the cycle `limit` in which the run is abandoned.
     """
 
     config: Config
@@ -63,7 +62,7 @@ _VALUES: list[Callable[[Launch], int]] = []
 
 
 def _place(value: Callable[[Launch], int]) -> int:
-    """Declares the next entry of the array, `value(launch)`; returns its index."""
+    """Declares the next element of the array, whose value is `value(launch)`; returns its index."""
     _VALUES.append(value)
     return len(_VALUES) - 1
 
@@ -89,7 +88,7 @@ P_GEMM_LATENCY = _place(lambda run: gemm_latency(run.config))
 P_GEMM_STAGE = _place(lambda run: gemm_read_stage(run.config))
 P_ALU_LATENCY = _place(lambda run: alu_latency(run.config))
 P_ALU_STAGE = _place(lambda run: alu_read_stage(run.config))
-# Issue cycles of each ALU operation with two accumulators, and with an immediate.
+# First of 2 x ALU_OPCODES elements: issue cycles of each opcode with two accumulators, and with an immediate.
 P_ALU_CYCLES = len(_VALUES)
 for _opcode in AluOpcode:
     for _use_imm in (False, True):
@@ -102,8 +101,7 @@ P_ACC_DEPTH = _place(lambda run: run.config.acc_depth)
 P_BANK_DEPTH = _place(lambda run: run.config.acc_bank_depth)
 P_UOP_DEPTH = _place(lambda run: run.config.uop_depth)
 P_OUT_BYTES = _place(lambda run: run.config.out_bytes)
-# Bytes of an aligned DRAM block whose vectors one step of LOAD.INP writes together; 0 if a step writes one vector at
-# most.
+# Bytes of an aligned DRAM block whose vectors a step of LOAD.INP writes together; 0 if a step writes at most one.
 P_INP_BLOCK = _place(
     lambda run: run.config.inp_bytes * run.config.inp_step_vectors if run.config.inp_step_vectors > 1 else 0
 )
@@ -138,5 +136,5 @@ P_UOP_WGT = _place(lambda run: uop_fields(run.config)[2].width)
 
 
 def parameter_values(run: Launch) -> NDArray[np.int64]:
-    """The array for one run, int64."""
+    """The array P, int64 (n,), for one run."""
     return np.array([value(run) for value in _VALUES], np.int64)

@@ -1,8 +1,8 @@
-"""The accumulator's read ports (hw/README.md section 7): which bank each GEMM, DEPTHWISE or ALU operation reads.
+"""Read ports of the accumulator banks (hw/README.md section 7): the bank that each operation reads.
 
-Micro-op memory changes only by LOAD.UOP, in program order, so the banks are a property of the program. Nearly all
-instructions read one bank. For each other one, the micro-ops are copied, and the bank of an operation is computed from
-the copy.
+Only LOAD.UOP changes micro-ops, in program order, so the banks depend on the program alone. All operations of nearly
+every instruction read the same bank. For every other instruction the micro-ops are copied, and the bank of an operation
+is computed from the copy.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from .state import (
     Y_SIZE,
 )
 
-# B[instruction]: the bank of all its destinations, the bank of its ALU sources (either may be MIXED), the start of its
-# copy of micro-ops, and which of its operations read accumulators (NONE, ALL or BY_PART).
+# Columns of B[instruction]: the bank of all its destinations and the bank of its ALU sources (MIXED if there are
+# several), the start of its copy of micro-ops, and the operations that read accumulators (NONE, ALL or BY_PART).
 B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
 B_SIZE = 4
 MIXED = -1
 NONE, ALL, BY_PART = range(3)
-"""Operations that read accumulators: none, all, or (BY_PART) those of an overwriting GEMM on any but the inputs' first
-part."""
+"""Operations of an instruction that read accumulators: none; all; or BY_PART, for a GEMM with `overwrite` and several
+groups of rows (extension `fold`): the operations on any part of the inputs but the first."""
 
 _SLOTS = 256
 _S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)
@@ -75,7 +75,7 @@ _S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S
 
 @compiled()
 def load_size(row):  # type: ignore[no-untyped-def]
-    """Scratchpad elements that a rectangular load writes."""
+    """Number of scratchpad elements, pads included, that a rectangular load writes."""
     if row[X_SIZE] == 0:
         return np.int64(0)
     return (row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]) * (row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1])
@@ -91,10 +91,10 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Fills B; returns the copies of micro-ops to which B_UOPS of mixed instructions points.
+    """Fills B; returns the copies of micro-ops, uint64, in which B_UOPS is the index of an instruction's first.
 
-    `trace` (uint64) holds, one LOAD.UOP after the other, the words that each writes; `uops` (uop_depth,) is the memory
-    at launch and is modified.
+    `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
+    the micro-op scratchpad at launch.
     """
     slots = np.full((_SLOTS, 8), -1, np.int64)
     kept = np.empty(1024, np.uint64)
@@ -156,14 +156,14 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
 
 @timing_code
 def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
-    """Issue cycles of each operation of an ALU instruction."""
+    """Issue cycles that each operation of the ALU instruction `row` takes."""
     return P[P_ALU_CYCLES + 2 * min(row[ALU_OPCODE], ALU_OPCODES - 1) + row[USE_IMM]]
 
 
 @timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
-    """Bank that operation `number` of instruction `i` reads: that of its source if `source`, else of its
-    destination.
+    """Index of the accumulator bank that operation `number` of instruction `i` reads, for its source vector if
+    `source`, else for its destination.
     """
     uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
     if uniform != MIXED:
@@ -182,7 +182,7 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 
 @timing_code
 def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyped-def]
-    """Whether operation `number` of GEMM `i` multiplies the first part of the inputs."""
+    """Whether operation `number` of GEMM `i` multiplies the first part of the input vector (extension `fold`)."""
     count = row[UOP_END] - row[UOP_BGN]
     word = np.int64(kept[B[i, B_UOPS] + number % count])
     x = number // count % row[ITER_IN]
@@ -195,9 +195,10 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 
 @timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
-    """First cycle from `cycle` on in which compute does not read `bank`: (that cycle, last cycle known to stay free).
+    """(first cycle from `cycle` on in which compute does not read `bank`, last cycle up to which it certainly does
+    not).
 
-    Considers the instructions begun so far, and cycles up to `horizon`.
+    Takes the instructions that have begun into account, and cycles up to `horizon`.
     """
     rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:
@@ -208,7 +209,7 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
         kind = row[KIND]
         matrix = kind in MATRIX
         reads = B[i, B_READS]
-        # An instruction without operations must be skipped at once, else it hides the next instruction.
+        # Skips an instruction without operations at once, else it would hide the reads of the next instruction.
         if reads == NONE or X[i, X_ISSUES] == 0:
             V[V_PORT] += 1
             continue

@@ -1,4 +1,7 @@
-"""STORE.OUT and STORE.POST: accumulators to bytes of DRAM or the chain memory. Each returns DONE, or OUTSIDE."""
+"""Executes STORE.OUT and STORE.POST, from accumulators to DRAM or the chain memory.
+
+Each function returns DONE, or OUTSIDE if the store accesses a scratchpad out of bounds.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ from .windows import reduce_window
 
 @compiled()
 def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
-    """STORE.OUT: the low 8 bits of each lane of `acc` int32 (depth, batch, block_out)."""
+    """Executes STORE.OUT: stores the low 8 bits of each lane of `acc` int32 (depth, batch, block_out)."""
     if row[Y_PAD_0] or row[Y_PAD_1] or row[X_PAD_0] or row[X_PAD_1]:
         return OUTSIDE
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
@@ -67,7 +70,7 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def]
-    """STORE.POST on the scratchpads `pads`; `reduced` is an int32 scratch vector (batch, block_out)."""
+    """Executes STORE.POST on the scratchpads `pads`; `reduced` is a temporary vector, int32 (batch, block_out)."""
     acc, par, chain, table, entries = pads.acc, pads.par, pads.chain, pads.table, pads.rows
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
@@ -116,7 +119,9 @@ def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def
 
 @compiled()
 def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-untyped-def]
-    """Stage B of the store pipeline on one vector; `operands` may be `out` itself."""
+    """Stage B of the store pipeline: combines the vectors `values` and `operands` into `out`, which may be `operands`.
+    `zero_point` is that of `values`.
+    """
     ratio_self, ratio_operand = _float(here[3]), _float(here[3] >> 32)
     offset, low, high = _float(here[4]), _signed(here[4], 32, 8), _signed(here[4], 40, 8)
     last_zero = _signed(here[4], 48, 16)

@@ -1,4 +1,6 @@
-"""ROWS, and the shares of a vector that STORE.POST with `rows` computes; `isa.rows` defines the arithmetic."""
+"""Executes ROWS (row reductions for softmax and normalizations) and the scaling by their results that STORE.POST with
+`rows` does; `isa.rows` defines the arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _difference(x, c):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _entry(table, place):  # type: ignore[no-untyped-def]
-    """Entry `place` of the rows' table, which is in the last PLANES tables of `table` int8 (depth, 256)."""
+    """Entry `place` of the look-up table of ROWS; its bytes are in the last PLANES tables of `table` int8 (depth, 256),
+    the lowest byte first.
+    """
     entry = np.int64(0)
     for plane in range(PLANES):
         entry |= (np.int64(table[len(table) - PLANES + plane, place]) & 255) << (8 * plane)
@@ -48,7 +52,7 @@ def _signed_value(bits):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _root(value):  # type: ignore[no-untyped-def]
-    """The integer root of a value below 2^52."""
+    """The integer square root, rounded down, of a value below 2^52."""
     root = np.int64(np.sqrt(np.float64(value)))
     while root * root > value:
         root -= 1
@@ -59,7 +63,7 @@ def _root(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _factor(total, root):  # type: ignore[no-untyped-def]
-    """`isa.rows.reciprocal_root` if `root`, else `isa.rows.reciprocal`."""
+    """`isa.rows.reciprocal_root` of `total` if `root`, else `isa.rows.reciprocal`."""
     total, places = max(total, np.int64(1)), np.int64(0)
     step = 2 if root else 1
     while total << step < np.int64(1) << TOTAL_BITS:
@@ -73,14 +77,18 @@ def _factor(total, root):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
-    """Number of a vector's `lanes` that are elements of the row, from register ROWS."""
+    """Number of lanes of a vector that are elements of the reduced row; `register`: value of register ROWS. All
+    `lanes`, except for the row's last vector (`is_last`) if the register has a number for it.
+    """
     wanted = register >> 53 & 0xFF
     return min(wanted, lanes) if is_last and wanted > 0 else lanes
 
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """Replaces the lanes `reduced` (batch, block_out) int32, a vector of row `x` of an instruction, by their shares."""
+    """Replaces each lane of `reduced` int32 (batch, block_out), a vector of the instruction's row `x`, by the product
+    of its difference or table entry and the row's factor in `entries` (`isa.rows`); lanes beyond the row become 0.
+    """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])
     entry = entries[(register & 0xFF) + x]
@@ -103,7 +111,9 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
-    """Executes ROWS; `scratch` int32 (batch, block_out), `entries` uint32 (row_depth, 2)."""
+    """Executes ROWS: writes the factor and the value of each row to `entries` uint32 (row_depth, 2). `scratch`: a
+    temporary vector, int32 (batch, block_out).
+    """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
     y_stride, x_stride, register = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[6]

@@ -1,4 +1,4 @@
-"""`simulate`: function and timing of a program, or timing alone."""
+"""`simulate` runs a program: results and timing, or timing alone."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .timeline import BUSY_CATEGORIES, CATEGORIES, unit_segments
 
 
 def discard_stale_code() -> None:
-    """Deletes numba's index files beside this module that are older than any source in this folder or in `isa`.
+    """Deletes numba's index files beside this module that are older than the newest source in this folder or in `isa`.
 
-    numba's file cache notices a change of a cached function, but not of the functions that it calls: after an edit in
-    one file of this folder, compiled code of other files would still contain the old version.
+    numba notices a change of a cached function, but not a change of the functions that it calls: after an edit of one
+    file, machine code of the other files would still contain the old version.
     """
     folder, tables = Path(__file__).parent, Path(timing.__file__).parent
     newest = max(path.stat().st_mtime for path in (*folder.glob("*.py"), *tables.glob("*.py")))
@@ -41,12 +41,12 @@ def discard_stale_code() -> None:
 discard_stale_code()
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
-"""Cycles after which a run is abandoned: three hours at 100 MHz."""
+"""Number of cycles after which a run is abandoned: three hours at 100 MHz."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bus traffic of one kind of transfer: requested data bytes, and beats."""
+    """Bus traffic of one kind of transfer: requested data bytes, and bus beats."""
 
     bytes: int
     beats: int
@@ -54,10 +54,10 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounters:
-    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`); together they sum to the run's cycles.
+    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`); all together are the cycles of the run.
 
-    `busy` has the single key `busy` for load and store, and gemm, alu, load_uop, load_acc, other, drain for compute.
-    Categories with no cycle are left out.
+    `busy` has the single key busy for the load and the store unit, and gemm, alu, load_uop, load_acc, other and drain
+    for compute. Categories without cycles are left out.
     """
 
     busy: dict[str, int]
@@ -66,10 +66,10 @@ class UnitCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Intervals [start, stop) of one unit, in order and without gaps from 0 to the run's cycles.
+    """Intervals of one unit's activities and stalls, in order and without gaps over the whole run.
 
-    All arrays are (m,) int64. `category` indexes CATEGORIES; `instruction` is the one that was busy or waited, -1 after
-    the unit's last instruction. [start, stop) stands for the cycles start + 1 .. stop.
+    All arrays are int64 (m,). The interval [start, stop) has the cycles start + 1 .. stop. `category`: index in
+    CATEGORIES. `instruction`: index of the instruction that was busy or waited, -1 after the unit's last instruction.
     """
 
     start: NDArray[np.int64]
@@ -82,10 +82,11 @@ class Timeline:
 class SimulationResult:
     """Cycles and traffic of a run and, if it simulated data, memory and scratchpads at its end.
 
-    `cycles` is the total of hw/README.md. `begin` and `end` are (n,) int64 cycles of each instruction, -1 if it never
-    began (instructions after FINISH); the end of a STORE is its last write response. `dispatch` is (n,) int64, the
-    cycle in which fetch moves each instruction to its command queue, -1 for instructions never dispatched. `traffic` is
-    by kind (`sim.TRAFFIC`). `memory` (uint8) and `scratchpads` are None in a run of timing alone.
+    `cycles`: number of the cycle in which FINISH retires. `begin`, `end` int64 (n,): cycles of each instruction, -1 if
+    it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
+    in which fetch moved the instruction to its command queue, -1 if it never did. `traffic`: by kind (`sim.TRAFFIC`).
+    `memory` (uint8) and `scratchpads` are None in a run of timing alone. `segments`: for each unit, int64 (m, 4), the
+    columns of its Timeline.
     """
 
     config: Config
@@ -100,12 +101,12 @@ class SimulationResult:
 
     @cached_property
     def units(self) -> dict[str, UnitCounters]:
-        """Counters of load, compute and store."""
+        """The counters of each unit, by its name: load, compute, store."""
         return {unit.name.lower(): _count(self.segments[unit]) for unit in Unit}
 
     @property
     def dram_read_bytes(self) -> int:
-        """Data bytes requested from memory, instructions and micro-ops included."""
+        """Data bytes read from memory, instructions and micro-ops included."""
         return sum(item.bytes for kind, item in self.traffic.items() if kind != "out")
 
     @property
@@ -125,18 +126,18 @@ def _count(segments: NDArray[np.int64]) -> UnitCounters:
 
 
 def timeline(result: SimulationResult, unit: Unit) -> Timeline:
-    """The intervals of `unit` over the whole run."""
+    """The timeline of `unit` over the whole run."""
     start, stop, category, instruction = result.segments[unit].T
     return Timeline(start=start, stop=stop, category=category, instruction=instruction)
 
 
 def compute_timeline(result: SimulationResult) -> Timeline:
-    """The compute unit's intervals, which attribute the run's cycles to layers."""
+    """The timeline of the compute unit, by which reports attribute cycles to layers."""
     return timeline(result, Unit.COMPUTE)
 
 
 def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, int]:
-    """Cycles of [start, stop) by category; they add up to stop - start. Categories with none are left out."""
+    """Numbers of cycles in [start, stop) by category, together stop - start. Categories without cycles are left out."""
     first = int(np.searchsorted(timeline.stop, start, side="right"))
     last = int(np.searchsorted(timeline.start, stop, side="left"))
     inside = np.minimum(timeline.stop[first:last], stop) - np.maximum(timeline.start[first:last], start)
@@ -154,12 +155,12 @@ def simulate(
     cycle_limit: int | None = None,
     scratchpads: Contents | None = None,
 ) -> SimulationResult:
-    """Run (n, words) uint64 `instructions` on `config` with the DRAM image `memory` (uint8, not modified).
+    """Runs `instructions`, uint64 (n, words), on `config` with the DRAM image `memory` (uint8, not modified).
 
-    With `data` the result holds the final memory and scratchpads, computed instruction by instruction in program order,
-    which for a race-free program equals execution in order of time. Without `data` it has timing alone: the same
-    cycles, begin and end of every instruction, and counters. `scratchpads` are the contents at launch
-    (`isa.scratchpads`), zero where not named.
+    With `data` the result has the final memory and scratchpads, computed instruction by instruction in program order;
+    for a program without races this equals execution in order of time. Without `data` the result has timing alone: the
+    same cycles, begin and end of every instruction, and counters. `scratchpads`: contents at launch
+    (`isa.scratchpads`); scratchpads that it does not name are zero.
 
     Raises EncodingError for bits that are no instruction, ProgramError for an unknown register, a missing extension or
     an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past

@@ -1,6 +1,6 @@
-"""Column names of the arrays that hold the simulator's state (numba compiles them as constants).
+"""Names of the columns of the simulator's state arrays; numba compiles these indices as constants.
 
-Times are int64 cycles. `NEVER` stands for a time that is not known yet.
+Times are int64 cycles. `NEVER` is a time that is not known yet.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from vdla.isa.layout import INSTRUCTIONS, names_of
 NEVER = 1 << 60
 BLOCKED = -1
 
-# --- rows: one int64 row an instruction, written by decode.py; formats share columns ---------------------
+# --- rows: one int64 row for each instruction, written by decode.py; formats share columns ---------------
 
 KIND, UNIT, POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = range(6)
 REGISTERS_AT = 6  # row of the register log that the instruction sees
@@ -79,9 +79,9 @@ MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))
 POSITIONS = tuple(
     max((mode.positions for mode in MODES if mode.instruction == name), default=0) for name in KIND_NAMES
 )
-"""For each kind of instruction, the positions that an operation of the array reads; 0 for other units."""
+"""For each kind of instruction, the number of input positions that an operation reads; 0 if it is not the array's."""
 BY_LANE = tuple(any(mode.by_lane for mode in MODES if mode.instruction == name) for name in KIND_NAMES)
-"""For each kind of instruction, whether it multiplies lane by lane, with rows of weights."""
+"""For each kind of instruction, whether it multiplies each lane by its own weight (DEPTHWISE, TAPS)."""
 OPERATIONS = tuple(KIND_NAMES.index(name) for name in names_of("matrix", "vector"))
 
 LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
@@ -122,38 +122,40 @@ FETCH_CLIENT, COMPUTE_CLIENT, STORE_CLIENT, LOAD_CLIENT = range(4)
 ) = range(28)
 C_SIZE = 28
 
-# R[client, burst modulo its length, a power of two]: a client's bursts.
+# R[client, number of the burst modulo R.shape[1], a power of two]: a client's bursts.
 R_ADDRESS, R_BYTES, R_RESERVED, R_START, R_FREE = range(5)
 R_SIZE = 5
 
-# Q[read & QUEUE_MASK]: accepted reads; W[burst modulo its length, a power of two]: write bursts.
+# Q[number of the read & QUEUE_MASK]: accepted reads; W[number of the burst modulo len(W), a power of two]: write
+# bursts.
 QUEUE = 128
 QUEUE_MASK = QUEUE - 1
 Q_CLIENT, Q_READY, Q_BEATS, Q_LAST = range(4)
 Q_SIZE = 4
-# W_SHOWN: first cycle in which the burst's vectors allow it to show. W_BEGIN: the begin of its store for the store's
-# first burst, else NEVER. W_PRODUCT: cycles of the product of its runs. W_END: bytes of all stores up to its end.
+# W_SHOWN: first cycle in which the burst may show, since its vectors are in the FIFO. W_BEGIN: begin of the store, for
+# its first burst; else NEVER. W_PRODUCT: cycles to compute the length of the store's runs. W_END: bytes of all bursts
+# up to the end of this one.
 W_SHOWN, W_READY, W_BEATS, W_LAST, W_END, W_BEGIN, W_PRODUCT = range(7)
 W_SIZE = 7
 
 # --- M: memory and fetch state ---------------------------------------------------------------------------
 
 (
-    M_ACCEPTED,  # reads accepted, served
+    M_ACCEPTED,  # numbers of reads accepted and served
     M_SERVED,
     M_LAST_ACCEPT,
-    M_WRITE_SHOWN,  # write bursts shown, accepted, served
+    M_WRITE_SHOWN,  # numbers of write bursts shown, accepted and served
     M_WRITE_ACCEPTED,
     M_WRITE_SERVED,
     M_LAST_WRITE_ACCEPT,
-    M_WRITE_FIRST,  # cycle in which the last accepted write first showed, and that of the write before
+    M_WRITE_FIRST,  # cycle in which the last accepted write first showed, and that of the write before it
     M_WRITE_FIRST_BEFORE,
-    M_CUT_FROM,  # cycle from which the store's bursts are cut, and the cycles of its product
+    M_CUT_FROM,  # cycle from which the store's runs are cut into bursts, and cycles to compute the length of its runs
     M_CUT_PRODUCT,
     M_SLOT_FREE,
     M_LAST_WAS_WRITE,
     M_BURSTS,
-    M_REQUESTED,  # instructions requested, dispatched
+    M_REQUESTED,  # numbers of instructions requested and dispatched
     M_DISPATCHED,
     M_LAST_DISPATCH,
     M_TOTAL,  # end of FINISH, or NEVER
@@ -168,7 +170,7 @@ M_SIZE = 18
     U_BEGUN,
     U_ENDED,
     U_PREVIOUS_BEGIN,
-    U_POPPED,  # bit set of the head instruction's pops done
+    U_POPPED,  # pops that the head instruction has done: bit 0 pop_prev, bit 1 pop_next
     U_READY,  # ready_cycle of the head instruction, BLOCKED while unknown
     U_LAST_END,  # largest end so far
     U_FREE,  # load: last busy cycle of the address side
@@ -178,7 +180,7 @@ M_SIZE = 18
 ) = range(12)
 U_SIZE = 12
 
-# --- V: the store whose accumulators are being read, and totals of the stores before it --------------------
+# --- V: the store that reads accumulators now, and totals of the stores before it --------------------------
 
 (
     V_INSTRUCTION,  # the store's index in the program
@@ -195,11 +197,11 @@ U_SIZE = 12
     V_COLUMN_STRIDE,
     V_LATENCY,
     V_EARLIEST,  # first cycle in which the next read may happen
-    V_LAST_READ,  # cycle of the last read of a store so far
-    V_BEGIN,  # begin of the store whose first write burst is not cut yet, or NEVER; cycles of its product
+    V_LAST_READ,  # cycle of the last accumulator read of any store
+    V_BEGIN,  # begin of the store if its first write burst is not cut yet, else NEVER; cycles to compute its run length
     V_PRODUCT,
     V_ADDRESS,  # byte address of the next burst
-    V_LEFT,  # bytes left in the current output run, runs after it
+    V_LEFT,  # bytes left in the current output run; number of runs after it
     V_RUNS,
     V_NEXT,
     V_LENGTH,
@@ -214,9 +216,9 @@ U_SIZE = 12
     V_REST,  # cycles after a vector's last read in which the next vector's first read may not happen
     V_CHAIN,  # the store writes the chain memory, or nothing (ROWS): it has no bursts and needs no room
     V_REPEAT,  # vectors that share an operand: 1, or all of a row
-    V_LIKENESS,  # kind and flags of the last store that has begun (section 8)
+    V_LIKENESS,  # kind and flags of the last store that has begun: stores of the same ones overlap (section 8)
     V_OPEN,  # the youngest instruction allows others to begin before its end: a plain store or a LOAD.PAR
-    V_LOAD,  # LOAD.PAR or LOAD.TABLE with steps to do, or BLOCKED; the last one that has begun
+    V_LOAD,  # LOAD.PAR or LOAD.TABLE with steps to do, or BLOCKED; the last such load that has begun
     V_LAST_LOAD,
 ) = range(37)
 V_SIZE = 37

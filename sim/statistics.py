@@ -1,8 +1,8 @@
-"""Counts of bits that change from one step of a unit to the next: the part of switching that depends on data.
+"""Counts the bits of registers that toggle while a program runs: the part of switching energy that depends on data.
 
-The program runs with its data, instruction by instruction as in `execute.py`. For every unit's registers
-(`toggles_compute.py`, `toggles_store.py`, `toggles_bus.py`) the module counts, in program order, the bits that differ
-between a register's content and its previous content. The cycle of an operation plays no part.
+Executes the program with its data, instruction by instruction as `execute.py` does. For the registers of each unit
+(`toggles_compute.py`, `toggles_store.py`, `toggles_bus.py`) counts, in program order, the bits that differ between each
+content and the one before it. The cycles of operations do not matter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .toggles_compute import (
 from .toggles_store import STORE_MEASURED, observe_begin, observe_store, operands_of, start_store
 
 MEASURED: tuple[str, ...] = (*COMPUTE_MEASURED, *STORE_MEASURED, *BUS_MEASURED)
-"""Names of the counters; each of the three modules describes its own."""
+"""Names of all counters; the constants COMPUTE_MEASURED, STORE_MEASURED and BUS_MEASURED describe them."""
 
 _STORE_AT = len(COMPUTE_MEASURED)
 _BUS_AT = _STORE_AT + len(STORE_MEASURED)
@@ -57,8 +57,8 @@ _BUS_AT = _STORE_AT + len(STORE_MEASURED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandStatistics:
-    """Changed bits of a program by counter of `MEASURED`, scaled to all `operations` of the array although only
-    `looked_at` of them were examined.
+    """Toggled bits of a program by counter of `MEASURED`. Counters inside the array are measured on `looked_at` of its
+    `operations` and scaled to all of them.
     """
 
     operations: int
@@ -74,11 +74,11 @@ def operand_statistics(
     share: float = 1.0,
     seed: int = 0,
 ) -> OperandStatistics:
-    """The statistics of a program with memory `memory`.
+    """Toggled bits of a program that starts with the DRAM image `memory`, uint8.
 
-    Changes inside the array cost by far the most time to count. They are counted for a random `share` of its
-    operations, chosen one by one over the whole program, each compared with the operation just before it. All other
-    changes are counted in full. Raises ProgramError as `simulate` does.
+    Counting inside the array takes by far the most time. It is done for a random `share` (0 to 1) of the array's
+    operations over the whole program, each compared with the operation just before it. All other bits are counted in
+    full. Raises ProgramError as `simulate` does.
     """
     decoded = decode(config, instructions, len(memory))
     image = np.array(memory, np.uint8)
@@ -109,7 +109,9 @@ def operand_statistics(
 
 
 def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """(n,) immediates of instructions read as ALU instructions, NO_IMMEDIATE for none."""
+    """Value of the field `imm` of each instruction, decoded as an ALU instruction whatever it is, int64 (n,);
+    NO_IMMEDIATE if its bit use_imm is 0.
+    """
     layout = formats(config)["ALU"]
     found = extract(np.asarray(instructions), layout.field("imm")).astype(np.int64)
     used = extract(np.asarray(instructions), layout.field("use_imm"))
@@ -117,12 +119,12 @@ def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.
 
 
 SAMPLED = ("weights", "digits", "partial_products", "carries", "products", "sums")
-"""Counters that are measured on a share of the array's operations."""
+"""Counters that are measured on a random share of the array's operations."""
 
 
 class _Program(NamedTuple):
-    """A program: decoded `rows`, the `registers` that instructions see, the bytes of its `words` and (n,) the
-    `immediates` of its instructions read as ALU instructions.
+    """A program: decoded `rows`, the `registers` that instructions see, the bytes of its instruction `words`, and the
+    `immediates` (`_immediates`).
     """
 
     rows: NDArray[np.int64]
@@ -132,8 +134,9 @@ class _Program(NamedTuple):
 
 
 class _Machine(NamedTuple):
-    """Sizes that a configuration gives: bits of a micro-op's fields and its bytes, bytes of an element by kind, vectors
-    in an accumulator bank, passes of the store pipeline for a vector, and bytes of a word on the bus.
+    """Sizes of a configuration: `widths` bits of a micro-op's fields, `uop_bytes` of a micro-op, `sizes` DRAM bytes of
+    an element by kind of instruction, `bank_depth` vectors in an accumulator bank, `passes` of the store pipeline for a
+    vector, `bus_bytes` of a bus word.
     """
 
     widths: NDArray[np.int64]
@@ -146,7 +149,9 @@ class _Machine(NamedTuple):
 
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
-    """(n,) for each instruction the accumulator bank of the next store after it, which the store unit's port shows."""
+    """For each instruction, int64 (n,), the accumulator bank of the next store after it; the store unit's port shows
+    the output of this bank.
+    """
     found = np.zeros(len(rows), np.int64)
     bank = np.int64(0)
     for i in range(len(rows) - 1, -1, -1):
@@ -160,8 +165,8 @@ def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
 def _observe(  # type: ignore[no-untyped-def]
     program, machine, memory, pads, sample, totals
 ):
-    """Runs the program and counts its changes in `totals`; returns the index of an instruction that reaches outside a
-    scratchpad, or -1.
+    """Executes the program and adds toggled bits to `totals`; returns the index of an instruction that accesses a
+    scratchpad out of bounds, or -1.
     """
     rows, widths, sizes = program.rows, machine.widths, machine.sizes
     scratch = np.empty(pads.acc.shape[1:], np.int32)

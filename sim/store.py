@@ -1,4 +1,4 @@
-"""The store unit (hw/README.md section 8): accumulator reads, operand stream, write bursts."""
+"""Timing of the store unit (hw/README.md section 8): accumulator reads, operand stream, write bursts."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ from .units import begin, end, first_request, look_ahead, start_load
 
 @timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
-    """Cuts the next write burst from the output runs, if any bytes are left."""
+    """Cuts the next write burst from the store's output runs, if any bytes are left."""
     if V[V_LEFT] == 0:
         if V[V_RUNS] == 0:
             return
@@ -140,8 +140,8 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
-    """Sets up the store that begins in `cycle` and writes at least one vector. All reads of the store before it are
-    known.
+    """Fills V for the store `i`, which begins in `cycle` and writes at least one vector. All reads of the store before
+    it must be known.
     """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i
@@ -192,7 +192,7 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _likeness(row):  # type: ignore[no-untyped-def]
-    """A number that is equal for stores of one kind with equal flags."""
+    """A number that is equal for two stores of the same kind and flags, which may overlap (section 8)."""
     if row[KIND] != STORE_POST:
         return np.int64(0)
     flags = row[COMBINE] | row[UNSIGNED] << 1 | row[TABLE] << 2 | row[WITH_ROWS] << 3 | row[CHAIN] << 4
@@ -201,13 +201,13 @@ def _likeness(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _stores(row):  # type: ignore[no-untyped-def]
-    """Whether `row` reads accumulators."""
+    """Whether the instruction `row` reads accumulators: a STORE or ROWS with at least one vector."""
     return row[KIND] in (STORE_OUT, STORE_POST, ROWS) and row[X_SIZE] > 0 and row[Y_SIZE] > 0
 
 
 @timing_code
 def _plain(row):  # type: ignore[no-untyped-def]
-    """Whether `row` is a plain store (section 8)."""
+    """Whether `row` is a plain store (section 8): STORE.OUT, or STORE.POST without operand, of at least one vector."""
     if not _stores(row) or row[KIND] == ROWS:
         return False
     return row[KIND] == STORE_OUT or row[OPERAND] == 0
@@ -258,7 +258,7 @@ def _complete(P, M, W, X, row, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins and ends store instructions as far as times are known; returns whether anything changed."""
+    """Begins and ends store instructions as long as the cycles are known; returns whether anything changed."""
     u, c = STORE, STORE_CLIENT
     M, C, R, W = bus.M, bus.C, bus.R, bus.W
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
@@ -267,7 +267,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
         progress |= look_ahead(P, U, X, tokens, program, u)
         i = V[V_LOAD]
         if i >= 0 and V[V_INDEX] == V[V_COUNT]:
-            # A load of parameters steps once all earlier vectors have read their parameters.
+            # A LOAD.PAR takes its first step after all earlier vectors have read their parameters.
             begun = max(X[i, X_BEGIN], V[V_LAST_READ] + P[P_PARAMETER_CYCLES] - P[P_STEP_DELAY])
             cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], begun)
             if cycle != BLOCKED:
@@ -304,7 +304,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
 
 @timing_code
 def _room(P, M, V, W):  # type: ignore[no-untyped-def]
-    """First cycle in which the FIFO has room for the next vector, or NEVER if that is not known yet."""
+    """First cycle in which the store FIFO has room for the next vector; BLOCKED if not known yet."""
     used = V[V_STORED] + P[P_OUT_BYTES] - P[P_STORE_FIFO]
     if used <= 0:
         return np.int64(0)
@@ -319,7 +319,7 @@ def _room(P, M, V, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
-    """First cycle in which the next vector's operand is in the FIFO, or BLOCKED."""
+    """First cycle in which the next vector's operand is in the FIFO; BLOCKED if not known yet."""
     c = STORE_CLIENT
     wanted = (V[V_INDEX] // V[V_REPEAT] + 1) * P[P_OUT_BYTES]
     number, finish = C[c, C_TAKEN], V[V_OPERAND_END]
@@ -335,8 +335,8 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
-    """The operand leaves the FIFO in `cycle`, with the last vector that uses it; frees the room of bursts that end with
-    it.
+    """Takes the operand out of the FIFO in `cycle` if the current vector is the last to use it; frees the room of
+    bursts whose last bytes it has.
     """
     c = STORE_CLIENT
     if (V[V_INDEX] + 1) % V[V_REPEAT]:
@@ -353,10 +353,11 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
-    """Last cycle whose accumulator reads are all known, if no unknown event happens before `next_event`.
+    """Last cycle up to which the accumulator reads of compute are all known; `next_event`: cycle of memory's next
+    event.
 
     A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last issue of
-    the GEMM before it, and after the end of every other instruction; its first read comes later still.
+    the GEMM before it, and after the end of every other instruction; its first read is later than its begin.
     """
     known = max(next_event + 1, U[COMPUTE, U_OTHER_END] + 1) + P[P_ALU_STAGE]
     return max(known, U[COMPUTE, U_ISSUED] + P[P_GEMM_STAGE])
@@ -364,7 +365,9 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 
 @timing_code
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
-    """Reads accumulator vectors as far as room, operands and port use are known; returns whether any was read."""
+    """Reads accumulator vectors for the store as long as FIFO room, operand and use of the read ports are known;
+    returns whether it read any.
+    """
     if V[V_INDEX] == V[V_COUNT]:
         return False
     M, C, R, W = bus.M, bus.C, bus.R, bus.W

@@ -1,7 +1,7 @@
-"""The writers of hw/README.md section 6: from a client's FIFO into a scratchpad, one step a cycle.
+"""Timing of the writers (hw/README.md section 6), which move data from a client's FIFO to a scratchpad, a step a cycle.
 
-The steps of one burst follow each other without a gap, because a step takes at most one bus word and a beat arrives
-every cycle: their times have a closed form.
+The steps of a burst follow each other without a gap, because a step takes at most one bus word and a beat arrives every
+cycle. So their cycles have a closed form.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Advances the load `row` (elements of `size` bytes) that began in `begin`; returns its end, or BLOCKED."""
+    """Advances the load `row` of client `c`, begun in cycle `begin`, of elements of `size` bytes. Returns the cycle of
+    its end, or BLOCKED if not known yet.
+    """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
     width = min(size, P[P_BUS])
@@ -98,10 +100,10 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
 
 @timing_code
 def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """`write_elements` for a LOAD.INP whose steps write all vectors of a row that fall in one block of P_INP_BLOCK
-    bytes.
+    """Like `write_elements`, for a LOAD.INP (extension `wide_loads`): a step writes all vectors of a row that are in
+    the same aligned block of P_INP_BLOCK bytes.
 
-    C_ROW is the row of data of the next byte, C_PATCH the number of steps before that row.
+    C_ROW: the row of data that has the next byte. C_PATCH: the number of steps before that row.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -146,8 +148,8 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
-    """Advances a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM. Returns its
-    end, or BLOCKED.
+    """Advances the LOAD.PATCH `row` of client `c`, begun in cycle `begin`. `patch`: value of register PATCH.
+    `row_bytes`: bytes that it reads of an image row. Returns the cycle of its end, or BLOCKED if not known yet.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])

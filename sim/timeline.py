@@ -1,7 +1,7 @@
 """Timeline of a unit: busy and stalled intervals without gaps (hw/README.md section 9).
 
-An interval [start, stop) stands for the cycles start + 1 .. stop, so intervals from 0 to the total cover the run's
-cycles 1 .. total.
+An interval [start, stop) has the cycles start + 1 .. stop, so the intervals from 0 to `total` have all cycles 1 ..
+total of the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CATEGORIES = (
     "unit",
     "begin",
 )
-"""Categories of intervals: seven kinds of being busy, then the causes of stalls."""
+"""Categories of intervals: seven activities, then the causes of stalls."""
 
 BUSY_CATEGORIES = CATEGORIES[:7]
 _BUSY, _GEMM, _ALU, _LOAD_UOP, _LOAD_ACC, _OTHER, _DRAIN, _INSTRUCTION = range(8)
@@ -68,7 +68,9 @@ def _add(segments, used, start, stop, category, i):  # type: ignore[no-untyped-d
 
 @compiled()
 def unit_segments(X, rows, pop_queue, push_queue, u, total, begin_delay):  # type: ignore[no-untyped-def]
-    """(m, 4) int64: start, stop, category, instruction (-1 behind the last) of unit `u` over [0, total)."""
+    """The intervals of unit `u` over [0, total), int64 (m, 4): start, stop, category, instruction (-1
+    after the last).
+    """
     count = 0
     for i in range(len(rows)):
         count += rows[i, UNIT] == u

@@ -1,4 +1,4 @@
-"""Bits that change in the array from one operation to the next: operands, products and sums."""
+"""Counts the bits that toggle in the array from one operation to the next: operands, products and sums."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from vdla.util.machine_code import compiled
 ARRAY_MEASURED = (
     "inputs", "weights", "chosen", "digits", "partial_products", "carries", "products", "sums",
 )  # fmt: skip
-"""Bits that change of: input vectors; weight tiles; the row of a tile that DEPTHWISE would take; the weights' radix-4
-Booth digits; digits times inputs; the carry-save sums of these; products; sums in the adder trees.
+"""Counters of toggled bits, in this order, of: input vectors; weight tiles; the row of a tile that DEPTHWISE would
+select; radix-4 Booth digits of the weights; partial products, digit times input; their carry-save sums; products; sums
+in the adder trees.
 """
 
 INPUTS, _WEIGHTS, CHOSEN, _DIGITS, _PARTIAL, _CARRIES, _PRODUCTS, _SUMS = range(8)
 
 SUM_BITS = 24
-"""Bits of a sum that are compared; the bits above repeat the sign."""
+"""Number of low bits of a sum that are compared; the bits above them repeat the sign."""
 
 
 @compiled()
 def ones(value):  # type: ignore[no-untyped-def]
-    """Number of ones among the low 32 bits."""
+    """Number of ones among the low 32 bits of `value`."""
     x = np.uint32(value & 0xFFFFFFFF)
     x = x - ((x >> np.uint32(1)) & np.uint32(0x55555555))
     x = (x & np.uint32(0x33333333)) + ((x >> np.uint32(2)) & np.uint32(0x33333333))
@@ -31,8 +32,8 @@ def ones(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
-    """Length of a row's tree: its products and the sums of all levels; a level has half as many as the one before, at
-    least `folds`.
+    """Number of values in the adder tree of an array row: its `block_in` products and the sums of all levels. A level
+    has half as many sums as the level before, but at least `folds`.
     """
     size, pairs = block_in, block_in // 2
     while pairs > 0:
@@ -43,9 +44,10 @@ def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
 
 @compiled()
 def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[no-untyped-def]
-    """Fills `tree` with the products and every level of sums. With `alone` (DEPTHWISE) row o sums only the products of
-    its own lanes: lanes j with j modulo the number of rows equal to o, whose product is that of element j + `shift`.
-    Sums stay separate for each of `groups`.
+    """Fills `tree` [batch, row, value] with the products of `vector` and `tile` and the sums of every level.
+
+    With `alone` (DEPTHWISE), row o sums only the products of its own lanes: lane j, with j modulo the number of rows
+    equal to o, has the product of element j + `shift`. The sums of each of the `groups` of rows are separate.
     """
     columns, block_in = tile.shape
     folds = lanes // columns
@@ -73,8 +75,8 @@ def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[
 
 @compiled()
 def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
-    """Radix-4 digit number `digit` of `y` (-2 .. 2) times `x`, in `width` bits; negative multiples are complements, to
-    be completed by a carry.
+    """Partial product of a Booth multiplier: radix-4 digit number `digit` of `y` (-2 .. 2) times `x`, in `width` bits.
+    A negative multiple is the ones' complement, to which the multiplier adds 1.
     """
     three = (y << 1) >> (2 * digit) & 7
     row = np.int64(0)
@@ -89,7 +91,7 @@ def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyped-def]
-    """Changed bits of all partial products of x * y against last_x * last_y."""
+    """Number of bits that differ between the partial products of x * y and of last_x * last_y, for `digits` digits."""
     found = 0
     for digit in range(digits):
         found += ones(booth_row(x, y, digit, width) ^ booth_row(last_x, last_y, digit, width))
@@ -98,7 +100,9 @@ def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyp
 
 @compiled()
 def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-def]
-    """Counts changed bits of the partial products of an 8-bit product and of their carry-save sums."""
+    """Adds to `totals` the bits that differ between the 8-bit products x * y and last_x * last_y: bits of partial
+    products and of their carry-save sums.
+    """
     if x == last_x and y == last_y:
         return
     save, carry, last_save, last_carry = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
@@ -120,7 +124,9 @@ def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-
 
 @compiled()
 def compare(vector, tile, before_vector, before_tile, now, before, totals):  # type: ignore[no-untyped-def]
-    """Counts the changes between two operations of the array whose trees are filled."""
+    """Adds to `totals` the bits that differ between two operations of the array: input `vector` and `before_vector`,
+    `tile` and `before_tile`, filled trees `now` and `before`.
+    """
     columns, block_in = tile.shape
     for o in range(columns):
         for k in range(block_in):

@@ -1,4 +1,4 @@
-"""Bits that change on the bus from one beat to the next, by the unit that moves the data."""
+"""Counts the bits that toggle on the bus from one beat to the next, by the unit that moves the data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .state import (
 from .toggles_array import ones
 
 BUS_MEASURED = ("fetched", "loaded_words", "compute_words", "store_words", "written_words")
-"""Bits that change on the bus in: instructions; loads of inputs and weights; the compute unit's loads; the store unit's
-reads; outputs.
+"""Counters of bits that toggle on the bus, in this order, for: instructions; loads of inputs and weights; loads of the
+compute unit; reads of the store unit; outputs.
 """
 
 _FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
@@ -37,7 +37,9 @@ _FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
 
 @compiled()
 def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-def]
-    """Counts changed bits of the bus while it carries bytes begin .. end; `beat` holds the last beat."""
+    """Adds to totals[which] the bits that toggle on the bus while it transfers memory[begin:end]; `beat` (updated) has
+    the bytes of the last beat.
+    """
     bus = len(beat)
     found = 0
     for first in range(begin // bus * bus, end, bus):
@@ -50,13 +52,15 @@ def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-
 
 @compiled()
 def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
-    """All instructions, one behind the other."""
+    """Counts the beats of all instructions, one after the other; `words`: bytes of the program."""
     _bytes(words, 0, len(words), beats[0], _FETCHED, totals)
 
 
 @compiled()
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
-    """Counts the beats of a load or of a store's operands (two `beats`), or of a store's outputs (one)."""
+    """Counts the beats of the instruction `row`. `beats` uint8 (n, bus bytes), updated: last beats on the bus. If it
+    has two rows, the transfer is that of a load's data or a store's operands; if one row, that of a store's outputs.
+    """
     kind = row[KIND]
     size = sizes[kind]
     if size == 0 or row[Y_SIZE] == 0 or row[X_SIZE] == 0:

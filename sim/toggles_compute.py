@@ -1,4 +1,4 @@
-"""Bits that change in the compute unit from one operation to the next."""
+"""Counts the bits that toggle in the compute unit from one operation to the next."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ COMPUTE_MEASURED = (
     *ARRAY_MEASURED, "results", "reads", "seen", "rights", "drained", "shifted", "multiplied", "micro_ops", "places",
     "loaded", "loaded_lanes",
 )  # fmt: skip
-"""Counters of the compute unit. Array: see `toggles_array.py`. Lanes: changed bits of results, of accumulators at a
-bank's output, of accumulators also visible at the store unit's port, of the second operand of ALU operations; ones of
-the first and last result of an instruction; operands and results of shifts; digits times operand of multiplications.
-Changed bits of micro-ops and of the addresses computed from them. Changed bits of accumulators written by loads, and
-their lanes.
+"""Counters of the compute unit, all of toggled bits unless said otherwise. Array: see `toggles_array.py`. Then, in this
+order: results; accumulators at a bank's output; accumulators also visible at the store unit's port; the second operand
+of ALU operations; number of ones in the first and last result of an instruction; operands and results of shifts;
+partial products of multiplications; micro-ops; addresses computed from micro-ops; accumulators written by loads; number
+of lanes of these accumulators.
 """
 
 (
@@ -63,11 +63,14 @@ _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 
 
 class ComputeState(NamedTuple):
-    """Last contents of the compute unit's registers: an input vector; a tile; one row of it; the trees (products, then
-    every level) of two operations; the result; the read of each bank; an ALU operation's second operand; a shift's
-    first and a product's two operands; a load's vector. `places` has the micro-op and addresses, then the number of
-    groups of the array's rows. `vector` is the input of the array's rows: where they fold, a part of an input vector
-    for every group. `bank_depth` are the vectors of an accumulator bank.
+    """Last contents of the compute unit's registers.
+
+    `vector`: input of the array's rows; with several groups of rows (extension `fold`), a part of an input vector for
+    each group. `tile`: weight tile. `chosen`: the row of it that DEPTHWISE selects. `trees`: adder trees (products,
+    then every level) of two operations. `result`: sums of all lanes. `banks`: the last read of each accumulator bank.
+    `right`: second operand of an ALU operation. `slow`: first operand of a shift, both operands of a product. `loaded`:
+    vector of a load. `places`: micro-op, its three addresses, number of groups of the array's rows. `bank_depth`:
+    vectors in an accumulator bank.
     """
 
     vector: NDArray[np.int64]
@@ -84,8 +87,8 @@ class ComputeState(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The part of the array's operations whose changes inside the array are counted: a random `share` (0 to 1) that
-    depends on `seed`. `counts` has the number of all operations so far, and of those in the sample.
+    """A random sample of the array's operations, a `share` (0 to 1) drawn by `seed`, for which bits inside the array
+    are counted. `counts`: number of all operations so far, and of operations in the sample.
     """
 
     share: float
@@ -95,7 +98,7 @@ class Sample(NamedTuple):
 
 @compiled()
 def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
-    """A state with all registers 0."""
+    """The state at launch: all registers 0, the array's rows in one group."""
     batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.acc.shape[2]
     lanes, columns = batch * block_out, pads.wgt.shape[1]
     banks = (len(pads.acc) + bank_depth - 1) // bank_depth
@@ -116,7 +119,7 @@ def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
-    """Whether operation `number` belongs to the sample: a hash of its number is below the share."""
+    """Whether operation `number` belongs to the sample: its hash, a fraction of 1, is below `share`."""
     if share >= 1:
         return True
     x = np.uint64(number) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -127,8 +130,8 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
-    """Counts a read of an accumulator `vector`: bits that change at the bank's output and, if the bank is `shown`, at
-    the store unit's port.
+    """Counts the toggled bits of a read of an accumulator `vector`: at the output of `bank`, in counter `reads` unless
+    that is negative, and, if the store unit's port shows the bank (`shown`), in counter `seen`.
     """
     found = 0
     held = state.banks[bank]
@@ -144,7 +147,7 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the accumulators that a load has just written."""
+    """Counts the toggled bits and the lanes of the accumulators that the load `row` has just written."""
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
         return
@@ -160,8 +163,8 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """Row `number` (of `narrow` weights) of a tile in the numbering of sweeps, at the elements where a DEPTHWISE row
-    has the weights for lanes of `part`.
+    """A row of block_in weights for DEPTHWISE: zeros but for part `part`, which has row `number`, of `narrow` weights,
+    of the tile as sweeps number its rows.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -172,8 +175,8 @@ def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
-    """Counts a change of the lanes' immediate. Lanes take the immediate bits of every instruction of the unit whose
-    use_imm bit is set, whether or not the instruction is an ALU.
+    """Counts the toggled bits of the lanes' immediate operand. Lanes take it from each instruction of the unit whose
+    bit use_imm is 1, whether or not the instruction is an ALU.
     """
     if immediate == NO_IMMEDIATE:
         return
@@ -186,11 +189,11 @@ def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
 def observe_operations(  # type: ignore[no-untyped-def]
     row, here, widths, pads, state, shown, sample, totals
 ):
-    """Executes and counts GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
+    """Executes a GEMM, DEPTHWISE, TAPS or ALU operation by operation and counts the toggled bits; returns -1 if an
+    operation accesses a scratchpad out of bounds, else 0.
 
-    The array's toggles of a TAPS count like those of a sequence of DEPTHWISE on its positions; likewise for a sweep,
-    whose older positions add no changes of input vectors. The array's contents count without the zero points of
-    register ZERO.
+    In the array, TAPS counts like a DEPTHWISE for each of its positions, and so does a sweep; the older positions of a
+    sweep toggle no bits of input vectors. Bits inside the array are those without the zero points of register ZERO.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts
     if row[KIND] == ALU:
@@ -210,7 +213,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows_a_tile
     inp_zero, wgt_zero = zero_points(here)
-    # DEPTHWISE and TAPS use the largest number of groups of rows.
+    # DEPTHWISE and TAPS always use the largest number of groups of rows.
     groups = folds if depthwise else groups_of(here[FOLD])
     size = block_in // groups
     if row[UOP_END] > len(uop):
@@ -219,7 +222,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     tile = np.empty((columns, block_in), np.int64)
     sums = np.empty(lanes, np.int64)
     bank_depth = state.bank_depth
-    # Index of the tree of the previous operation, if that was sampled or its tree filled.
+    # Index in state.trees of the previous operation's tree; `filled` says whether it was filled.
     tree, filled = 0, False
     first = True
     for y in range(row[ITER_OUT]):
@@ -338,7 +341,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
                     if first:
                         totals[_DRAINED] += ones(value) + ones(state.result[k])
                     state.result[k] = value
-                    # All lanes have a sum, some of them the sum of another group; only a part of the lanes is written.
+                    # Every lane has a sum, some the sum of another group; only part `lanes_part` of the lanes is
+                    # written.
                     if row[RESET] or depthwise or k % block_out // columns // groups == lanes_part:
                         flat[d, k] = value
                 first = False
@@ -349,7 +353,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
-    """Counts the changes of a micro-op and its addresses."""
+    """Counts the toggled bits of the micro-op `word` and of its addresses `d`, `s` and `w`; updates `places`."""
     totals[_UOPS] += ones(word ^ places[0]) + ones((word ^ places[0]) >> 32)
     totals[_PLACES] += ones(d ^ places[1]) + ones(s ^ places[2]) + ones(w ^ places[3])
     places[0], places[1], places[2], places[3] = word, d, s, w
@@ -357,7 +361,9 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
-    """Executes an ALU instruction and counts its changes."""
+    """Executes the ALU `row` and counts the toggled bits; returns -1 if it accesses a scratchpad out of
+    bounds, else 0.
+    """
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
     flat = acc.reshape(-1, lanes)
@@ -412,6 +418,8 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 
 @compiled()
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
-    """Counts the changes of one of the three products of a MUL."""
+    """Counts the toggled bits of partial products of `left` x `right`, one of the three products of a
+    MUL, in lane `k`.
+    """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right

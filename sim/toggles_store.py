@@ -1,4 +1,6 @@
-"""Bits that change in the store unit from one vector to the next, in the passes of STORE.POST's lanes."""
+"""Counts the bits that toggle in the store unit from one vector to the next; a vector takes one or several passes
+through the lanes of STORE.POST.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,10 @@ STORE_MEASURED = (
     "operands", "pairs", "pair_partials", "pair_mantissas", "pair_products", "outputs",
     "modes", "settings",
 )  # fmt: skip
-"""Bits that change of: accumulators at the store unit's port; a window's reduction; sums with the bias; their
-mantissas; mantissa times the scale's digits; their product; the product in fixed point (7 places); stage A's result.
-Stage B: operands; its two inputs; partial products in its two multipliers; the mantissa between them; their products.
-Then the bytes stored, an instruction's flags, and the unit's registers.
+"""Counters of toggled bits, in this order, of: accumulators at the store unit's port; the reduction of a window; sums
+with the bias; mantissas of the sums; partial products of mantissa and scale; their products; the products in fixed
+point (7 places); results of stage A. Stage B: operands; its two inputs; partial products of its two multipliers; the
+mantissa between the multipliers; their products. Then stored bytes; flags of an instruction; registers of the unit.
 """
 
 (
@@ -53,9 +55,11 @@ Then the bytes stored, an instruction's flags, and the unit's registers.
 
 
 class StoreState(NamedTuple):
-    """Last contents of the store unit's registers: for each lane of the vector the reduction, bias, scale, output and
-    operand; for each lane of the arithmetic the `_KEPT` registers `kept`; the settings of the last instruction. `table`
-    are the look-up tables.
+    """Last contents of the store unit's registers.
+
+    For each lane of a vector: reduction, bias, scale, output and operand. `kept` (lanes of the arithmetic, _KEPT): the
+    registers of stages A and B. `settings`: configuration registers and flags of the last instruction. `table`: the
+    look-up tables.
     """
 
     reduced: NDArray[np.int64]
@@ -75,7 +79,7 @@ _KEPT = 15
 
 @compiled()
 def start_store(pads, passes):  # type: ignore[no-untyped-def]
-    """A state with all registers 0."""
+    """The state at launch: all registers 0. `passes`: passes of the store pipeline for a vector."""
     lanes = pads.acc.shape[1] * pads.acc.shape[2]
     return StoreState(
         np.zeros(lanes, np.int64),
@@ -96,7 +100,7 @@ def _wide(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _mantissa(magnitude):  # type: ignore[no-untyped-def]
-    """The 24 bits of a number from its leading 1 on."""
+    """The 24 bits of a number from its leading 1 on, with zeros below if it has fewer; 0 for 0."""
     if magnitude == 0:
         return np.int64(0)
     while magnitude >= 1 << 24:
@@ -115,7 +119,7 @@ def _float_mantissa(bits):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
-    """Requantizes one sum and counts the changes."""
+    """Requantizes the sum `total` with the float32 `scale` and counts the toggled bits; returns the int8 result."""
     zero_point = here[2] << 48 >> 48
     low, high = here[2] << 40 >> 56, here[2] << 32 >> 56
     magnitude = abs(total)
@@ -137,7 +141,9 @@ def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no-untyped-def]
-    """Counts the changes of stage B for one pair; stage B computes on every pair, whether its result is used or not."""
+    """Counts the toggled bits of stage B for the pair `value`, `operand`. The hardware computes stage B for each pair,
+    whether the result is used or not.
+    """
     zero_point = here[2] << 48 >> 48
     if row[TABLE]:
         value, zero_point = np.int64(table[row[TABLE_INDEX], value + 128]), here[2] >> 48
@@ -175,8 +181,8 @@ def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no
 
 @compiled()
 def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the changes at the begin of an instruction: its flags (only STORE.POST has any) and registers reach lanes
-    that still hold the last values.
+    """Counts the bits that toggle when an instruction begins: its flags (only STORE.POST has any) and its registers
+    change while the lanes' inputs are still the values of the previous instruction.
     """
     flags = np.int64(0)
     post = row[KIND] == STORE_POST
@@ -204,8 +210,9 @@ def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
-    """The operands that a STORE.POST will combine, (y, x or 1, lanes) int8, read before its results overwrite them;
-    else no rows."""
+    """The operands of a STORE.POST, int8 (y_size, x_size or 1, lanes), read before its outputs may overwrite them; of
+    length 0 if the instruction has no operands.
+    """
     if row[KIND] != STORE_POST or row[OPERAND] == 0:
         return np.empty((0, 1, lanes), np.int8)
     first, pitch, columns = operand_shape(row, here[5])
@@ -220,8 +227,8 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_store(row, here, memory, operands, pads, compute, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the changed bits of a store that has just executed; `operands` are the result of
-    `operands_of` before it.
+    """Counts the toggled bits of the store `row`, which has just been executed; `operands`: result of `operands_of`
+    before the execution.
     """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
@@ -249,7 +256,8 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
                     if post:
                         _reduce(flat[place], r == 0 and c == 0, sums, state.reduced, totals)
                         if r < rows - 1 or c < columns - 1:
-                            # The lanes of the last pass compute on each partial result of a window.
+                            # The lanes of the arithmetic also process each partial result of a window, with the
+                            # biases and scales of the last pass.
                             for k in range(width):
                                 lane = lanes - width + k
                                 total = np.int64(np.int32(state.reduced[lane] + state.biases[lane]))
@@ -279,7 +287,9 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
 
 @compiled()
 def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
-    """Adds one accumulator vector to a window's reduction and counts the changes."""
+    """Takes an accumulator vector into the reduction `reduced` of a window (sum if `sums`, else maximum) and counts the
+    toggled bits.
+    """
     for k in range(len(reduced)):
         value = np.int64(vector[k])
         if not first:

@@ -1,4 +1,6 @@
-"""Fetch, the beginning of instructions, the load unit and the compute unit (hw/README.md sections 4 to 7)."""
+"""Timing of fetch, of begin and end of instructions, and of the load and compute units (hw/README.md
+sections 4 to 7).
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,7 @@ from .streams import write_elements, write_patches, write_vectors
 
 @timing_code
 def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
-    """Shows the next instruction fetch once the buffer is known to have room; returns whether it did."""
+    """Shows the next request of fetch if the cycle in which its buffer has room is known; returns whether it did."""
     c = FETCH_CLIENT
     if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
         return False
@@ -138,7 +140,7 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
 
 @timing_code
 def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
-    """Moves fetched instructions to the command queues as far as times are known; returns whether any moved."""
+    """Moves fetched instructions to the command queues as long as the cycles are known; returns whether any moved."""
     c = FETCH_CLIENT
     M, C, R = bus.M, bus.C, bus.R
     rows, order = program.rows, program.order
@@ -172,10 +174,10 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
-    """First cycle in which instruction `i`, the next of unit `u`, has a free unit, its tokens and room for its pushes;
-    or BLOCKED.
+    """First cycle in which instruction `i`, the next of unit `u`, is at the head of its queue, has its tokens and has
+    room for its pushes; BLOCKED if not known yet.
 
-    Pops whose cycle is known are done, one by one, even if the instruction then waits for another condition.
+    Does the pops whose cycle is known, one by one, even if the instruction then waits for another condition.
     """
     T, pushed, popped, pop_queue, push_queue = tokens
     head = max(X[i, X_DISPATCH] + 1, U[u, U_PREVIOUS_BEGIN] + 1)
@@ -227,8 +229,8 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
-    """Begins instruction `i` of unit `u`, ready in cycle `ready`: reserves room for its pushes. Returns the begin's
-    cycle.
+    """Begins instruction `i` of unit `u`, ready in cycle `ready`, and reserves room for its pushes. Returns the cycle
+    of its begin.
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
@@ -244,7 +246,7 @@ def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
 
 @timing_code
 def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
-    """Ends instruction `i` of unit `u`: pushes its tokens."""
+    """Ends instruction `i` of unit `u` in `cycle` and pushes its tokens."""
     X[i, X_END] = cycle
     U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)
     U[u, U_ENDED] += 1
@@ -257,7 +259,7 @@ def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_request(P, row, begin):  # type: ignore[no-untyped-def]
-    """First cycle in which `row`, begun in `begin`, may show a read request; not for PATCH."""
+    """First cycle in which the load `row`, begun in `begin`, may show a read request; not for LOAD.PATCH."""
     if row[X_STRIDE] == row[X_SIZE] and row[Y_SIZE] > 1:
         return begin + P[P_REQUEST_DELAY] + P[P_PRODUCT_CYCLES]
     return begin + P[P_REQUEST_DELAY]
@@ -265,7 +267,7 @@ def first_request(P, row, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
-    """Starts the DRAM reads of a rectangular load that begins in `begin`; returns whether there are any."""
+    """Starts the DRAM reads of the rectangular load `row`, begun in `begin`; returns whether it reads any bytes."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
     runs, length = row[Y_SIZE], row[X_SIZE] * size
@@ -281,7 +283,7 @@ def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins loads and advances their writer as far as times are known; returns whether anything changed."""
+    """Begins loads and advances their writer as long as the cycles are known; returns whether anything changed."""
     u, c = LOAD, LOAD_CLIENT
     C, R = bus.C, bus.R
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
@@ -334,7 +336,7 @@ def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operations(row):  # type: ignore[no-untyped-def]
-    """Number of operations of a GEMM, DEPTHWISE or ALU."""
+    """Number of operations of the GEMM, DEPTHWISE, TAPS or ALU `row`."""
     return row[ITER_OUT] * row[ITER_IN] * max(np.int64(0), row[UOP_END] - row[UOP_BGN])
 
 
@@ -360,7 +362,7 @@ def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins and ends compute instructions as far as times are known; returns whether anything changed."""
+    """Begins and ends compute instructions as long as the cycles are known; returns whether anything changed."""
     u, c = COMPUTE, COMPUTE_CLIENT
     M, C, R = bus.M, bus.C, bus.R
     rows, order, sizes = program.rows, program.order, program.sizes

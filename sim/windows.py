@@ -1,4 +1,4 @@
-"""The windows of STORE.POST and ROWS."""
+"""Reduction of a window of accumulators, for STORE.POST and ROWS."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from vdla.util.machine_code import compiled
 
 @compiled()
 def reduce_window(acc, corner, here, reduced):  # type: ignore[no-untyped-def]
-    """Maximum or wrapping int32 sum over a window from `corner`, whose indices wrap at the scratchpad's end; written to
-    `reduced`.
+    """Writes to `reduced` int32 (batch, block_out) the maximum or wrapping sum of the window of accumulators from index
+    `corner` on; indices wrap around at the scratchpad's end. `here`: the store unit's registers.
     """
     rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
