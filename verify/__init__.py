@@ -1,1 +1,1 @@
-"""Verification of the toolkit itself: random programs, co-simulation of simulator and RTL, seeded faults, fuzzing."""
+"""Verification of the toolkit: random programs, co-simulation of simulator and RTL, seeded faults."""

@@ -1,8 +1,8 @@
-"""Seeded short programs for energy measurements, with every kind of work and very different operands.
+"""Short random programs for energy measurements, with all kinds of instructions and very different operands.
 
-Layers of networks are compiled (convolutions, depthwise ones, dense layers, pools, sums), with inputs and weights that
-are zeros, sparse, rectified, narrow, held or random; every third program is random (`random_programs`), with
-instructions that compilers do not emit. Equal arguments give equal programs.
+Two of three programs are compiled layers of networks (convolutions, also depthwise, dense layers, pools, sums), with
+inputs and weights that are zeros, sparse, rectified, narrow, constant or uniform. The third is random
+(`random_programs`), with instructions that compilers do not emit. Equal arguments give equal programs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .random_programs import random_program
 from .small_networks import QUANTIZATION, NetworkBuilder
 
 LEAST_CYCLES, MOST_CYCLES = 250, 2500
-"""Limits of a program's cycles: shorter programs consist of start-up only, longer ones take long to replay."""
+"""Limits of a program's number of cycles: shorter programs do little but start up, longer ones take long to replay."""
 
 _TRIES = 200
 
@@ -60,7 +60,7 @@ WEIGHTS: tuple[Values, ...] = (_normal, _uniform, _normal, _sparse, _held)
 
 
 def energy_program(config: Config, seed: int) -> Program:
-    """Program `seed` for `config`. Raises UserError if none was found that the machine can run."""
+    """The program of seed `seed` for `config`. Raises UserError if no program was found that the machine can run."""
     for number in range(_TRIES):
         rng = np.random.default_rng((seed, number))
         if seed % 3 == 2:
@@ -87,8 +87,8 @@ def _layers(config: Config, rng: np.random.Generator) -> Program:
 
 
 def _graph(config: Config, rng: np.random.Generator) -> Graph:
-    """One to three layers with whole blocks of channels; for arrays that fold, also with as few channels as the array
-    has columns, so that rows work in groups.
+    """One to three layers of whole blocks of channels. With the extension `fold` also layers of as few channels as the
+    array has columns, so that the array's rows work in groups.
     """
 
     def pick(*choices: int) -> int:

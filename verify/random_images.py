@@ -1,5 +1,5 @@
-"""The DRAM image of random programs: micro-ops, parameters and their totals at fixed places, random
-numbers elsewhere.
+"""Makes the DRAM image of random programs: micro-ops, parameters and accumulator totals for them at fixed addresses,
+random numbers elsewhere.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from .random_scratchpads import random_parameters
 from .worst_roundings import worst_totals
 
 SIXTEEN = 2**16 - 1
-"""The largest number of 16 bits."""
+"""The largest unsigned number of 16 bits."""
 
 UOPS = 64
-"""Number of micro-ops in the image, and size of the part of micro-op memory that random programs use."""
+"""Number of micro-ops in the image, and of micro-op scratchpad entries that random programs use."""
 
 ENTRIES = 8
-"""Number of places where a parameter load may start; it reaches at most 10 entries further, all of them valid."""
+"""Number of parameter entries at which a LOAD.PAR may start; it reads at most 10 entries after that, all valid."""
 
 CHAINED = 16
-"""Number of micro-ops, the last ones, that work on the first few vectors, so that results are used a few operations
-after they are computed.
+"""Number of micro-ops, the last ones of the image, that access only the first few vectors, so that operations use
+results of operations shortly before them.
 """
 
 TABLE = 3 * ENTRIES
-"""Entries of the parameter table in the image."""
+"""Number of entries of the parameter table in the image."""
 
 WORST = TABLE - 1
-"""The entry of the parameter table whose totals are the hardest to round."""
+"""Index of the parameter entry whose totals are the hardest to round (`worst_roundings`)."""
 
 NEAR = 4
-"""Number of accumulators and vectors that are used more often than others: the first ones (twice as many for some
-uses).
+"""Number of accumulators and input vectors, the first ones, that programs use more often than others (some instructions
+twice as many).
 """
 
 EVEN = 32
-"""Number of store operands whose bytes are all equal, so that all lanes have the same pair."""
+"""Number of vectors of equal bytes in the image: as operands of a store they give all lanes the same pair."""
 
 _FAR = 4 * 2**20
-"""Most bytes of memory after the outputs, which only long strides reach."""
+"""Largest number of bytes after the outputs, which only instructions of long strides access."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Regions:
     """Byte addresses of the parts of the image; micro-ops and parameters cross a multiple of 4096.
 
-    `totals`: for each parameter entry, TOTALS accumulator vectors whose products with it are near ties, with the
-    entry's zero point in `zero_points`. `even`: EVEN output vectors of equal bytes. After `end` there may be more
-    memory.
+    `data`: random numbers. `even`: EVEN output vectors of equal bytes. `totals`: for each parameter entry, TOTALS
+    accumulator vectors whose products with the entry's scales are near ties of rounding, given the entry's zero point
+    in `zero_points`. `output` to `end`: the region that programs write. There may be more memory after `end`.
     """
 
     uops: int
@@ -74,10 +74,9 @@ def _page(size: int) -> int:
 def random_image(
     config: Config, rng: np.random.Generator, *, far: bool = False
 ) -> tuple[np.ndarray, Regions]:
-    """A DRAM image (uint8) with micro-ops, parameters and their totals at fixed places, random numbers elsewhere.
+    """A DRAM image, uint8, with micro-ops, parameters and totals at fixed addresses and random numbers elsewhere.
 
-    Half of the random numbers are bytes, half int32 of every magnitude. With `far`, zeros follow, as far as strides
-    reach.
+    Half of the random numbers are bytes, half int32 of every magnitude. With `far`, zeros follow, up to _FAR bytes.
     """
     boundary = 4096
     uops = boundary - config.uop_bytes * UOPS // 2
@@ -102,13 +101,13 @@ def random_image(
     for column in columns:
         column[-CHAINED:] %= NEAR
     if rng.random() < 0.3:
-        # As for ALU operands: both indices are accumulators.
+        # Sources valid for ALU operations, too, whose sources are accumulators.
         columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
     assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
     image[uops : uops + config.uop_bytes * UOPS] = encode_uops(config, *columns).view(np.uint8)
     table = random_parameters(rng, TABLE, config.block_out)
     rows = TOTALS * config.batch
-    # A third of them are far from zero, which gives weight to bits that otherwise only saturate.
+    # A third of the zero points are far from zero: else high bits of the products would only saturate.
     zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
     worst = _worst_entry(rng, table, zero_points)
     image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
@@ -138,7 +137,9 @@ def random_image(
 def _worst_entry(
     rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Puts the hardest scales, with their zero point, into entry WORST; returns their totals, one for each lane."""
+    """Writes the scales and zero point that are hardest to round to entry WORST; returns their totals,
+    int32 (lanes,).
+    """
     worst = worst_totals(rng, table.shape[2])
     table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)
     zero_points[WORST] = worst.zero_point

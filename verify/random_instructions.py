@@ -1,4 +1,4 @@
-"""Random instructions that mostly stay in bounds; used by `random_programs.py`."""
+"""Random instructions, mostly within the bounds of memories; used by `random_programs.py`."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ from .random_operands import combine_constants, log_uniform_int32
 
 _SHARED = 12
 MANY_LOADS = 40
-"""A number of loads above the most that may be in flight."""
+"""A number of loads larger than may be in flight."""
 
 _MOST_READS = 128
-"""Accumulators of the largest windows; a store has dozens of vectors."""
+"""Number of accumulators in the largest windows; a store has dozens of windows."""
 
 _MODE_REGISTERS = {item.name: item for item in ARRAY_REGISTERS if item.name != "ZERO"}
-"""Registers that select modes of the array or their shape, by name: all legal values are equally likely."""
+"""Registers that select a mode of the array or the number of its groups, by name; all legal values are
+equally likely.
+"""
 
 _MOST_LOOPS = 2**14 - 1
 _CHAINED = 0.4
 """Share of stores that go to the chain memory, on machines that have one."""
 _QUICK = 1000
 _SHAPES = 0.2
-"""Share of CONFIGs that set the shape, on machines that fold; without them there is only one group."""
+"""Share of CONFIGs that set register FOLD, on machines with `fold`; without these there is one group of rows."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """The random generator and its constraints: the machine, its image and the current registers.
+    """A random generator and the state on which legal instructions depend: machine, memory regions, current registers.
 
-    `wide`: fields take values from their whole range, so that an instruction may take thousands of cycles. `uops_at`: a
-    second place in micro-op memory that holds the micro-ops of the image; 0: there is none.
+    `wide`: fields may take any value of their range, so that an instruction may take thousands of cycles. `uops_at`:
+    second index in the micro-op scratchpad at which the image's micro-ops are loaded; 0 if there is none.
     """
 
     config: Config
@@ -54,7 +56,7 @@ class Source:
     uops_at: int
 
     def number(self, limit: int, low: int = 0) -> int:
-        """A random integer in low..limit, both included; `limit` if the range is empty, as on small machines."""
+        """A random integer in low..limit, both included; `limit` if it is below `low`, as on small machines."""
         return int(self.rng.integers(min(low, limit), limit + 1))
 
     def chance(self, probability: float) -> bool:
@@ -62,11 +64,11 @@ class Source:
         return bool(self.rng.random() < probability)
 
     def any_size(self, limit: int) -> int:
-        """A random integer in 1..limit, with every number of bits equally likely."""
+        """A random integer in 1..limit; each number of bits is equally likely."""
         return min(limit, int(np.exp2(self.rng.uniform(0, np.log2(limit + 1)))))
 
     def wider(self, probability: float) -> bool:
-        """True with this probability, if fields may take any value at all."""
+        """True with this probability if fields may take any value (`wide`), else False."""
         return self.wide and self.chance(probability)
 
 
@@ -74,7 +76,7 @@ class Source:
 
 
 def dram_base(source: Source, kind: str) -> int:
-    """A random element address in the region for `kind`; occasionally among the outputs."""
+    """A random DRAM address, in elements of `kind`, in the region for this kind or sometimes among the outputs."""
     size, regions = source.config.element_bytes(kind), source.regions
     match kind:
         case "uop":
@@ -86,7 +88,7 @@ def dram_base(source: Source, kind: str) -> int:
         case _:
             low, high = regions.data, regions.parameters
     if source.chance(0.15):
-        # Just below a multiple of 4096, so that the transfer crosses it.
+        # An address just below a multiple of 4096, so that the transfer crosses it.
         boundary = source.number((high - 1) // 4096, low // 4096 + 1) * 4096 if high - low > 4096 else 0
         return max(low, boundary - source.number(12, 1) * size) // size
     return source.number(max(low, high - size), low) // size
@@ -94,7 +96,7 @@ def dram_base(source: Source, kind: str) -> int:
 
 def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
     if source.wider(0.06):
-        # No element at all, whatever the other fields are.
+        # No elements; the other fields are arbitrary.
         empty = ("x_size", "y_size")[source.number(1)]
         return {
             name: 0 if name == empty else source.any_size(SIXTEEN)
@@ -105,7 +107,7 @@ def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
     if source.wider(0.04):
         return {"y_size": source.any_size(SIXTEEN), "x_size": 1, "x_stride": source.number(1)}
     if source.wider(0.1):
-        # For a single row the stride has no effect.
+        # With one row, the stride has no effect.
         return {"y_size": 1, "x_size": source.number(columns, 1), "x_stride": source.number(SIXTEEN)}
     width = source.number(columns, 0 if source.chance(0.1) else 1)
     return {
@@ -116,7 +118,7 @@ def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
 
 
 def _place(source: Source, depth: int) -> int:
-    """A scratchpad index, often one of the first few."""
+    """A random index in a scratchpad of `depth` entries, often one of the first."""
     return source.number(min(depth - 1, 2 * NEAR) if source.chance(0.35) else depth - 1)
 
 
@@ -132,20 +134,20 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         most = 15 if source.wider(0.1) else 2
         values |= {name: source.number(most) for name in PADS}
     if source.chance(0.06):
-        # Only pads, often a single one.
+        # Pads only, often a single one.
         width = {"x_size": source.number(2, 1), "x_pad_0": source.number(1), "x_pad_1": source.number(1)}
         values |= {"y_size": 0, "y_pad_0": source.number(1), "y_pad_1": source.number(2), **width}
     if not values["y_size"] * values["x_size"] and source.wider(0.5):
         return {**values, "sram_base": source.number(depth - 1), "dram_base": source.number(2**32 - 1)}
     place = _place(source, depth)
     if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
-        # Arbitrary words, at places that no instruction uses.
+        # Arbitrary micro-ops, at indices that no instruction uses.
         values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
         region = source.regions
         end = region.end if source.chance(0.5) else region.output + _SHARED * source.config.out_bytes
         return {**values, "dram_base": source.number(end, region.output) // source.config.uop_bytes}
     if kind not in ("uop", "par") and source.chance(0.08):
-        # Longer than the FIFO, in one run or in adjacent rows.
+        # A transfer longer than the FIFO, in one row or in adjacent rows.
         fifo = (
             source.config.fifo_bytes("load")
             if target in ("inp", "wgt")
@@ -156,7 +158,7 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         values = {"y_size": rows, "x_size": -(-count // rows), "x_stride": -(-count // rows)}
         place = source.number(max(0, depth - count))
     if kind not in ("uop", "par") and source.wider(0.02):
-        # Most of the scratchpad, in rows of one element between pads.
+        # A load of most of the scratchpad, in rows of one element between pads.
         pads = {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
         rows = source.number(depth - 4, depth // 2)
         values = {"y_size": rows, "x_size": 1, "x_stride": int(source.chance(0.8)), **pads}
@@ -179,7 +181,7 @@ def _patch(source: Source) -> dict[str, int]:
         values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
     base = dram_base(source, "patch")
     if source.chance(0.2):
-        # Whole beats, if rows are whole beats.
+        # An address at the start of a bus word, so that beats are whole if rows are.
         base -= base % source.config.memory.bus_bytes
     return {**values, "sram_base": _place(source, source.config.inp_depth), "dram_base": base}
 
@@ -199,7 +201,7 @@ def _loops(source: Source) -> dict[str, int]:
 
 
 def _wide_loops(source: Source) -> dict[str, int]:
-    """Loops without operations, with many, or with a few that are far apart."""
+    """Fields of loops with no operations, with many, or with a few whose operands are far apart."""
     config = source.config
     begin = (
         source.uops_at + source.number(UOPS - 1)
@@ -232,7 +234,7 @@ def _wide_loops(source: Source) -> dict[str, int]:
 
 
 def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
-    """Steps between weight tiles that are legal with `loops`."""
+    """The fields wgt_factor_out and wgt_factor_in, small enough for the iterations of `loops`."""
     depth = source.config.wgt_depth
     found = {}
     for loop in ("out", "in"):
@@ -243,7 +245,7 @@ def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
 
 
 def matrix(source: Source) -> dict[str, int]:
-    """Fields of a GEMM, DEPTHWISE or TAPS."""
+    """Random fields of a GEMM, DEPTHWISE or TAPS."""
     loops = _loops(source)
     values = {
         **loops,
@@ -257,8 +259,8 @@ def matrix(source: Source) -> dict[str, int]:
 
 
 def _tile_parts(source: Source) -> dict[str, int]:
-    """Loops through consecutive tiles, often into one accumulator for each micro-op, as for the parts of a
-    whole tile.
+    """Fields of a loop over consecutive weight tiles, often into one accumulator for each micro-op: with `fold`, the
+    parts of a tile [block_out][block_in].
     """
     step = {
         name: source.number(1) if source.chance(0.3) else 0 for name in ("dst_factor_in", "src_factor_in")
@@ -268,9 +270,9 @@ def _tile_parts(source: Source) -> dict[str, int]:
 
 
 def alu(source: Source) -> dict[str, int]:
-    """Fields of an ALU instruction."""
+    """Random fields of an ALU instruction."""
     loops = _loops(source)
-    # The cheapest operations if there are many.
+    # If there are many operations, the opcode is one of the fastest.
     quick = loops["iter_out"] * loops["iter_in"] > _QUICK
     opcodes = alu_opcodes(source.config)
     if quick:
@@ -286,7 +288,7 @@ def alu(source: Source) -> dict[str, int]:
 
 
 def store(source: Source, post: bool) -> dict[str, int]:
-    """Fields of a STORE.POST if `post`, else of a STORE.OUT."""
+    """Random fields of a STORE.POST if `post`, else of a STORE.OUT."""
     config, regions = source.config, source.regions
     values = _shape(source, 3, 8)
     values["sram_base"] = _place(source, config.acc_depth)
@@ -299,7 +301,7 @@ def store(source: Source, post: bool) -> dict[str, int]:
     if source.chance(0.15):
         values["dram_base"] = (regions.output + 4096) // config.out_bytes - source.number(6, 1)
     if source.chance(0.06):
-        # Longer than the FIFOs of results and of operands.
+        # A store longer than the FIFOs of results and of operands.
         fifo = max(config.fifo_bytes("store"), config.fifo_bytes("operand") if post else 0)
         count = 2 * fifo // config.out_bytes + 2
         values |= {"y_size": 1, "x_size": count, "x_stride": count, "sram_base": 0}
@@ -312,7 +314,7 @@ def store(source: Source, post: bool) -> dict[str, int]:
         values["multiply"] = int(values["operand"] and source.chance(0.4))
         values["swap"] = int(values["operand"] and source.chance(0.4))
         values["unsigned"] = int(source.chance(0.5))
-        # Entries beyond the table are rare: with several rows and columns few steps stay inside.
+        # Steps between parameter entries that rarely leave the table: with several rows and columns only small ones do.
         left = config.par_depth - 1 - values["par_index"]
         for name, size in (("par_by_x", values["x_size"]), ("par_by_y", values["y_size"])):
             if source.chance(0.4) and (size - 1 <= left or source.chance(0.02)):
@@ -330,13 +332,15 @@ def store(source: Source, post: bool) -> dict[str, int]:
 
 
 def rows(source: Source) -> dict[str, int]:
-    """Fields of a ROWS."""
+    """Random fields of a ROWS."""
     values = {name: size for name, size in _shape(source, 5, 8).items() if name != "x_stride"}
     return {**values, "sram_base": _place(source, source.config.acc_depth), "maximum": source.number(1)}
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """The fields that send a STORE.POST of `values` to the chain memory, with rows and columns cut so that they fit."""
+    """The fields that make a STORE.POST of fields `values` write the chain memory, with fewer rows and columns if
+    needed to fit.
+    """
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]
     if (rows - 1) * pitch + columns > vectors:
@@ -348,7 +352,7 @@ def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
 
 
 def float_bits(value: np.float32) -> int:
-    """The encoding of a float32, as configuration registers hold it."""
+    """The 32 bits of a float32, as configuration registers encode it."""
     return int(value.view(np.uint32))
 
 
@@ -359,7 +363,7 @@ def _zero_point(source: Source) -> int:
 
 
 def register_values(source: Source, name: str) -> dict[str, int]:
-    """Random fields of a configuration register, small enough that instructions often stay in bounds."""
+    """Random fields of configuration register `name`, small enough that instructions often stay in bounds."""
     number, config, parts = source.number, source.config, StoreParts.of(source.config)
     low, high = sorted((number(127, -128), number(127, -128))) if source.chance(0.5) else (-128, 127)
     match name:
@@ -481,12 +485,12 @@ _WEIGHTS |= {item.name: 2 for item in INSTRUCTIONS if item.name not in (*_WEIGHT
 
 
 def kinds_of(config: Config) -> list[str]:
-    """The formats that random instructions of `config` have."""
+    """Names of the instruction formats that the machine has, except FINISH."""
     return [name for name in _WEIGHTS if name not in EXTENSION_OF or config.has(EXTENSION_OF[name])]
 
 
 def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
-    """Format name and fields of an instruction that the machine has; it may still leave a memory."""
+    """Format name and fields of a random instruction that the machine has; it may access a memory out of bounds."""
     kinds = kinds_of(source.config)
     weights = np.array([_WEIGHTS[name] for name in kinds], np.float64)
     name = kinds[int(source.rng.choice(len(kinds), p=weights / weights.sum()))]

@@ -1,8 +1,9 @@
 """Random operands for STORE.POST that reach every branch of its arithmetic; used by `random_programs.py`.
 
-Uniform numbers hardly ever reveal a wrong rounding: a sum is a 24-bit mantissa, and one unit in its last place changes
-an int8 in one case of a hundred thousand. Half of the operands here are therefore at ties: exact products or sums of n
-+ 1/2, or one of their neighbours. Others are of every magnitude (each distance of each shifter), zero or subnormal.
+Uniform operands hardly ever reveal a wrong rounding: a sum has a 24-bit mantissa, and one unit in its last place
+changes an int8 result in one case of a hundred thousand. So half of the operands here are at ties: their product or sum
+is n + 1/2 or a neighbouring float32. The others have every magnitude (each distance of each shifter), or are zero or
+subnormal.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from vdla.isa.arithmetic import CONSTANT_BITS
 from vdla.isa.errors import ProgramError
 
 TOTALS = 8
-"""Accumulator vectors for each entry of a parameter table (`near_tie_totals`)."""
+"""Number of accumulator vectors for each entry of a parameter table (`near_tie_totals`)."""
 
 _INT32 = 2**31
 _LARGEST = 2.0**CONSTANT_BITS
 
 
 def log_uniform_int32(rng: np.random.Generator, count: int) -> NDArray[np.int32]:
-    """(count,) int32 of both signs whose numbers of bits are uniform on 0..31."""
+    """Random int32 (count,) of both signs; the number of bits is uniform on 0..31."""
     words = rng.integers(-_INT32, _INT32, count)
     return (words >> rng.integers(0, 32, count)).astype(np.int32)
 
 
 def magnitude(rng: np.random.Generator, low: float, high: float) -> np.float32:
-    """A float32 of random sign whose exponent is uniform on `low`..`high`."""
+    """A float32 of random sign; its binary logarithm is uniform on `low`..`high`."""
     return np.float32(np.exp2(rng.uniform(low, high)) * rng.choice((-1, 1)))
 
 
 def dyadic(rng: np.random.Generator, bits: int = 6) -> np.float32:
-    """m / 2^k for a small odd m and k up to `bits`, whose product with an integer often is n + 1/2; or a number
-    slightly off.
+    """A float32 m / 2^k of either sign, m odd below 8, k up to `bits`: its product with an integer often is n + 1/2. In
+    60% of calls a number slightly off.
     """
     value = float(2 * rng.integers(0, 4) + 1) / float(1 << rng.integers(1, bits + 1))
     if rng.random() < 0.6:
@@ -42,14 +43,14 @@ def dyadic(rng: np.random.Generator, bits: int = 6) -> np.float32:
 
 
 def tie(rng: np.random.Generator) -> np.float32:
-    """n + 1/2 within int8, or a neighbour of it among the float32 numbers."""
+    """A float32 n + 1/2 in the range of int8, or a float32 at most two units in the last place from it."""
     value = np.float32(rng.integers(-128, 127) + 0.5)
     step = int(rng.integers(-2, 3))
     return np.float32(value + step * np.spacing(value))
 
 
 def special(rng: np.random.Generator) -> np.float32:
-    """A zero, a subnormal number, a power of two, or a number near the ends of the machine's range."""
+    """A float32 zero, subnormal number, power of two, or number near the ends of the range that machines support."""
     return np.float32(
         rng.choice(
             (
@@ -70,7 +71,9 @@ def special(rng: np.random.Generator) -> np.float32:
 
 
 def random_scales(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
-    """(count,) float32 scales: of every magnitude that any int32 can need, few of them negative, zero or subnormal."""
+    """Random float32 scales (count,), of every magnitude that an int32 sum may need; few are negative, zero or
+    subnormal.
+    """
     scales = np.exp2(rng.uniform(-26, 6, count)) * np.where(rng.random(count) < 0.2, -1, 1)
     exact = rng.random(count) < 0.25
     scales = np.where(exact, np.exp2(np.round(np.log2(np.abs(scales)))) * np.sign(scales), scales)
@@ -87,10 +90,9 @@ def near_tie_totals(
     rows: int,
     zero_point: int = 0,
 ) -> NDArray[np.int32]:
-    """(rows, lanes) int32 whose sums with `biases` (lanes,), times `scales` (lanes,), are around n + 1/2.
+    """Random totals, int32 (rows, lanes): (total + bias) x scale is near n + 1/2, with `biases` and `scales` (lanes,).
 
-    Most of the n are within int8 after `zero_point` is added. Raises ProgramError if there are not as many biases as
-    scales.
+    Most n + `zero_point` are in the range of int8. Raises ProgramError if there are not as many biases as scales.
     """
     if scales.shape != biases.shape:
         raise ProgramError(f"{scales.shape} scales need as many biases, not {biases.shape}")
@@ -99,7 +101,7 @@ def near_tie_totals(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         total = np.nan_to_num(target / scales.astype(np.float64), nan=1.0, posinf=_INT32, neginf=-_INT32)
     total = np.rint(np.clip(total, -_INT32, _INT32 - 1)).astype(np.int64)
-    # Around a tie of the product, and around one of the conversion to float32.
+    # Totals around a tie of the product, and around a tie of the conversion to float32.
     offset = rng.integers(-3, 4, shape) << rng.integers(0, 8, shape)
     total = total + np.where(rng.random(shape) < 0.7, offset, 0)
     wide = rng.random(shape) < 0.15
@@ -108,7 +110,7 @@ def near_tie_totals(
 
 
 def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
-    """A ratio whose products with int8 are several units in the last place of `of`."""
+    """A ratio whose products with int8 values are a few units in the last place of `of`."""
     unit = float(np.spacing(np.abs(of)))
     if rng.random() < 0.5:
         # Some products are exactly half a unit: ties of the rounding to float32.
@@ -117,30 +119,30 @@ def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
 
 
 def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
-    """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B."""
+    """Random constants for an add in stage B: ratio of the own value, ratio of the operand, offset."""
     match int(rng.integers(8)):
         case 0:
             # Constants as in models.
             return magnitude(rng, -6, 3), magnitude(rng, -6, 3), np.float32(rng.uniform(-300, 300))
         case 1 | 2:
-            # Sums that are exact ties, or nearly so.
+            # Sums that are exact ties, or nearly.
             trifle = magnitude(rng, -26, -8) if rng.random() < 0.5 else np.float32(0)
             return dyadic(rng), dyadic(rng), np.float32(dyadic(rng, 3) + trifle)
         case 3:
-            # The offset is a tie, and the products decide.
+            # The offset is a tie, and the small products decide the rounding.
             offset = tie(rng)
             return _few_units(rng, offset), _few_units(rng, offset), offset
         case 4:
-            # One product and the offset make a tie, and the other product decides.
+            # One product and the offset make a tie, and the other, small product decides the rounding.
             own, operand, offset = dyadic(rng), magnitude(rng, -60, -8), dyadic(rng, 4)
             return (own, operand, offset) if rng.random() < 0.5 else (operand, own, offset)
         case 5:
-            # Products that cancel.
+            # The two products cancel.
             own = magnitude(rng, -10, CONSTANT_BITS - 1)
             near = np.float32(-own * (1 + rng.choice((0, 1, -1)) * 2.0 ** -float(rng.integers(4, 24))))
             return own, near, tie(rng)
         case 6:
-            # A product and the offset that cancel.
+            # A product and the offset cancel.
             own, number = magnitude(rng, -3, CONSTANT_BITS - 2), int(rng.integers(-128, 256))
             offset = np.float32(np.clip(-float(own) * number, -_LARGEST, _LARGEST))
             other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, CONSTANT_BITS)
@@ -153,10 +155,10 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
 
 
 def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
-    """A ratio and the int16 zero point with which (int8 - `zero_point_in`) * ratio comes back near the range of int8.
+    """A ratio and an int16 zero point with which (int8 - `zero_point_in`) x ratio + zero point is near the range of
+    int8.
 
-    Many of these products are around n + 1/2, with n of up to 15 bits, so that each bit of n is sometimes the leading
-    one.
+    Many of the products are near n + 1/2, with n of up to 15 bits, so that each bit of n is the leading one sometimes.
     """
     ratio = dyadic(rng)
     number = int(rng.integers(-128, 128))

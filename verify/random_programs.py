@@ -1,14 +1,14 @@
-"""Seeded random programs for comparing engines: in bounds, free of races and of deadlock by construction.
+"""Random programs to compare engines; by construction they stay in bounds and have neither races nor deadlocks.
 
     config = random_config(seed)                       # or any configuration
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
-Equal arguments give equal programs. Every instruction kind that the configuration has appears, with pads, empty
-instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields from
-their whole range, results of the store pipeline that depend on a last bit, values used right after they are computed,
-leftover tokens, redundant tokens, several tokens in flight and, occasionally, instructions after FINISH. Every engine
-must reproduce `run_reference(config, program.instructions, program.image)`. `program_builder.py` explains why there is
-neither race nor deadlock.
+Equal arguments give equal programs. Programs have every kind of instruction that the configuration has, with pads,
+empty instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields
+from their whole range, results of the store pipeline that depend on a last bit, values used right after they are
+computed, tokens left over, redundant tokens, several tokens in flight and sometimes instructions after FINISH. Every
+engine must give the results of `run_reference(config, program.instructions, program.image)`. `program_builder.py`
+explains why there are no races and no deadlocks.
 """
 
 from __future__ import annotations
@@ -34,34 +34,38 @@ from .random_instructions import MANY_LOADS, Source
 from .random_sequences import random_sequence
 
 _LONG = 1500
-"""Operations of an instruction that keeps the compute unit busy."""
+"""Number of operations of an instruction that keeps the compute unit busy for long."""
 
 _FAR = 0.15
-"""Share of programs whose memory extends as far as strides reach."""
+"""Share of programs with memory after the outputs, for long strides."""
 
 _WIDE = 0.8
-"""Share of programs whose fields may take any value."""
+"""Share of programs whose fields may take any value of their range."""
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_STORES = 3000
-"""Longest instructions, in steps: of matrix and ALU instructions, and of all others; longer ones are left out."""
+"""Largest numbers of steps of an instruction, for matrix and ALU instructions and for all others; longer instructions
+are left out.
+"""
 
 _IDLE = 0.03
 _MOST_IDLE = 2200
-"""Empty instructions before the others, in few programs: a count of more than ten bits."""
+"""Share of programs that begin with many empty instructions, and their number at most: a count of more
+than ten bits.
+"""
 
 _SEQUENCE = 8
-"""Most instructions that a sequence counts as, so that long sequences leave room for others."""
+"""Number of instructions for which a longer sequence counts, so that a program has room for others."""
 
 _MOST_TOKENS = 64
-"""Deepest token queues that are sometimes filled."""
+"""Depth of the deepest token queues that programs fill."""
 
 
 def random_config(seed: int) -> Config:
     """A small machine with random shape, queue depths, bus, latencies, noise and extensions.
 
-    Shape, scratchpads and FIFOs depend on each other and are drawn here; every other field takes one of the `samples`
-    that it declares (isa/parameters.py).
+    Shape, scratchpads and FIFOs depend on each other and are drawn here; each other field of the configuration takes
+    one of its declared `samples` (isa/parameters.py).
     """
     rng = np.random.default_rng((seed, 1))
 
@@ -86,7 +90,7 @@ def random_config(seed: int) -> Config:
     extensions = with_what_they_need(extensions)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
     match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
-        case "alu":  # its factors alone exceed an instruction of 128 bits
+        case "alu":  # the factors of an ALU instruction alone need more than 128 bits
             inp_depth, acc_depth = 4096, 2048
         case "loops":
             uop_depth = 16384
@@ -138,7 +142,9 @@ def random_config(seed: int) -> Config:
 
 
 def _samples(kind: type, seed: int) -> dict[str, Any]:
-    """One of its samples for each field of `kind` that declares some; each field has random numbers of its own."""
+    """For each field of the class `kind` that declares samples, one of them at random; each field has its own
+    generator.
+    """
     return {
         name: int(_generator(seed, name).choice(item.samples))
         for name, _, item in declared(kind)
@@ -147,14 +153,14 @@ def _samples(kind: type, seed: int) -> dict[str, Any]:
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """A generator for the part called `name`; one more number drawn there leaves the numbers of other
-    parts unchanged.
-    """
+    """A random generator for the part `name` of a machine; its draws do not change those of other parts."""
     return np.random.default_rng((seed, zlib.crc32(name.encode())))
 
 
 def _tokens(source: Source, values: dict[str, int]) -> bool:
-    """Requests random tokens in `values`; returns whether to insist on them."""
+    """Sets random token flags in `values`; returns whether the builder must make them valid instead of
+    clearing them.
+    """
     if source.chance(0.25):
         for flag in FLAGS:
             values[flag] = int(source.chance(0.5))
@@ -165,7 +171,7 @@ def _tokens(source: Source, values: dict[str, int]) -> bool:
 
 
 def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
-    """Keeps `unit` from beginning further instructions for hundreds of cycles."""
+    """Appends instructions that keep `unit` busy, so that it begins no others for hundreds of cycles."""
     config = source.config
     match unit:
         case Unit.LOAD:
@@ -184,7 +190,9 @@ def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
 
 
 def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
-    """Lets `item.producer` push until the queue is full, while its consumer is held up; the command queue fills too."""
+    """Appends instructions by which the producer of token queue `item` fills it, while the consumer is busy; command
+    queues fill too.
+    """
     give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
     _hold(build, source, item.consumer)
     for _ in range(min(build.config.token_queue_depth, _MOST_TOKENS)):
@@ -204,9 +212,9 @@ def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
 def random_program(
     config: Config, seed: int, length: int = 60, *, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program:
-    """A program of about `length` instructions beside token carriers, ending in FINISH.
+    """A random program of about `length` instructions, and more that only push or pop tokens; it ends with FINISH.
 
-    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given. The module's docstring describes contents
+    `uop` (uop_depth,): the micro-op scratchpad at launch, by default zeros. The module's docstring describes contents
     and guarantees.
     """
     rng = np.random.default_rng((seed, 2))
@@ -253,7 +261,7 @@ def random_program(
     last: dict[str, int] = {}
     insist = _tokens(source, last)
     if source.chance(0.1):
-        # FINISH, too, may find a queue full.
+        # FINISH may find a token queue full, too.
         queues = [item for item in TOKEN_QUEUES if item.producer is Unit.COMPUTE]
         item = queues[source.number(len(queues) - 1)]
         _flood(build, source, item)
@@ -266,7 +274,9 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    """Fields of a load of the whole parameter table, in rows from one place."""
+    """Fields of a LOAD.PAR that fills the parameter scratchpad with the image's table, once or in several
+    equal rows.
+    """
     count = min(config.par_depth, TABLE)
     return {
         "y_size": config.par_depth // count,

@@ -1,4 +1,4 @@
-"""Stores whose results depend on the last bits of their operands; used by `random_programs.py`."""
+"""Random stores whose results depend on the last bits of their operands; used by `random_programs.py`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .random_operands import TOTALS, combine_constants, far_rescale
 from .worst_roundings import worst_add, worst_multiply, worst_rescale
 
 _STORES = 6
-"""Most stores of one set of totals."""
+"""Largest number of stores of the same totals."""
 
 _MANY = 160
 _SERIES = 0.12
-"""Probability of `_MANY` stores of one set of totals instead of `_STORES`: errors in a last bit take many tries."""
+"""Probability of `_MANY` stores of the same totals instead of `_STORES`: an error in a last bit rarely shows."""
 
 
 def near_ties(source: Source) -> list[Instruction]:
-    """Stores of totals whose products with their parameters are near n + 1/2, with constants that bring stage B near
-    ties.
+    """Stores of totals whose products with the scales are near n + 1/2 (stage A), with constants for which results of
+    stage B are near ties, too.
     """
     config, regions = source.config, source.regions
     entry = WORST if source.chance(0.35) else source.number(TABLE - 1)
@@ -39,7 +39,7 @@ def near_ties(source: Source) -> list[Instruction]:
     first = register_values(source, "REQUANTIZE")
     if regions.zero_points[entry]:
         first["zero_point"] = regions.zero_points[entry]
-    # Sometimes with the entry before it, so that a load ends within a beat at both ends.
+    # Sometimes loads the entry before it, too, so that the load begins and ends within a bus word.
     more = source.number(1) if entry and index else 0
     table = {"y_size": 1, "x_size": 1 + more, "x_stride": 1 + more, "sram_base": index - more}
     table["dram_base"] = regions.parameters // config.par_bytes + entry - more
@@ -63,7 +63,7 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """A random arithmetic of stage B: most often the one with most roundings."""
+    """Flags for a random arithmetic of stage B; most often add, which rounds most often."""
     values = {
         "combine": 1,
         "operand": 1,
@@ -75,7 +75,7 @@ def _mode(source: Source) -> dict[str, int]:
         case 0:
             return values | {"combine": 0, "operand": 0, "swap": 0}
         case 1 | 2:
-            # The only mode whose rounded numbers leave int8 before the zero point brings them back.
+            # Rescaling, the only mode whose rounded products exceed int8 before the zero point is added.
             return values | {"operand": 0, "swap": 0}
         case 3 | 4:
             return values | {"multiply": 1}
@@ -84,12 +84,14 @@ def _mode(source: Source) -> dict[str, int]:
 
 
 def setting(name: str, values: dict[str, int]) -> Instruction:
-    """The instruction that writes `values` to a configuration register, and zeros to its other fields."""
+    """The CONFIG that writes the fields `values`, and zeros to all others, of configuration register `name`."""
     return "CONFIG", register_write(register(name), values)
 
 
 def _random(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """Settings for a store of totals of `entry`: constants that bring some pair of int8 near a tie."""
+    """CONFIGs for a store of the totals of parameter entry `entry`: random constants that bring some pair of int8
+    values near a tie. `values`: flags of the store. `first`: fields of register REQUANTIZE.
+    """
     own, operand, offset = combine_constants(source.rng)
     last = register_values(source, "COMBINE")
     if values["combine"] and not values["operand"]:
@@ -98,10 +100,10 @@ def _random(source: Source, values: dict[str, int], first: dict[str, int], entry
 
 
 def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """Settings for a store of totals of `entry`: the hardest constants for one of its pairs of int8."""
+    """Like `_random`, but with the constants that are hardest to round for one pair of int8 values of the store."""
     config, regions, rng = source.config, source.regions, source.rng
     if values["combine"] and source.chance(0.6):
-        # The same pair in all lanes.
+        # All lanes have the same pair.
         own = source.number(127, -128)
         first = first | {"low": own, "high": own}
         vector = regions.even // config.out_bytes + source.number(EVEN - TOTALS)
@@ -133,7 +135,7 @@ def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry:
 
 
 def _results(source: Source, entry: int, first: dict[str, int]) -> NDArray[np.int8]:
-    """Results of stage A for the totals of `entry`: (TOTALS, batch, block_out)."""
+    """Results of stage A for the totals of parameter entry `entry`, int8 (TOTALS, batch, block_out)."""
     config, regions, image = source.config, source.regions, source.trace.image
     at = regions.totals + TOTALS * entry * config.acc_bytes
     totals = image[at : at + TOTALS * config.acc_bytes].view(np.int32)

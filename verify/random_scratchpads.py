@@ -1,6 +1,6 @@
 """Random contents of the scratchpads at launch.
 
-Micro-ops stay inside their memories and scales are finite; otherwise programs that read them would be undefined.
+The indices in micro-ops are in bounds and scales are finite; otherwise programs that use them would be undefined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from .random_operands import log_uniform_int32, random_scales
 
 
 def random_parameters(rng: np.random.Generator, entries: int, block_out: int) -> NDArray[np.uint32]:
-    """Uint32 (entries, 2, block_out): biases and the bits of scales, of every magnitude, the scales all finite."""
+    """A random parameter table, uint32 (entries, 2, block_out): biases, and bits of finite float32 scales, of every
+    magnitude.
+    """
     table = np.zeros((entries, 2, block_out), np.uint32)
     count = entries * block_out
     table[:, 0] = log_uniform_int32(rng, count).view(np.uint32).reshape(entries, block_out)
@@ -25,7 +27,9 @@ def random_parameters(rng: np.random.Generator, entries: int, block_out: int) ->
 
 
 def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Seeded contents of every memory of `config`: arbitrary bytes, except for valid micro-ops and parameters."""
+    """Random contents of each scratchpad of `config`, uint8 by name: arbitrary bytes, but valid micro-ops and
+    parameters.
+    """
     rng = np.random.default_rng((seed, 3))
     contents = {
         kind: rng.integers(0, 256, size, dtype=np.uint8) for kind, size in scratchpad_sizes(config).items()

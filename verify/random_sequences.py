@@ -24,17 +24,17 @@ from .random_instructions import (
 from .random_roundings import near_ties, setting
 
 _ENDS = 10
-"""Instructions that end together; the pipeline of a GEMM has no room for more."""
+"""Number of instructions that may end in the same cycle; the pipeline of a GEMM has no room for more."""
 
 _ALIKE = 16
-"""Most equal stores in sequence, more than can be in flight."""
+"""Largest number of stores of the same flags in sequence, more than may be in flight."""
 
 _ROWS = 1500
-"""Most rows of a store with many rows."""
+"""Largest number of rows of a store."""
 
 
 def random_sequence(source: Source) -> list[Instruction]:
-    """One random instruction or, sometimes, several related ones; any may access outside a memory."""
+    """One random instruction or, sometimes, several related ones; each may access a memory out of bounds."""
     for item in _SEQUENCES:
         if (item.wide and not source.wide) or not item.needs(source.config):
             continue
@@ -44,21 +44,19 @@ def random_sequence(source: Source) -> list[Instruction]:
 
 
 def _many_loads(source: Source) -> list[Instruction]:
-    """More loads in flight than the load unit holds: pads need no memory, only time."""
+    """More loads than may be in flight, of pads only, which take time but no DRAM."""
     pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
     pads["sram_base"] = source.number(4)
     return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
 
 
 def _posts(source: Source, share: float) -> bool:
-    """Whether to store by STORE.POST: in `share` of cases, on machines that have it."""
+    """Whether a store is a STORE.POST: with probability `share` if the machine has it, else never."""
     return source.config.has("post") and source.chance(share)
 
 
 def _chain(source: Source) -> list[Instruction]:
-    """Instructions of the compute unit, and perhaps a store, each of which uses the result of the previous
-    one at once.
-    """
+    """Instructions of the compute unit, and perhaps a store, each of which uses the result of the one before it."""
     config = source.config
     kinds = [
         name for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", *MATRIX, "ALU") if name in kinds_of(config)
@@ -99,7 +97,7 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
         if not values.get("chain"):
             values |= to_chain(source, values)
         if values.get("operand"):
-            # The distance from the place in the chain memory, which is mostly large.
+            # The operand's distance from the address in the chain memory, mostly large.
             size, last = config.out_bytes, values["dram_base"] + (values["y_size"] - 1) * values["x_stride"]
             last += values["x_size"]
             at = source.number(max(0, regions.end // size - last), regions.data // size)
@@ -116,7 +114,7 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
 
 
 def chained_product(source: Source) -> list[Instruction]:
-    """A matrix instruction with sources in the chain memory, or some there and some in the input scratchpad."""
+    """A CONFIG of register BASE and a matrix instruction with all or some of its sources in the chain memory."""
     config = source.config
     kinds = [name for name in MATRIX if name in kinds_of(config)]
     name, values = kinds[source.number(len(kinds) - 1)], matrix(source)
@@ -127,7 +125,7 @@ def chained_product(source: Source) -> list[Instruction]:
     values |= {f"wgt_factor_{loop}": source.number(1) for loop in ("out", "in")}
     _, sources, _ = decode_uops(config, source.trace.uop[begin : values["uop_end"]])
     if source.chance(0.3):
-        # From one memory to the other and back.
+        # Sources that alternate between input scratchpad and chain memory.
         loop, other = ("out", "in") if source.chance(0.5) else ("in", "out")
         values |= {f"iter_{loop}": 2, f"src_factor_{loop}": config.chain_base, f"src_factor_{other}": 0}
         base = 0
@@ -140,8 +138,8 @@ def chained_product(source: Source) -> list[Instruction]:
 
 
 def folded_products(source: Source) -> list[Instruction]:
-    """Products of few accumulators by parts of tiles in some order, in one shape after another; sometimes with
-    instructions between that are independent of the shape.
+    """GEMMs with several numbers of groups (register FOLD), into a few accumulators, with parts of tiles in any order;
+    sometimes with instructions between them to which FOLD does not matter.
     """
     config = source.config
     others = [name for name in (*MATRIX, "ALU") if name in kinds_of(config)]
@@ -169,8 +167,8 @@ def folded_products(source: Source) -> list[Instruction]:
 
 
 def _shaped_operands(source: Source) -> list[Instruction]:
-    """A store whose operands have a separate row stride, or one operand for a row, somewhere in the data or the
-    outputs.
+    """A store with the extension `broadcast`: its operands have their own row stride, or each row has one operand; they
+    are in the data or among the outputs.
     """
     config, regions = source.config, source.regions
     values = store(source, True) | {"combine": 1, "operand": 1}
@@ -191,7 +189,9 @@ def _shaped_operands(source: Source) -> list[Instruction]:
 
 
 def _shared_out(source: Source) -> list[Instruction]:
-    """Rows of bytes, their statistics, and stores of their shares or normalized elements, as in networks."""
+    """Instructions as of a softmax or normalization: a load of int8 rows, their reduction (ROWS), and stores of the
+    scaled elements.
+    """
     config = source.config
     blocks, width = source.number(6, 1), source.number(6, 1)
     place = source.number(max(0, config.acc_depth - blocks * width))
@@ -222,7 +222,9 @@ def _shared_out(source: Source) -> list[Instruction]:
 
 
 def alike_stores(source: Source) -> list[Instruction]:
-    """Stores that may overlap in the store unit, most of them small, and loads of parameters between them."""
+    """Stores of the same kind and flags, which may overlap in the store unit, mostly small, with LOAD.PARs between
+    them.
+    """
     config = source.config
     post = _posts(source, 0.7)
     kind = "STORE.POST" if post else "STORE.OUT"
@@ -254,7 +256,7 @@ def alike_stores(source: Source) -> list[Instruction]:
 
 
 def _many_ends(source: Source) -> list[Instruction]:
-    """A matrix instruction, followed by as many without operations as can end together with it."""
+    """A matrix instruction, followed by as many instructions without operations as can end together with it."""
     kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
     empty = [
@@ -264,7 +266,7 @@ def _many_ends(source: Source) -> list[Instruction]:
 
 
 def _many_rows(source: Source) -> list[Instruction]:
-    """A store of up to thousands of short adjacent rows, which are one run; all of one or a few vectors."""
+    """A store of up to _ROWS adjacent rows of one or two vectors, which together are one run of bytes."""
     config, regions = source.config, source.regions
     width = source.number(2, 1)
     rows = min(source.number(_ROWS), (regions.end - regions.output) // (width * config.out_bytes))
@@ -292,8 +294,8 @@ def _having(extension: str) -> Callable[[Config], bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sequence:
-    """A kind of sequence, and the share of draws that it takes of those which no kind before it took. `needs`: the
-    machines that have it; `wide`: only programs whose fields take values from their whole range have it.
+    """A kind of sequence. `share`: probability that a draw which no earlier kind took makes this one. `needs`: whether
+    a machine can run it. `wide`: only programs whose fields may take any value have it.
     """
 
     share: float
@@ -314,4 +316,4 @@ _SEQUENCES = (
     _Sequence(share=0.02, make=_many_rows, wide=True),
     _Sequence(share=0.015, make=_many_ends),
 )
-"""Kinds of sequences, in the order in which they are drawn."""
+"""Kinds of sequences, in the order in which `random_sequence` tries them."""

@@ -1,4 +1,4 @@
-"""Small quantized networks, built node by node, from which programs of checks and measurements are compiled."""
+"""Builds small quantized networks node by node; checks and measurements compile them to programs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from vdla.compiler.te.post import Combination, Post
 from vdla.isa.rows import exponentials
 
 QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")
-"""Quantization of every tensor."""
+"""Quantization of every tensor of these networks."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class NetworkBuilder:
-    """A graph under construction; `tensors` begins with those that are inputs."""
+    """A graph under construction. `tensors`: by name, at the start the graph's inputs."""
 
     rng: np.random.Generator
     tensors: dict[str, Tensor]
@@ -53,7 +53,7 @@ class NetworkBuilder:
         groups: int = 1,
         weight: NDArray[np.int8] | None = None,
     ) -> str:
-        """Adds a convolution, with uniform weights unless `weight` is given; returns the name of its output."""
+        """Adds a convolution with `weight`, by default uniform random weights; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         pad = kernel // 2 if kernel < height else 0
         shape = (filters, channels // groups, kernel, kernel)
@@ -72,14 +72,14 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, filters, rows, columns))
 
     def max_pool(self, data: str, kernel: int, stride: int) -> str:
-        """Adds a max-pool; returns the name of its output."""
+        """Adds a max pool; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         operator = Int8MaxPool(window=Window(kernel=(kernel, kernel), strides=(stride, stride)))
         rows, columns = ((size - kernel) // stride + 1 for size in (height, width))
         return self.add(operator, (data,), (batch, channels, rows, columns))
 
     def average_pool(self, data: str) -> str:
-        """Adds an average over each whole channel; returns the name of its output."""
+        """Adds an average pool over all positions of a channel; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         count = height * width
         operator = Int8AveragePool(
@@ -93,14 +93,14 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, channels, 1, 1))
 
     def add_tensors(self, a: str, b: str) -> str:
-        """Adds a sum of two tensors; returns its name."""
+        """Adds a scaled sum of two tensors; returns the name of its output."""
         combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 
     def attention(self, queries: str, keys: str, values: str, zero_points: tuple[int, int]) -> str:
-        """Adds scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), their softmax, and its
-        products with `values` (1, positions, width, 1); returns the name of the context (1, width, rows, 1).
-        `zero_points` are those of queries and keys.
+        """Adds an attention: scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), their
+        softmax, and its products with `values` (1, positions, width, 1). Returns the name of the result, (1, width,
+        rows, 1). `zero_points`: zero points of queries and keys.
         """
         depth, rows = self.tensors[queries].nchw[1:3]
         positions, width = self.tensors[values].nchw[1:3]

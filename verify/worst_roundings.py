@@ -1,10 +1,9 @@
-"""Operands of the store pipeline for which a last bit decides: the hardest cases of its roundings.
+"""Operands of the store pipeline that are the hardest to round: the last bit of a product or sum decides the result.
 
-A float32 rounding followed by the rounding to an integer agrees with exact arithmetic, except for numbers within half a
-unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is the threshold from which the first rounding reaches the
-tie. This module solves for operands whose result is T, or differs from T by a power of two down to the last bit of the
-exact product or sum. The result, an int8, then depends on every lower bit. Random operands get within 2^-20 of T once
-in a million times.
+A rounding to float32 followed by a rounding to an integer agrees with exact arithmetic, except for numbers within half
+a unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is the threshold at which the first rounding gives the tie.
+This module solves for operands whose product or sum is T, or differs from T by a power of two down to its last bit. The
+int8 result then depends on every bit. Random operands come within 2^-20 of T once in a million times.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add
 _MANTISSA = 24
 _LARGEST = 2.0**CONSTANT_BITS
 _CANDIDATES = 1 << 15
-"""Mantissas tried at a time; about one in several such sets is a factor of a product that solves the equation."""
+"""Number of mantissas that are tried at a time; about one in several times this number has a solution."""
 
 _ZERO_POINTS = 1 << 12
-"""Zero points tried at a time."""
+"""Number of zero points that are tried at a time."""
 
 _ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstTotals:
-    """Scales (n,) float32 and totals (n,) int32, all of one sign, whose products are at T; one zero point that brings
-    the products within int8.
+    """`scales` float32 (n,) and `totals` int32 (n,), the products at or near T and of the same sign; `zero_point`: a
+    zero point that brings all products into the range of int8.
     """
 
     scales: NDArray[np.float32]
@@ -39,7 +38,7 @@ class WorstTotals:
 
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
-    """The `count` hardest pairs for stage A among many."""
+    """The `count` pairs of scale and total that are the hardest for stage A among _CANDIDATES random ones."""
     bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))
     length = int(rng.integers(47, 49))
@@ -71,42 +70,42 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
 def worst_add(
     rng: np.random.Generator, first: int, second: int, low: int, high: int
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """(ratio_a, ratio_b, offset) with which combine_add of `first` and `second`, as operands of the fused
-    multiply-adds, is at T, with n within `low` .. `high`.
+    """(ratio_a, ratio_b, offset) with which combine_add of `first` and `second` is at or near T, with n in `low` ..
+    `high`; `first` is the operand of the outer fused multiply-add, `second` of the inner one.
     """
     threshold = _threshold(rng, low, high)
     if rng.random() < 0.3:
-        # The first product may be of any size; it is the rest of the inner sum.
+        # The first product has any size; the inner sum is the rest.
         share = float(np.exp2(rng.uniform(-14, 3)) * rng.choice((-1, 1)))
     else:
         share = 1 + float(rng.choice((-1, 0, 1)) * np.exp2(rng.uniform(-30, -2)))
         share *= float(rng.choice((1, 1, -1)))
     ratio_a = _limited(threshold * share / (first or 1))
     inner = np.float32(threshold - first * float(ratio_a) + _trifle(rng, -45, -18))
-    # The inner sum rounds to `inner`, or is between it and a neighbour.
+    # The exact inner sum rounds to `inner`, or is between `inner` and a neighbouring float32.
     unit = float(np.spacing(np.abs(inner)))
     sum_ = float(inner) + float(rng.choice((-1, 0, 0, 0, 1))) * unit / 2
     sum_ += unit * _trifle(rng, -30, -2)
     if rng.random() < 0.4:
-        # An odd multiple of half a unit, which the offset compensates exactly.
+        # The product is an odd multiple of half a unit, which the offset compensates exactly.
         odd = (int(rng.integers(0, 8)) * 2 + 1) << int(rng.integers(0, 12))
         ratio_b = _limited(unit / 2 * odd / ((second & -second) or 1))
         return ratio_a, ratio_b, _limited(sum_ - second * float(ratio_b))
     ratio_b = _limited(sum_ * np.exp2(rng.uniform(-24, 6)) * rng.choice((-1, 1)) / (second or 1))
     offset = _limited(sum_ - second * float(ratio_b))
     if rng.random() < 0.3 and second:
-        # The product is then the sum minus the offset.
+        # The ratio follows from the offset: the product is the sum minus the offset.
         ratio_b = _limited((sum_ - float(offset)) / second)
     if rng.random() < 0.5:
-        # Losses of the other roundings are corrected, as far as possible.
+        # Corrects the errors of the other roundings, as far as possible.
         lost = float(inner) - float(fused_multiply_add(second, ratio_b, offset))
         offset = _limited(float(offset) + lost)
     return ratio_a, ratio_b, offset
 
 
 def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32, int]:
-    """A ratio that brings the `difference` of an int8 and its zero point (17 bits) to T, and the int16 zero point that
-    brings the result near int8.
+    """A ratio whose product with `difference`, an int8 minus its zero point (17 bits), is at or near T, and an int16
+    zero point that brings the rounded product near the range of int8.
     """
     ratio = _exact_ratio(rng, difference, 15)
     result = round(difference * float(ratio))
@@ -116,12 +115,12 @@ def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32
 def worst_multiply(
     rng: np.random.Generator, difference: int, operand: int, low: int, high: int
 ) -> tuple[np.float32, int]:
-    """A ratio and the operand's zero point with which combine_multiply of an int8, whose distance from its zero point
-    is `difference`, is at T with n within `low` .. `high`, provided that the zero point of the result adds nothing
-    before rounding.
+    """A ratio and a zero point of the int8 `operand` with which combine_multiply is at or near T, with n in `low` ..
+    `high`. `difference`: the other int8 minus its zero point. Assumes that no zero point of the result is added before
+    rounding.
     """
     if rng.random() < 0.5:
-        # A number of few digits, so that the ratio can be solved for.
+        # The operand minus its zero point is a number of few bits, so that the ratio can be solved for.
         other = int(rng.choice((1, 3, 5, 7, -1, -3))) << int(rng.integers(0, 9))
         ratio = _exact_ratio(rng, difference * other, max(1, high.bit_length() - 1))
         return ratio, min(max(operand - other, -(2**15)), 2**15 - 1)
@@ -135,8 +134,8 @@ def worst_multiply(
 
 
 def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> np.float32:
-    """A ratio whose product with `difference` is at T, with n of up to `most_bits` bits; an arbitrary one if none was
-    found.
+    """A ratio whose product with `difference` is at or near T, with n of up to `most_bits` bits; an arbitrary ratio if
+    none was found.
     """
     size = abs(difference) or 1
     odd = size // (size & -size)
@@ -159,8 +158,8 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """A random remainder that the conversion to float32 rounds away from totals `mantissas` << `shift` plus the
-    remainder, ties included.
+    """Random remainders, int64 (n,): the conversion of (`mantissas` << `shift`) + remainder to float32 gives
+    `mantissas` << `shift`; ties included.
     """
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)
@@ -169,8 +168,8 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """The value that a product of `length` bits must have modulo 2^`places`, its fraction: the threshold
-    T, or nearly.
+    """The fraction of T or of a number near T: the value modulo 2^`places` of a product of `length` bits whose lowest
+    `places` bits are the fraction.
     """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
@@ -180,8 +179,10 @@ def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
 
 
 def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.uint64]:
-    """The numbers below 2^`places` whose products with the odd `factor`s are `product` modulo 2^`places`."""
-    # Newton's iteration for the inverse: 5 bits, then twice as many each time.
+    """For each odd number of `factor`, the number below 2^`places` whose product with it is `product` modulo
+    2^`places`.
+    """
+    # Newton's iteration for the inverse: 5 correct bits, then twice as many after each step.
     inverse = (factor * np.uint64(3)) ^ np.uint64(2)
     for _ in range(4):
         inverse *= np.uint64(2) - factor * inverse
@@ -189,13 +190,13 @@ def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.
 
 
 def _threshold(rng: np.random.Generator, low: int, high: int) -> float:
-    """The threshold T of an n within `low` .. `high`."""
+    """The threshold T for a random n in `low` .. `high`."""
     tie = int(rng.integers(low, high + 1)) + 0.5
     return tie + float(np.spacing(np.float32(abs(tie)))) / 2 * int(rng.choice((-1, 1)))
 
 
 def _trifle(rng: np.random.Generator, lowest: float, highest: float) -> float:
-    """Most often zero, else a small power of two of either sign."""
+    """Zero in four of six calls, else a power of two of either sign, with an exponent in `lowest` .. `highest`."""
     return float(rng.choice((0, 0, 0, 0, -1, 1)) * np.exp2(np.round(rng.uniform(lowest, highest))))
 
 

@@ -1,1 +1,1 @@
-"""Co-simulation: runs the same programs on the simulator and on the Verilated RTL and compares all results of both."""
+"""Co-simulation: runs the same programs on the simulator and on the Verilated RTL and compares all their results."""

@@ -1,5 +1,5 @@
-"""Many co-simulation cases in several processes: libraries are built first, then programs run; results come in order of
-completion.
+"""Runs many co-simulation cases in several processes: builds a machine's library, then runs its programs. Results come
+in order of completion.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .observe import Bin
 from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
 
 _LAST_SECONDS = 5.0
-"""Seconds granted to a worker to end; it normally takes a moment."""
+"""Seconds that a worker process has to end before it is killed."""
 _CHUNK = 6
-"""Cases that a process runs before it reports."""
+"""Number of cases that a process runs before it returns their results."""
 
 
 def _ignore(*_: object) -> None:
@@ -45,7 +45,9 @@ class Listener:
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Results of all cases. `failure` is the first mismatch, minimized; `lengths` are instructions by program."""
+    """Results of all cases. `failure`: the first mismatch, minimized. `lengths`: number of instructions of each
+    program. `by_machine`, `by_timing`: numbers of programs. `counts`: programs by coverage bin.
+    """
 
     machines: tuple[Config, ...]
     seed: int
@@ -63,13 +65,13 @@ class Campaign:
 
     @property
     def coverage(self) -> Coverage:
-        """The bins hit so far."""
+        """The coverage of the programs so far."""
         return measure(self.machines, self.counts)
 
     @property
     def holes(self) -> list[str]:
-        """Bins that fail the run, if it has enough programs: reachable and empty, or hit although declared
-        unreachable.
+        """Coverage bins that make the run fail: reachable and empty, or hit although declared unreachable. Empty if the
+        run has fewer than ENOUGH programs.
         """
         if len(self.lengths) < ENOUGH:
             return []
@@ -77,7 +79,7 @@ class Campaign:
         return [f"{group}: {name}" for group, name in (*coverage.empty, *coverage.unexpected)]
 
     def document(self) -> dict[str, Any]:
-        """The campaign as a JSON object."""
+        """The campaign's results as a JSON object."""
         return {
             "programs": len(self.lengths),
             "seed": self.seed,
@@ -100,7 +102,7 @@ class Campaign:
         }
 
     def add(self, result: CaseResult) -> None:
-        """Counts one case."""
+        """Adds the result of one case to the counts."""
         item = result.case
         self.lengths.append(result.instructions)
         self.cycles += result.cycles
@@ -116,9 +118,10 @@ class Campaign:
 def run_campaign(
     machines: Sequence[Config], programs: int, seed: int, *, jobs: int, listener: Listener | None = None
 ) -> Campaign:
-    """Run `programs` cases over `machines` in `jobs` processes.
+    """Runs `programs` cases, spread over `machines`, in `jobs` processes.
 
-    Raises the errors of workers: BuildError if a tool is missing, ModuleNotFoundError without the RTL's packages.
+    Raises the errors of worker processes: BuildError if a tool is missing, ModuleNotFoundError without the RTL's Python
+    packages.
     """
     listener = Listener() if listener is None else listener
     started = time.perf_counter()
@@ -136,7 +139,7 @@ def run_campaign(
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of worker processes; if the block ends early, kills them and their children."""
     context = multiprocessing.get_context("spawn")
-    # This process removes the folder, because a killed worker removes nothing.
+    # This process removes the folder of temporary files, because a killed worker removes nothing.
     with tempfile.TemporaryDirectory(prefix="vdla-cosim-", ignore_cleanup_errors=True) as place:
         pool = ProcessPoolExecutor(
             max_workers=jobs, mp_context=context, initializer=start_worker, initargs=(place,)
@@ -164,8 +167,8 @@ def _work(
     campaign: Campaign,
     listener: Listener,
 ) -> Iterator[CaseResult]:
-    """Every case's result in order of completion. A machine's cases start when its library is built; at most `jobs`
-    libraries are built at a time.
+    """The result of each case, in order of completion. A machine's cases start when its library is built; at most
+    `jobs` libraries are built at the same time.
     """
     unbuilt = [group for group in groups if group]
     building: dict[Future[float], list[Case]] = {}

@@ -1,4 +1,4 @@
-"""The programs of a co-simulation: each is a case determined by its seed, on any computer and in any order."""
+"""The cases of a co-simulation: programs that depend on a seed alone, equal on every computer and in any order."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from .machines import TIMINGS, share, with_timing
 from .mutate import mutated_program
 
 LENGTH = 60
-"""Instructions of a random program, besides those that only carry tokens."""
+"""Number of instructions of a random program, without those that only push or pop tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One program on one machine with one memory timing.
 
-    `machine` is the machine as listed, `config` the same machine with this case's memory timing. `number` counts the
-    cases of the machine. `random_state` seeds registers and scratchpads at power-up; None means scratchpads of zeros.
-    `place` seeds the memory's address and the counters' initial values (`places`); None means address 0 and zeros.
+    `machine`: the machine of the list; `config`: the same with this case's memory timing. `number`: index among the
+    machine's cases. `campaign`: seed of the campaign; `seed`: seed of the program. `timing`: index in TIMINGS.
+    `mutated`: the program is a mutated compiler output, if a network fits the machine. `random_state`: seed of
+    registers and scratchpads at power-up; None for scratchpads of zeros. `place`: seed of the memory's address and of
+    the counters' initial values (`places`); None for address 0 and zeros.
     """
 
     machine: Config
@@ -50,10 +52,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch:
-    """The initial state of both engines; `scratchpads` None means zeros, `random_state` None means registers at their
-    reset values.
-
-    `place`: the RTL runs the program moved to other addresses (`places.surround`); None: unchanged.
+    """A program and the initial state of both engines. `scratchpads`: None for zeros. `random_state`: seed of the RTL's
+    registers; None for their reset values. `place`: seed of the addresses to which the program is moved for the RTL
+    (`places.surround`); None for no move.
     """
 
     program: Program
@@ -63,7 +64,7 @@ class Launch:
 
     @property
     def uop(self) -> NDArray[np.unsignedinteger] | None:
-        """The micro-op memory at launch, None for zeros."""
+        """The micro-op scratchpad at launch; None for zeros."""
         return _uop_memory(self.program.config, self.scratchpads)
 
 
@@ -74,9 +75,9 @@ def _uop_memory(config: Config, scratchpads: Contents | None) -> NDArray[np.unsi
 def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
-    The three timings alternate. Of each three programs with one timing, one is mutated compiler output, if a network
-    fits the machine; every second program starts from random registers and scratchpads; of four programs, three run at
-    a random place.
+    The three memory timings alternate. One of three programs with the same timing is a mutated compiler output, if a
+    network fits the machine; every second program starts with random registers and scratchpads; three of four programs
+    run at random addresses.
     """
     words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
     seed, timing = int(words[0]), number % len(TIMINGS)
@@ -104,7 +105,9 @@ def launch(item: Case) -> Launch:
 
 
 def plan(machines: Sequence[Config], programs: int, campaign: int) -> list[list[Case]]:
-    """`programs` cases spread over `machines` by their shares, at least one each if there are enough."""
+    """A list of cases for each machine, together `programs`, in proportion to `share`; at least one for each machine if
+    there are as many programs as machines.
+    """
     shares = np.array([share(machine) for machine in machines])
     wanted = programs * shares / shares.sum()
     counts = np.maximum(np.floor(wanted).astype(int), 1 if programs >= len(machines) else 0)

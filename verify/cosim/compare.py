@@ -1,4 +1,4 @@
-"""Runs one launch on both engines and lists every difference between their results."""
+"""Runs a program on both engines, simulator and RTL, and lists the differences between their results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from .cases import Launch
 from .places import surround
 
 _LIMIT = 200_000_000
-"""Cycles after which the simulator abandons a program; no case comes near this limit."""
+"""Number of cycles after which the simulator abandons a program; all cases are much shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Results of both engines for a launch, None for an engine without a result; `differences` is empty if
-    they agree.
-    """
+    """Results of both engines, None for an engine that did not finish; `differences` is empty if the results agree."""
 
     simulated: SimulationResult | None
     rtl: RtlResult | None
@@ -32,7 +30,7 @@ class Outcome:
 
 
 def run_both(config: Config, start: Launch) -> Outcome:
-    """Simulator and RTL on `start`; an engine that does not finish is a difference."""
+    """Runs simulator and RTL on `start` and compares them; an engine that does not finish is a difference."""
     program = start.program
     try:
         simulated = simulate_program(config, program, start.scratchpads)
@@ -63,8 +61,8 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(n, words) uint64 instructions for the RTL and the conditions of its run, moved to the addresses that the seed
-    `start.place` determines.
+    """Instructions for the RTL, uint64 (n, words), moved to the addresses that the seed `start.place` determines, and
+    the conditions of their run.
     """
     if start.place is None:
         return start.program.instructions, PLAIN
@@ -74,12 +72,12 @@ def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundi
 def simulate_program(
     config: Config, program: Program, scratchpads: dict[str, NDArray[np.uint8]] | None
 ) -> SimulationResult:
-    """The simulator's run with data. Raises SimulationError if it does not end."""
+    """Runs the simulator with data. Raises SimulationError if the program does not end."""
     return simulate(config, program.instructions, program.image, cycle_limit=_LIMIT, scratchpads=scratchpads)
 
 
 def counters(simulated: SimulationResult) -> dict[str, int]:
-    """The simulator's counters under the RTL's names, without those that are zero."""
+    """The simulator's nonzero counters, under the names that the RTL's counters have."""
     found = {
         f"{unit}.{name}": count
         for unit, items in simulated.units.items()
@@ -91,10 +89,8 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Differences in total, begin and end of every instruction, counters, registers, memory and scratchpads, one line
-    each.
-
-    For an array, only the first place that differs is given.
+    """Differences in total cycles, begin and end of each instruction, counters, registers, memory and scratchpads, one
+    line each. For an array, the line gives the first place that differs.
     """
     found = []
     if simulated.cycles != run.cycles:

@@ -1,6 +1,6 @@
 """Coverage of a co-simulation: all bins, the bins that can be hit, and the bins that were hit.
 
-Every bin that cannot be hit has a reason, so that an empty bin without a reason is a hole in the programs.
+Each bin that cannot be hit has a reason. So an empty bin without a reason shows a case that the programs lack.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .observe import (
 )
 
 ENOUGH = 1000
-"""Least number of programs with which an empty reachable bin fails a run; shorter runs only report it."""
+"""Number of programs from which on an empty reachable bin makes a run fail; shorter runs only report the bin."""
 
 _ALIGNMENTS = ("aligned", "start unaligned", "end unaligned", "both ends unaligned")
 _READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand", "table")
@@ -56,7 +56,9 @@ _EXTENSION_OF_KIND = {"patch": "patch", "par": "post", "operand": "post", "table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """`hits` counts programs by bin; `unreachable` gives the reason of every bin that no program can hit."""
+    """Coverage of a campaign. `hits`: number of programs by bin. `unreachable`: bins that no program can hit, with the
+    reason.
+    """
 
     hits: dict[Bin, int]
     unreachable: dict[Bin, str]
@@ -68,7 +70,7 @@ class Coverage:
 
     @property
     def unexpected(self) -> list[Bin]:
-        """Bins declared unreachable that were hit: the declared reason is wrong."""
+        """Bins that were hit although declared unreachable: their reason is wrong."""
         return [item for item in self.unreachable if self.hits.get(item)]
 
     def document(self) -> dict[str, object]:
@@ -89,7 +91,9 @@ class Coverage:
 
 
 def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
-    """The coverage of `machines` with `counts` (programs by bin). Raises KeyError for an undeclared bin."""
+    """The coverage of programs on `machines`; `counts`: number of programs by bin. Raises KeyError for an undeclared
+    bin.
+    """
     unreachable: dict[Bin, str] = {}
     hits: dict[Bin, int] = {}
     for group, name, reason in _bins(machines):
@@ -110,7 +114,7 @@ def machine_bin(config: Config, timing: int, random_state: bool) -> Bin:
 
 
 def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
-    """(group, bin, reason why it cannot be hit or None) of every bin."""
+    """Declares all bins: (group, bin, reason why no program can hit it, or None)."""
     for config, timing, state in product(machines, range(len(TIMINGS)), (False, True)):
         yield *machine_bin(config, timing, state), None
     names = list(formats(machines[0]))
@@ -316,7 +320,7 @@ def _length(machines: Sequence[Config], kind: str, size: str) -> str | None:
             continue
         bus, fifo = config.memory.bus_bytes, fifo_bytes(config, kind)
         burst = bus * (write_burst_beats(config) if kind == "out" else read_burst_beats(config, fifo))
-        # A transfer without gaps between rows: at most as long as the scratchpad or the table.
+        # A transfer without gaps between rows is at most as long as the scratchpad or the table.
         longest = _longest(config, kind)
         if size == "one burst" or longest > (burst if size == "several bursts" else fifo):
             return None

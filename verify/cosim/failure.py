@@ -1,4 +1,4 @@
-"""Reports a mismatch: files to run again, and both timelines around the first difference."""
+"""Reports a mismatch of the engines: files that reproduce it, and both timelines around the first difference."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .compare import Outcome
 
 PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
-"""Names of the files that together determine a run."""
+"""Names of the two files that determine a run."""
 
 AROUND = 6
-"""Instructions shown before and after the first one that differs."""
+"""Number of instructions shown before and after the first one that differs."""
 
 
 def first_difference(outcome: Outcome) -> int | None:
-    """The instruction whose begin or end differs first, by the simulator's clock; None if none does."""
+    """Index of the instruction whose begin or end differs in the earliest cycle; None if no begin or end differs."""
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None or run is None:
         return None
@@ -45,7 +45,7 @@ def first_difference(outcome: Outcome) -> int | None:
 
 
 def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
-    """Begin and end of the instructions around the first difference, in the simulator and in the RTL."""
+    """A table of the instructions around the first difference: begin and end in the simulator and in the RTL."""
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None:
         return "the simulator gives no timeline\n"
@@ -70,7 +70,7 @@ def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
 
 
 def commands(folder: Path, launch: Launch) -> str:
-    """The commands that run a launch again from the files in `folder`, one line for each engine."""
+    """The commands that run the program again from the files in `folder`, one line for each engine."""
     call = ["vdla", "sim", "--insns", str(folder / PROGRAM)]
     if launch.scratchpads is not None:
         call += ["--scratchpads", str(folder / SCRATCHPADS)]
@@ -84,8 +84,8 @@ def commands(folder: Path, launch: Launch) -> str:
 
 
 def report_text(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
-    """A failure on one page: the differences (at most 20), the timelines, and the commands that run the files in
-    `folder` again."""
+    """The report of a failure: at most 20 differences, the timelines, and the commands that run the files in `folder`
+    again."""
     lines = [title, ""]
     lines += [f"  {item}" for item in outcome.differences[:20]]
     if len(outcome.differences) > 20:

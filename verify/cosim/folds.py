@@ -1,5 +1,5 @@
-"""Coverage of arrays that fold: the number of groups of rows, the effect of `overwrite`, and the lanes written by an
-operation in an accumulator that is used again a few operations later.
+"""Coverage of the extension `fold`: number of groups of the array's rows, effect of `overwrite`, and the written lanes
+of an accumulator that is used again a few operations later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _LANES = ("the same lanes", "other lanes", "some of the lanes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Operations in order: the accumulator of each, the written parts of its lanes as bits, and whether it adds."""
+    """Operations in order, arrays (n,): accumulator index, a bit set of the parts of its lanes that the operation
+    writes, and whether the operation adds.
+    """
 
     accumulators: NDArray[np.int64]
     lanes: NDArray[np.int64]
@@ -36,7 +38,7 @@ class Touched:
 
 
 def declare(machines: Sequence[Config], distances: Sequence[int]) -> Iterator[tuple[str, str, str | None]]:
-    """(group, bin, reason why it cannot be hit or None) of every bin."""
+    """Declares the bins of this module: (group, bin, reason why no program can hit it, or None)."""
     most = max((config.tile_parts for config in machines), default=1)
     none = None if most > 1 else "no machine has the extension fold"
     groups = 1
@@ -66,8 +68,8 @@ def touched(
     words: NDArray[np.unsignedinteger],
     accumulators: NDArray[np.int64],
 ) -> Touched:
-    """The lanes that each operation of a matrix instruction writes in `accumulators`, and whether it adds; `words` are
-    its micro-ops."""
+    """The lanes that each operation of a matrix instruction `name` writes, and whether it adds. `accumulators` int64
+    (n,): accumulator of each operation. `words`: micro-ops of the instruction. `values`: its fields."""
     count = len(accumulators)
     lanes = np.full(count, (1 << config.tile_parts) - 1, np.int64)
     adds = np.full(count, not values["reset"] and not values["overwrite"])
@@ -82,7 +84,7 @@ def touched(
 def _tiles(
     config: Config, base: int, values: Mapping[str, int], words: NDArray[np.unsignedinteger]
 ) -> NDArray[np.int64]:
-    """The weight tile of each operation."""
+    """Index of the weight tile of each operation, int64 (n,)."""
     y = np.arange(values["iter_out"])[:, None, None]
     x = np.arange(values["iter_in"])[:, None]
     tiles = decode_uops(config, words)[2].astype(np.int64)
@@ -92,7 +94,7 @@ def _tiles(
 def shapes(
     registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], found: Touched
 ) -> Iterator[tuple[str, str]]:
-    """The coverage bins of register FOLD and of a GEMM's `overwrite`."""
+    """The bins that a GEMM hits with its number of groups (register FOLD) and its field `overwrite`."""
     if name != "GEMM" or values["reset"]:
         return
     groups = 1 << registers["FOLD"]["shape"]
@@ -104,9 +106,8 @@ def shapes(
 
 
 def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The bins of operations of `now` that add to an accumulator written shortly before, perhaps in `before`.
-
-    Results for all of its lanes, some or none are then still in the pipeline.
+    """The bins of operations of `now` that add to an accumulator which an operation of `now` or `before` wrote a few
+    operations earlier: results for all, some or none of the added lanes are then still in the pipeline.
     """
     both = [now] if before is None else [before, now]
     accumulators, lanes, adds = (

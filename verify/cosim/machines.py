@@ -1,11 +1,11 @@
-"""The machines that co-simulation covers by default, and the memory timings that each is run with.
+"""The machines on which co-simulation runs programs by default, and the memory timings of the programs.
 
 The list is fixed, so that libraries are built once. Together the machines have blocks from 4 to 128, square and not,
-batch 1 to 8, instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth, buses from 64 to 512
-bits, every combination of the default extensions, each other one with and without, STORE.POST in one to four passes,
-chain memories where input vectors are as wide as output vectors, wider and narrower, one to eight look-up tables,
-statistics of rows, arrays that fold in two and in four, one to eight accumulator banks, and queues and FIFOs from the
-smallest that the configuration allows (so that they fill) to those of the presets.
+batch 1 to 8, instructions of 128 and 256 bits, micro-ops of 32 and 64 bits, memories of any depth, buses from 64 to 512
+bits, every combination of the default extensions, each other extension in some machine and not in another, STORE.POST
+in one to four passes, chain memories with input vectors as wide as, wider and narrower than output vectors, one to
+eight look-up tables, row reductions, arrays of 1/2 and 1/4 of the lanes (extension `fold`), one to eight accumulator
+banks, and queues and FIFOs from the smallest that a configuration allows (so that they fill) to those of the presets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS,
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
-"""Kinds of memory timing; latencies are short, as configured or long."""
+"""Kinds of memory timing; in each, latencies are 1 cycle, as configured, or four times as long."""
 
 _LONG = 4
 _JITTER = (7, 50)
@@ -30,7 +30,7 @@ _STALL = (1, 5)
 
 
 def default_machines() -> tuple[Config, ...]:
-    """The machines in the order in which programs are assigned to them; the first ones are quick to build."""
+    """The machines, those first whose libraries are built quickly; programs are assigned in this order."""
     tiny = load_config("tiny")
     small = Config(
         name="4x4 without extensions, smallest queues",
@@ -547,11 +547,12 @@ def default_machines() -> tuple[Config, ...]:
 
 
 def _covering(*machines: Config) -> tuple[Config, ...]:
-    """The machines, changed so that every declared field of the RTL takes its `samples` and every extension occurs.
+    """The machines, changed so that each configuration field of the RTL takes its declared `samples` and each extension
+    occurs.
 
-    If all `machines` leave a field at its default, the machines that are no presets get its samples in turn. An
-    extension that is off by default goes to every second of these machines, if they have the extension that it needs;
-    extensions that need "post" or "table" are excepted, and "fold" goes to square machines only.
+    If all `machines` have a field's default, the machines that are no presets get the field's samples in turn. Every
+    second of these machines gets the extensions that are off by default, as far as it has the extensions that they
+    need; except for extensions that need "post" or "table", and "fold" on machines that are not square.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
@@ -575,12 +576,14 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
 
 
 def share(config: Config) -> float:
-    """A machine's share of programs, relative to a small one's: a large array is slow to simulate."""
+    """Number of programs for a machine, relative to a small machine: large arrays get fewer, since their
+    RTL is slow.
+    """
     return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
 
 
 def with_timing(config: Config, timing: int, seed: int) -> Config:
-    """The machine with a memory of kind TIMINGS[timing], whose latencies and noise follow from `seed`."""
+    """The machine with memory timing TIMINGS[timing]; `seed` determines latencies and noise."""
     rng = np.random.default_rng((seed, 4))
     memory = config.memory
     latencies = (

@@ -1,7 +1,7 @@
-"""Shrinks a launch on which the engines differ: fewer instructions, smaller fields, a plainer start.
+"""Shrinks a program on which the engines differ: fewer instructions, smaller fields, a simpler initial state.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over instructions:
-ever smaller pieces are left out as long as the engines still differ on the rest. The rest is repaired
+smaller and smaller pieces are left out if the engines still differ on the other instructions. These are repaired
 (`mutate.repair`), so that the static checker accepts every candidate. Then fields are reduced, one at a time.
 """
 
@@ -23,7 +23,7 @@ from .cases import Launch
 from .mutate import repair
 
 MOST_RUNS = 600
-"""Most runs of both engines; then minimizing stops with the smallest launch so far."""
+"""Number of runs of both engines after which the search stops with the smallest launch so far."""
 
 Differs = Callable[[Config, Launch], bool]
 
@@ -58,7 +58,7 @@ class _Search:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """All but FINISH of the best launch."""
+        """The instructions of the best launch before FINISH."""
         words = self.launch.program.instructions.tolist()
         decoded = [decode_one(self.config, *row) for row in words]
         end = next(index for index, (name, _) in enumerate(decoded) if name == "FINISH")
@@ -66,13 +66,13 @@ class _Search:
 
     @property
     def finish(self) -> Instruction:
-        """The FINISH of the best launch."""
+        """The instruction FINISH of the best launch."""
         words = self.launch.program.instructions.tolist()
         return next(item for row in words if (item := decode_one(self.config, *row))[0] == "FINISH")
 
 
 def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
-    """The smallest launch reached from `launch` on which `differs` holds; it must hold on `launch` itself."""
+    """The smallest launch, found by shrinking `launch`, for which `differs` is true; it must be true for `launch`."""
     search = _Search(differs=differs, config=config, launch=launch)
     _plainer_start(search)
     before = -1
@@ -85,7 +85,7 @@ def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
 
 
 def _plainer_start(search: _Search) -> None:
-    """Address 0, zero scratchpads, registers at reset, the least latencies without noise, an empty image."""
+    """Tries address 0, zero scratchpads, registers at reset, the smallest latencies without noise, an empty image."""
     if search.launch.place is not None:
         search.accepts(search.config, dataclasses.replace(search.launch, place=None))
     launch = search.launch
@@ -120,7 +120,7 @@ def _sound(config: Config, launch: Launch) -> bool:
 
 
 def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The launch of `instructions` and FINISH, unchanged if the static checker accepts it, else repaired."""
+    """The launch of `instructions` and FINISH, repaired if the static checker does not accept them."""
     config, launch = search.config, search.launch
     plain = _as_they_are(search, instructions)
     if _sound(config, plain):
@@ -130,13 +130,13 @@ def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
 
 
 def _as_they_are(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The launch of `instructions` and FINISH, unchecked."""
+    """The launch of `instructions` and FINISH, neither checked nor repaired."""
     words = [encode(search.config, name, **values) for name, values in (*instructions, search.finish)]
     return _with_words(search.config, search.launch, np.array(words, np.uint64))
 
 
 def _fewer_instructions(search: _Search) -> None:
-    """Leave out halves, quarters, ... and at last single instructions."""
+    """Tries to leave out halves, quarters, ... and at last single instructions."""
     parts = 2
     while True:
         current = search.instructions
@@ -149,7 +149,7 @@ def _fewer_instructions(search: _Search) -> None:
             rest = current[:start] + current[start + size :]
             candidate = _candidate(search, rest)
             if len(candidate.program.instructions) > len(current):
-                continue  # FINISH included: repairing added as many instructions as were left out
+                continue  # with FINISH: the repair added as many instructions as were left out
             if search.accepts(search.config, candidate):
                 shorter = True
                 break

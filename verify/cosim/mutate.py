@@ -1,7 +1,7 @@
-"""Mutated compiler programs: windows of real programs with changes that no template would make.
+"""Mutates compiler output: takes a part of a compiled program and makes changes that no template would make.
 
-A mutation changes a list of instructions; `vdla.isa.program_builder` rebuilds the result: it keeps the tokens that are
-still valid and adds missing ones, until the static checker accepts the whole.
+A mutation changes a list of instructions. `vdla.isa.program_builder` then rebuilds the program: it keeps the tokens
+that are still valid and adds missing ones, until the static checker accepts the program.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from vdla.isa.store_stages import StoreParts
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
 SHORTEST, LONGEST = 45, 160
-"""Instructions of a window, before mutations."""
+"""Numbers of instructions of the part of a program, before mutations."""
 
 MOST_STEPS = 4000
-"""Most operations or steps of one instruction, so that a program stays quick on the RTL of a large array."""
+"""Number of operations or steps of an instruction, at most, so that the RTL of a large array runs it quickly."""
 
 _FIXED = ("opcode", "memory_type", "unit", "register")
 _ATTEMPTS = 40
@@ -51,11 +51,10 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """The valid program nearest to `instructions`: instructions that access outside a memory are dropped, tokens are
-    repaired.
+    """A valid program made of `instructions`: drops instructions that access a memory out of bounds, repairs tokens,
+    and ends with the first FINISH, added if there is none.
 
-    It ends at its first FINISH, added if there is none. Raises RuntimeError if the checker still finds errors, which is
-    a defect.
+    Raises RuntimeError if the checker still finds errors, which is a defect of this function.
     """
     wanted = [item for item in instructions if item[0] != "FINISH"]
     ends = [item for item in instructions if item[0] == "FINISH"][:1] or [("FINISH", {})]
@@ -70,7 +69,7 @@ def repair(
             append(build, name, values)
         program = finish(build)
         found = check(config, program.instructions, image, uop=uop)
-        # Accesses that cannot be checked (micro-ops from DRAM that the program wrote) are not allowed.
+        # Instructions that cannot be checked (their micro-ops come from DRAM that the program wrote) are dropped too.
         bad = {item.instructions[0] for item in found if item.severity == "error" or item.kind == "unchecked"}
         if not bad:
             return program
@@ -82,7 +81,7 @@ def repair(
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
-    """Whether a parameter load reads DRAM that the program wrote, whose scales may not be finite."""
+    """Whether a LOAD.PAR reads DRAM that the program wrote, where scales may not be finite."""
     shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
     if not shape["x_size"]:
         return False
@@ -97,10 +96,9 @@ def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
 def mutated_program(
     config: Config, seed: int, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program | None:
-    """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch. None if no
-    network fits the machine.
+    """A part of a compiled network's program with one to eight mutations; None if no network fits the machine.
 
-    Equal arguments give equal programs.
+    `uop`: the micro-op scratchpad at launch. Equal arguments give equal programs.
     """
     rng = np.random.default_rng((seed, 5))
     program = _pick(rng, config)
@@ -115,8 +113,8 @@ def mutated_program(
 
 
 def _pick(rng: np.random.Generator, config: Config) -> Program | None:
-    """A compiled network that fits; the small graphs, which fit nearly all machines, are more likely. None if none
-    fits.
+    """The program of a random network that fits the machine, a small graph more often than a shipped model; None if no
+    network was found that fits.
     """
     for _ in range(_TRIES):
         count = len(SOURCES) if rng.random() < 0.25 else len(GRAPHS)
@@ -127,8 +125,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A part of the program, preceded by the instructions that set registers, micro-ops and parameters at its
-    beginning.
+    """A random part of the program, preceded by instructions that set the registers, micro-ops and parameters that are
+    valid where the part begins.
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
@@ -166,7 +164,7 @@ def _duplicate(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _swap(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Swaps neighbouring instructions of different units, which is allowed for independent ones."""
+    """Swaps two neighbouring instructions of different units; the result is valid if they are independent."""
     place = _any(rng, chosen[:-1] or chosen)
     pair = chosen[place : place + 2]
     if len({unit_of(*item) for item in pair}) == 2:
@@ -179,7 +177,7 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
-    """Sets one of the fields `names` to another value, in a random instruction that has one."""
+    """Sets one of the fields `names` to another value, in a random instruction that has such a field."""
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
         return
@@ -230,7 +228,7 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Changes one field of a register that is written; the checker decides whether the program stays valid."""
+    """Changes one field in the value of a random CONFIG; the checker decides whether the program stays valid."""
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:
         return
@@ -244,7 +242,7 @@ def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _operation(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Replaces an operation, with the same operands."""
+    """Replaces a random operation by another one of the same operands."""
     place = _any(rng, chosen)
     name, values = chosen[place]
     match name:
@@ -280,7 +278,7 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Adds a token, pushed by one instruction and popped by a later one."""
+    """Sets the flags by which a random instruction pushes a token and a later instruction pops one."""
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]
     later = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.consumer]
@@ -293,7 +291,7 @@ def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _carrier(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Inserts an instruction that only passes tokens."""
+    """Inserts an instruction that only pushes and pops tokens."""
     unit = tuple(CARRIERS)[int(rng.integers(len(CARRIERS)))]
     chosen.insert(_any(rng, chosen), (CARRIERS[unit], {flag: int(rng.integers(2)) for flag in FLAGS}))
 

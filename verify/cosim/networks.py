@@ -1,9 +1,10 @@
-"""Small compiled networks, the base of mutated programs.
+"""Programs of small networks, which `mutate` changes.
 
-The graphs are typical for compilers (convolutions, depthwise and grouped ones, pools, sums, dense layers, blocks that
-expand and reduce channels, attention where a machine has it); two are shipped models. Machines that the compiler does
-not support (no `post`, or blocks that differ) get programs compiled for a similar machine of equal depths and
-translated instruction by instruction: their results are meaningless, but sufficient for a comparison of engines.
+The networks have convolutions, also depthwise and grouped, pools, sums, dense layers, blocks that expand and reduce
+channels, and attention if the machine can run it; two are shipped models. For a machine that the compiler does not
+support (no extension `post`, or block_in unequal block_out and a batch), a network is compiled for a similar machine of
+equal scratchpad depths and translated instruction by instruction. Its results are meaningless then, but they suffice to
+compare engines.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from vdla.isa.store_stages import StoreParts
 from ..small_networks import QUANTIZATION, NetworkBuilder
 
 GRAPHS = ("convolutions", "depthwise", "pools", "dense", "blocks", "attention")
-"""The small graphs; all except the last run on any machine that they fit."""
+"""Names of the small graphs; all but the last run on every machine that has memory for them."""
 SOURCES = (*GRAPHS, "small_cnn", "mlp")
-"""The networks: small graphs, then shipped models."""
+"""Names of the networks: small graphs, then shipped models."""
 
 _HEAD = 16
 _ROWS, _KEYS = 32, 48
-"""Attention's channels of queries, keys and values, and the rows of each; enough to be one kernel on machines with a
-chain memory."""
+"""Sizes of attention: channels of queries, keys and values; rows of queries; rows of keys and values. They are large
+enough to be compiled as one kernel on machines with a chain memory."""
 
 
 def _graph(source: str, config: Config) -> Graph:
@@ -89,7 +90,7 @@ def _model(name: str) -> bytes:
 
 
 def _served(config: Config) -> Config:
-    """`config`, or the similar machine of equal depths that the compiler supports. Raises ConfigError if
+    """`config` if the compiler supports it, else a similar machine of equal scratchpad depths. Raises ConfigError if
     there is none.
     """
     stores = StoreParts.of(config).post
@@ -132,8 +133,8 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
 
 
 def carried_over(program: Program, config: Config, *words: int) -> Instruction:
-    """One instruction of `program` translated for `config`; an instruction that the machine lacks is replaced by a
-    similar one.
+    """The instruction `words` of `program`, translated for the machine `config`; an instruction that the machine lacks
+    is replaced by a similar one.
     """
     name, values = decode_one(program.config, *words)
     if program.config is config:
@@ -153,7 +154,7 @@ def carried_over(program: Program, config: Config, *words: int) -> Instruction:
 
 
 def filled_image(program: Program, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The program's memory, with random bytes for the network's input."""
+    """The program's memory image, uint8, with random bytes as the network's input."""
     image = program.image.copy()
     for segment in program.segments:
         if segment.kind == "input":

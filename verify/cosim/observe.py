@@ -1,6 +1,6 @@
-"""The coverage bins that one program on one machine hits, from the simulator's result.
+"""Computes the coverage bins that one program on one machine hits, from the simulator's result.
 
-A bin is a pair of names, group and bin; `coverage.py` lists all bins and those that a machine can hit.
+A bin is a pair of names, group and bin; `coverage.py` declares all bins.
 """
 
 from __future__ import annotations
@@ -57,29 +57,30 @@ ROW_MODES = (
     *(f"{what}, the last vector in part" for what in ("maximum", "sums", "shares")),
 )
 DISTANCES = (1, 2, 3, 4, 5)
-"""Numbers of operations from a write to a read of one accumulator: up to four are in the pipeline between them."""
+"""Distances, in operations, from a write to a read of the same accumulator; the pipeline has up to four operations
+between the two."""
 
 MOST_OPERATIONS = 1 << 16
-"""Operations of one instruction that are examined for hazards."""
+"""Largest number of operations of an instruction that is examined for hazards; larger ones are skipped."""
 
 
 def token_pattern(values: Values) -> str:
-    """The dependence flags that are set, joined, or `none`."""
+    """Names of the token flags that are 1, joined by +; `none` if all are 0."""
     return "+".join(flag for flag in FLAGS if values[flag]) or "none"
 
 
 def extension_set(config: Config) -> str:
-    """The extensions of a machine, joined, or `none`."""
+    """Names of a machine's extensions, joined by +; `none` if it has none."""
     return "+".join(sorted(config.extensions)) or "none"
 
 
 def encoding(config: Config) -> str:
-    """The bin of the widths of a machine's instructions and micro-ops."""
+    """The bin for a machine's widths of instructions and micro-ops."""
     return f"{8 * config.instruction_bytes} bits, micro-ops of {8 * config.uop_bytes}"
 
 
 def alignment(start: int, end: int, bus: int) -> str:
-    """The bin of a run's alignment to bus words."""
+    """The bin for the alignment of bytes `start` .. `end` to bus words of `bus` bytes."""
     match (start % bus != 0, end % bus != 0):
         case (False, False):
             return "aligned"
@@ -94,7 +95,7 @@ def alignment(start: int, end: int, bus: int) -> str:
 def observe(
     config: Config, program: Program, result: SimulationResult, uop: NDArray[np.unsignedinteger] | None
 ) -> set[Bin]:
-    """All bins that `program` hits; `uop` is the micro-op memory at launch, None for zeros."""
+    """All bins that `program` hits; `uop`: the micro-op scratchpad at launch, None for zeros."""
     executed = int((result.begin >= 0).sum())
     decoded = [decode_one(config, *words) for words in program.instructions[:executed].tolist()]
     bins: set[Bin] = set()
@@ -141,17 +142,17 @@ def _operation(name: str, values: Values) -> Iterator[Bin]:
 
 
 def matrix_mode(values: Values) -> str:
-    """The treatment of the accumulator: "reset", "overwrite" or "accumulate"."""
+    """The effect of a matrix instruction on its accumulators: "reset", "overwrite" or "accumulate"."""
     return "reset" if values["reset"] else "overwrite" if values["overwrite"] else "accumulate"
 
 
 def zero_points(zero: Values) -> str:
-    """The bin of the operands from which register ZERO subtracts a zero point."""
+    """The bin for the operands that have a nonzero zero point in register ZERO, whose fields are `zero`."""
     return ZERO_POINTS[(zero["inp_zero"] != 0) + 2 * (zero["wgt_zero"] != 0)]
 
 
 def post_mode(values: Values) -> str:
-    """The bin of the operation after requantization in a STORE.POST."""
+    """The bin for the operation that a STORE.POST does after requantization (stage B)."""
     if not values["combine"]:
         return "requantize"
     if not values["operand"]:
@@ -187,7 +188,7 @@ def _waits(decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin
 
 
 def depth_class(depth: int) -> str:
-    """The bin of a queue's depth; small depths have bins of their own."""
+    """The bin for a queue's depth: one for each depth below 3, one for all others."""
     return f"of {depth}" if depth < 3 else "of 3 or more"
 
 
@@ -200,7 +201,7 @@ def _queues(config: Config, decoded: list[Instruction], result: SimulationResult
         mine = [index for index, item in enumerate(decoded) if unit_of(*item) is unit]
         depth = config.command_queue_depth
         for before, index in zip(mine, mine[depth:], strict=False):
-            # Fetch moves an instruction in the cycle after a place became free if it waited for that place.
+            # If fetch waited for a free place, it moves the instruction in the cycle after the place became free.
             if result.dispatch[index] == result.begin[before] + 1:
                 yield "full queue", f"commands {unit.name.lower()} {depth_class(depth)}"
                 break
@@ -238,13 +239,13 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 
 def _in_store_unit(item: Instruction) -> str:
-    """The name, in bins, of an instruction that overlaps others in the store unit."""
+    """The name by which bins call an instruction of the store unit."""
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
 
 
 def _fetches(config: Config, program: Program) -> Iterator[Bin]:
-    """Bins of the fetch unit's bursts, by the rule of hw/README.md section 4."""
+    """The bins that the fetch unit's bursts hit, computed by the rule of hw/README.md section 4."""
     bus, size = config.memory.bus_bytes, config.instruction_bytes
     most = fetch_burst_instructions(config)
     start = instruction_address(len(program.image))
@@ -263,7 +264,9 @@ def _fetches(config: Config, program: Program) -> Iterator[Bin]:
 def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
-    """(kind, first byte, length, number of adjacent rows) of each run of bytes that an instruction moves."""
+    """The runs of consecutive DRAM bytes that an instruction moves: (kind, first byte, length, number of adjacent rows
+    that are one run).
+    """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
         return
     kind = name.partition(".")[2].lower()
@@ -295,7 +298,7 @@ def _runs(
 
 
 def fifo_bytes(config: Config, kind: str) -> int:
-    """Bytes of the FIFO for transfers of `kind`."""
+    """Size in bytes of the FIFO that transfers of `kind` use."""
     match kind:
         case "inp" | "wgt" | "patch":
             return config.fifo_bytes("load")
@@ -329,7 +332,7 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 def _walk(
     config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
-    """Bins that depend on registers, micro-ops and earlier writes, in program order."""
+    """The bins that depend on registers, micro-ops and earlier writes; walks the program in order."""
     trace = start_trace(config, program.image, uop)
     last = start_access(config, len(program.image))
     compute: list[int] = []
@@ -399,7 +402,7 @@ def _walk(
 
 
 def chain_shape(config: Config) -> str:
-    """The bin of the ratio of input to output vectors in the chain memory."""
+    """The bin for the lengths of input and output vectors, which share the chain memory."""
     return CHAIN_SHAPES[(config.block_in > config.block_out) - (config.block_in < config.block_out)]
 
 
@@ -492,7 +495,9 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 def _operations(
     uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Accumulator indices that each operation in order writes, and (for an ALU) reads; None without operations."""
+    """Accumulator indices that each operation writes and (of an ALU instruction) reads, two int64 arrays (n,); None if
+    there are no operations or more than MOST_OPERATIONS.
+    """
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
     count = values["iter_out"] * values["iter_in"] * len(words)
     if not 0 < count <= MOST_OPERATIONS:
@@ -508,7 +513,7 @@ def _operations(
 def _distances(
     name: str, values: Values, destination: NDArray[np.int64], source: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """Bins of operations in one instruction that read the result of an operation shortly before them."""
+    """The bins of operations that read the result of an earlier operation of the same instruction."""
     group = "hazard distance"
     for distance in DISTANCES:
         earlier = destination[:-distance]
@@ -530,7 +535,9 @@ def _distances(
 def _across(
     tail: tuple[str, NDArray[np.int64]], name: str, values: Values, destination: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """`_distances` across two successive matrix instructions, which overlap in the pipeline."""
+    """The bins of operations that read a result of the matrix instruction before; the two overlap in the pipeline.
+    `tail`: name and last destinations of that instruction.
+    """
     if matrix_mode(values) != "accumulate":
         return
     before, written = tail

@@ -1,8 +1,8 @@
-"""Moves a program: memory at other addresses, counters from other numbers. The program's results must not change.
+"""Moves a program to other memory addresses and other initial counter values; its results must not change.
 
-A simulator has no address beyond its memory image, and waiting for a counter to overflow takes too long. So the
-accelerator runs the moved program: the image appears at a separate origin for every kind of transfer, high in the
-address space and such that an address of the program carries into the high bits, and counters start just below a carry.
+The simulator has no addresses outside its memory image, and a counter would take too long to overflow. So the RTL runs
+the moved program: each kind of transfer finds the image at another origin, high in the address space and such that the
+sum of origin and an address of the program carries into high bits; counters start just below a carry.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from vdla.isa.timing import AXI_BOUNDARY
 
 _KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
 _PRESETS = 512
-"""Distance of a counter's initial value below a carry; most counters count further than this."""
+"""Largest distance of a counter's initial value below a carry; most counters count further than this in a run."""
 
 
 def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(n, words) instructions of `program` moved to other addresses, and the conditions of their run; equal seeds give
-    equal results.
+    """Instructions of `program`, uint64 (n, words), moved to other addresses, and the conditions of their run. Equal
+    seeds give equal results.
     """
     rng = np.random.default_rng((seed, 7))
     decoded = [decode_one(config, *words) for words in program.instructions.tolist()]
@@ -39,7 +39,7 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     taken: list[int] = []
 
     def free(reach: int, element: int, starts: list[int]) -> int:
-        """An origin at which the memory overlaps no other origin's."""
+        """A random origin at which the memory image does not overlap the image at another origin."""
         while True:
             origin = _origin(rng, reach, element, size, starts)
             if all(abs(origin - other) > size for other in taken):
@@ -67,7 +67,9 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
 
 
 def _kind(name: str) -> str | None:
-    """The kind of transfers of instructions of format `name`, named by element; look-up tables count as PAR."""
+    """The kind of transfer, named by its element, of instructions of format `name`; None if they move nothing. Look-up
+    tables have the kind par.
+    """
     if name == "LOAD.TABLE":
         return "par"
     if name.startswith("STORE."):
@@ -76,7 +78,7 @@ def _kind(name: str) -> str | None:
 
 
 def _element(config: Config, name: str) -> int:
-    """DRAM bytes of the elements that instructions of format `name` address."""
+    """DRAM bytes of an element that instructions of format `name` address."""
     return (
         config.out_bytes
         if name.startswith("STORE.")
@@ -85,8 +87,8 @@ def _element(config: Config, name: str) -> int:
 
 
 def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:
-    """An origin below `reach` for an image of `size` bytes, such that a page after one of `starts` begins
-    at a carry.
+    """A random origin below `reach` for an image of `size` bytes, at which the page after one of the addresses `starts`
+    begins at a multiple of a large power of two.
     """
     step = max(AXI_BOUNDARY, element)
     reach = min(reach, 1 << ADDRESS_BITS)
@@ -105,7 +107,7 @@ def _put(word: NDArray[np.uint64], field: Field, value: int) -> None:
 
 
 def _preset(rng: np.random.Generator) -> int:
-    """A number with many ones among its last bits, or any number."""
+    """An initial counter value: mostly one with many ones among its last bits, else any number."""
     value = int(rng.integers(1 << COUNTER_BITS))
     if rng.random() < 0.3:
         return value

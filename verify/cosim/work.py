@@ -1,4 +1,4 @@
-"""Functions of worker processes: build a machine's library, run cases, minimize a failure. Results are plain values."""
+"""Functions that worker processes run: build a machine's library, run cases, minimize a failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .observe import Bin, observe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """One case run: its size, the bins it hit, and the differences."""
+    """Result of a case: numbers of instructions and cycles, the coverage bins that it hit, the engines' differences."""
 
     case: Case
     instructions: int
@@ -31,7 +31,9 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Failure:
-    """The first mismatch of a campaign, minimized."""
+    """The first mismatch of a campaign, minimized. `original_instructions`: length of the program before. `runs`: runs
+    of both engines that minimizing took.
+    """
 
     case: Case
     config: Config
@@ -42,24 +44,22 @@ class Failure:
 
 
 def start_worker(temporary: str) -> None:
-    """Makes the worker ignore Ctrl-C, because the parent ends the workers in order; their compilers still get the
-    signal.
-
-    Temporary files go to the folder `temporary`.
+    """Prepares a worker process: it ignores Ctrl-C, since the parent process ends it (compilers still get the signal),
+    and its temporary files go to the folder `temporary`.
     """
     os.environ["TMPDIR"] = tempfile.tempdir = temporary
     signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def build(machine: Config) -> float:
-    """Builds the library of `machine` if it does not exist; returns the seconds. Raises BuildError."""
+    """Builds the library of `machine` if it does not exist; returns the seconds that it took. Raises BuildError."""
     started = time.perf_counter()
     prepare_library(machine)
     return time.perf_counter() - started
 
 
 def run_case(item: Case) -> CaseResult:
-    """Runs both engines on one case."""
+    """Runs both engines on one case and collects its coverage bins."""
     start = launch(item)
     outcome = run_both(item.config, start)
     bins: set[Bin] = {machine_bin(item.machine, item.timing, item.random_state is not None)}
@@ -80,7 +80,7 @@ def run_cases(items: list[Case]) -> list[CaseResult]:
 
 
 def minimize_case(item: Case) -> Failure:
-    """The smallest launch, reached from that of `item`, on which the engines differ."""
+    """Minimizes the launch of a case on which the engines differ."""
     start = launch(item)
 
     def differs(config: Config, candidate: Launch) -> bool:

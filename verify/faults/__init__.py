@@ -1,1 +1,3 @@
-"""Effectiveness of co-simulation in finding mistakes: mutations of the netlist, and faults in RTL and simulator."""
+"""Measures which mistakes co-simulation finds: mutations of the netlist, and faults in RTL, simulator and
+GPU kernels.
+"""

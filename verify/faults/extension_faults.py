@@ -1,4 +1,6 @@
-"""Faults in optional hardware: chain memory, taps, look-up tables, rows, wide loads, folds."""
+"""Table of one-line faults in optional hardware: chain memory and the extensions taps, table, rows,
+wide_loads, fold.
+"""
 
 from __future__ import annotations
 

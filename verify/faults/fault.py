@@ -1,4 +1,4 @@
-"""A one-line fault of the design or of the simulator, and the co-simulation machine that reveals it."""
+"""A one-line fault in RTL or simulator, and the machine on which co-simulation finds it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """In `file` of package `package` (hw or sim), the unique line equal to `line` (without indentation) is replaced by
-    `faulty`.
+    """A change of one line: in `file` of package `package` (hw or sim), `faulty` replaces the only line that equals
+    `line`, indentation aside.
 
-    `breaks` describes the wrong behaviour. `machine` is the machine of `vdla cosim` that reveals it.
+    `breaks`: description of the wrong behaviour. `machine`: name of the machine of `vdla cosim` on which it shows.
     """
 
     name: str
@@ -36,12 +36,12 @@ QUARTERS: Final = "16x16, batch 2, 4 folds, taps and sweeps"
 
 
 def rtl_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
-    """A fault in `file` of hw."""
+    """A fault in the RTL's `file`."""
     return Fault(name=name, package="hw", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine)
 
 
 def simulator_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
-    """A fault in `file` of sim."""
+    """A fault in the simulator's `file`."""
     return Fault(
         name=name, package="sim", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine
     )

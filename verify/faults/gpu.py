@@ -1,7 +1,7 @@
-"""Faults in scheduled GPU kernels, each of which the checks must find and emulation must show in the results.
+"""Faults in scheduled GPU kernels: the checks must refuse each, and emulation must give wrong results for it.
 
-A fault is a change of the loop IR of a correct kernel: matrix products in tiles, whose operands come through shared
-memory, by threads' plain or asynchronous copies, or by copies issued by a block as a whole.
+A fault is a change of the loop IR of a correct tiled matrix product. The kernel copies its operands to shared memory
+either by plain or asynchronous copies of its threads, or by copies that a block issues as a whole.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ from vdla.compiler.templates.gpu import gemm_wgmma, gemm_wgmma_knobs
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 ROWS, COLUMNS, DEPTH = 70, 50, 44
-"""Sizes that leave a remainder in every tile, and have more steps along the depth than stages."""
+"""Sizes of the matrices: no tile size divides them, and there are more tiles along the depth than stages."""
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
-"""Columns and depth of the kernel with copies of a whole block, whose rows are multiples of 16 bytes; float16."""
+"""Columns and depth of the kernel with copies of a whole block: rows of float16 that are multiples of 16 bytes."""
 TOLERANCE = 1e-5
-"""Bound on errors of float32 sums of this depth in any order, relative to the greatest product."""
+"""Bound on the errors of results, relative to the largest product: float32 sums of this depth in any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`change` makes a faulty program from the prepared kernel with `stages` stages; `breaks` describes the fault.
+    """`change` turns the prepared kernel of `stages` stages into a faulty program; `breaks` describes the fault.
 
-    `whole`: the fault is in the kernel with copies of a whole block.
+    `whole`: the kernel is the one with copies of a whole block.
     """
 
     name: str
@@ -78,11 +78,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Result of a fault: the check that refused it, its message, and the verdict on the numbers with checks switched
-    off.
+    """Result of a fault. `check`: class of the error by which a check refused it; `message`: its text; both empty if no
+    check refused it.
 
-    `check` and `message` are empty if no check refused the fault. `numbers`: "wrong", "NaN" (an undefined value was
-    used), "refused" (not run, because the code could access outside an array), or empty if the results were correct.
+    `numbers`: results of the kernel without checks: "wrong", "NaN" (an undefined value was used), "refused" (not run,
+    because the code could access an array out of bounds), or empty if they were correct.
     """
 
     check: str
@@ -91,7 +91,7 @@ class Verdict:
 
 
 def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
-    """The correct program, prepared; `whole`: with copies of a whole block, which need warpgroups (sm_90a)."""
+    """The correct kernel, prepared for checks; `whole`: with copies of a whole block and warpgroups (sm_90a)."""
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)
         knobs = gemm_wgmma_knobs.Knobs(
@@ -104,7 +104,7 @@ def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
 
 
 def run_fault(fault: Fault) -> Verdict:
-    """Runs the checks on a fault and, without the checks, the kernel."""
+    """Runs the checks on the faulty kernel, then the kernel itself without checks."""
     target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
     faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
     check, message = "", ""
@@ -118,7 +118,7 @@ def run_fault(fault: Fault) -> Verdict:
 
 
 def numbers(program: Program) -> str:
-    """The verdict on the results of an emulated kernel: "" (correct), "wrong", "NaN" or "refused"."""
+    """Emulates a kernel and compares its results with numpy's: "" (correct), "wrong", "NaN" or "refused"."""
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters}
     arrays["Y"] = np.full_like(arrays["Y"], np.nan)
@@ -139,8 +139,8 @@ Pick = Callable[[Stmt], bool]
 
 
 def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
-    """A tree with the `nth` statement that `pick` accepts replaced; accepted statements are not searched. Raises
-    LookupError if there is none.
+    """A copy of the tree in which `new` replaces the `nth` statement that `pick` accepts; statements inside accepted
+    ones are not counted. Raises LookupError if there is no such statement.
     """
     count = -1
 
@@ -162,7 +162,7 @@ def _is(*kinds: type) -> Pick:
 
 
 def _along_depth(node: Stmt) -> bool:
-    """Whether a node is the loop along the sums' depth, which is the loop with barriers in it."""
+    """Whether a node is the loop over the depth of the sums: a loop, not over blocks, with barriers inside."""
     return (
         isinstance(node, For)
         and not is_block_loop(node)
@@ -171,7 +171,7 @@ def _along_depth(node: Stmt) -> bool:
 
 
 def _phase(writes: str) -> Pick:
-    """A predicate for phases that write `writes`."""
+    """A predicate: whether a statement is a phase (a loop over threads) that writes the buffer named `writes`."""
 
     def pick(node: Stmt) -> bool:
         return is_thread_loop(node) and any(_target(inner) == writes for inner in walk(node))
@@ -210,7 +210,7 @@ def _unpadded(node: Stmt) -> Stmt:
 
 
 def _unguarded(phase: For) -> Stmt:
-    """Changes loops of at most one iteration to loops of one."""
+    """Removes guards: loops of zero or one iteration become loops of one iteration."""
 
     def visit(node: Stmt) -> Stmt:
         node = map_children(node, visit)
@@ -221,8 +221,8 @@ def _unguarded(phase: For) -> Stmt:
 
 
 def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Callable[[Program], Program]:
-    """A change of index `d` of the stored result: `change` gets the variables of the loops around it, outermost first,
-    and the index.
+    """A change of index `d` of the store to Y: `change` gets the variables of the loops over blocks and threads around
+    it, outermost first, and the index; it returns the new index.
     """
 
     def visit(node: Stmt, loops: tuple[Var, ...]) -> Stmt:
@@ -238,12 +238,12 @@ def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Ca
 
 
 def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
-    """A change of an index: the variable of an axis (0, 1: blocks, 2, 3: threads) is replaced by half of it."""
+    """A change of an index: replaces the variable of axis `position` (0, 1: blocks; 2, 3: threads) by half of it."""
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 
 
 def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
-    """Changes k % n to (k + steps) % n."""
+    """A change of a phase: each index k % n of a slot becomes (k + steps) % n."""
 
     def later(expr: Expr) -> Expr:
         if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.a, Var):
@@ -254,12 +254,12 @@ def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
 
 
 def _multiplies(node: Stmt) -> bool:
-    """Whether a node is a phase that multiplies by warpgroups."""
+    """Whether a node is a phase in which warpgroups multiply."""
     return is_thread_loop(node) and has_products(node)
 
 
 def _others_registers(phase: For) -> Stmt:
-    """Makes a thread use the sums of the thread with x and y exchanged."""
+    """Makes thread (y, x) use the sums of thread (x, y)."""
     y, x = phase_at(phase).threads[:2]
 
     def swap(node: Stmt) -> Stmt:
@@ -272,7 +272,7 @@ def _others_registers(phase: For) -> Stmt:
 
 
 def _smaller(program: Program) -> Program:
-    """Shrinks the buffer `a` in shared memory by a row."""
+    """Makes the buffer `a` in shared memory one row too small."""
     old = next(n.buffer for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == "a")
     shape = (*old.shape[:-2], old.shape[-2] - 1, old.shape[-1])
     return replace_buffers(program, {"a": replace(old, shape=shape)})
@@ -287,7 +287,7 @@ def _barrier_inside(phase: For) -> Stmt:
 
 
 def _meeting_late(loop: Stmt) -> Stmt:
-    """Moves the barrier before an iteration's copies to after them."""
+    """Moves the barrier that precedes an iteration's copies behind them."""
     return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
 
 

@@ -1,4 +1,4 @@
-"""Faults in copies of RTL or simulator, run against co-simulation."""
+"""Runs co-simulation with a fault in a copy of the RTL or of the simulator."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ _PACKAGES: Final = ("util", "isa", "hw", "sim", "compiler", "verify", "codesign"
 
 
 class FaultError(Exception):
-    """A fault that does not apply to the sources, or a run that failed before the first program."""
+    """The fault's line is not in the sources exactly once, or the run failed before its first program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
-    """Result of co-simulation with a fault.
-
-    `program` is the number of the first program that differs and `difference` the difference; both None if none
-    differs.
+    """Result of co-simulation with a fault. `program`: number of the first program on which the engines differ;
+    `difference`: text of the difference. Both None if they differ on no program.
     """
 
     program: int | None
@@ -38,12 +36,12 @@ class FaultVerdict:
 
 
 def source_folder(package: str) -> Path:
-    """The folder of vdla's part `package`."""
+    """The source folder of the package vdla.`package`."""
     return Path(str(resources.files(f"vdla.{package}")))
 
 
 def faulty_text(fault: Fault) -> str:
-    """The text of the fault's file with the fault applied. Raises FaultError unless its line occurs exactly once."""
+    """The text of the fault's file with the faulty line. Raises FaultError unless `fault.line` occurs exactly once."""
     path = source_folder(fault.package) / fault.file
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     places = [index for index, line in enumerate(lines) if line.strip() == fault.line]
@@ -56,10 +54,10 @@ def faulty_text(fault: Fault) -> str:
 
 
 def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> FaultVerdict:
-    """Co-simulation of `programs` programs, in a process whose copy of the sources has `fault`.
+    """Co-simulates `programs` programs in a process with a copy of the sources that has `fault`.
 
-    The source tree stays unchanged. A faulty simulator runs as plain Python (compiling it would take minutes), a faulty
-    RTL is built into a separate cache; without a fault the simulator runs as plain Python too. Raises FaultError.
+    The source tree stays unchanged. A faulty simulator runs as plain Python, since compiling it would take minutes; so
+    does the simulator if `fault` is None. A faulty RTL is built into a separate cache. Raises FaultError.
     """
     with tempfile.TemporaryDirectory(prefix="vdla-fault-") as directory:
         work = Path(directory)

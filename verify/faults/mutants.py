@@ -1,6 +1,4 @@
-"""Mutations of the netlist, run against co-simulation: the detected ones with the programs that detect them, and the
-survivors.
-"""
+"""Runs co-simulation with mutations of the netlist: finds the program that detects each mutation, or that none does."""
 
 from __future__ import annotations
 
@@ -35,7 +33,9 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
-    """A launch and the simulator's results for it; `words` (n, words) uint64 are its instructions for the RTL."""
+    """A program and the simulator's results for it. `words` uint64 (n, words): its instructions for the RTL, moved to
+    other addresses; `surroundings`: conditions of the RTL's run.
+    """
 
     config: Config
     launch: Launch
@@ -46,9 +46,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Result of co-simulation with a mutation.
-
-    `program` is the number of the first program that differs and `difference` the difference; None for a survivor.
+    """Result of co-simulation with mutation `number`. `program`: number of the first program on which the engines
+    differ; `difference`: text of the difference. Both None if no program detects the mutation.
     """
 
     number: int
@@ -62,7 +61,7 @@ class Verdict:
 
 
 def expected_programs(machine: Config, count: int, campaign: int) -> list[Expected]:
-    """The first `count` co-simulation cases of `machine` with their results, the shortest runs first."""
+    """The first `count` co-simulation cases of `machine` with the simulator's results, sorted by number of cycles."""
     found = []
     for number in range(count):
         item = case(machine, number, campaign)
@@ -78,11 +77,12 @@ def expected_programs(machine: Config, count: int, campaign: int) -> list[Expect
 
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
-    """(number, difference) of the first of `programs` whose result on the RTL in `library` differs from the
-    simulator's; None if there is none.
+    """(index, difference) of the first of `programs` whose result on the RTL in `library` differs from the simulator's;
+    None if there is none.
 
-    Programs follow each other on one machine without reset, until the next one that starts from random registers.
-    Before the first, memory answers with an error, which must stop the run and not affect the next.
+    Programs run on one machine one after the other without reset; a program that starts with random registers gets a
+    new machine. In a run before the first program, memory answers with an error: it must stop that run and not affect
+    the next.
     """
     machine = None
     try:
@@ -120,7 +120,9 @@ def _differences(machine: Machine, item: Expected) -> list[str]:
 
 
 def _error_differs(machine: Machine, item: Expected) -> str | None:
-    """The problem, if any, with the mutant's behaviour when memory answers with an error at the first instruction."""
+    """The wrong behaviour of the mutant, as text, when memory answers with an error at the first instruction; None if
+    it behaves correctly.
+    """
     image = item.launch.program.image
     try:
         machine.run(item.words, image, failing_address=instruction_address(len(image)), cycle_limit=100_000)
@@ -140,9 +142,10 @@ def run_mutants(
     jobs: int = 1,
     done: Callable[[Verdict], None] = lambda verdict: None,
 ) -> list[Verdict]:
-    """The verdict of every mutation of `numbers` (0 is the unchanged design), in their order.
+    """The verdicts on the mutations `numbers` (0 is the unchanged design), in this order.
 
-    The library is built once. Every mutant runs in a separate process, which may crash or hang: both count as detected.
+    One library has all mutations. Each mutation runs in a separate process; if that crashes or hangs, the mutation is
+    detected.
     """
     verdicts: dict[int, Verdict] = {}
     library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)
@@ -183,7 +186,7 @@ def _start(directory: Path, number: int, programs: Sequence[Expected], library: 
 
 def _child(place: Path, programs: Sequence[Expected], library: Path, answers: Connection) -> None:
     os.chdir(place)
-    # Output of a broken model before it dies is discarded.
+    # Discards the output of a broken model.
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)

@@ -1,4 +1,4 @@
-"""One-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""Table of one-line faults in RTL and simulator, each of which co-simulation must find."""
 
 from __future__ import annotations
 
@@ -199,4 +199,4 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     *EXTENSION_FAULTS,
 )
-"""All faults: first those in hardware that every machine has, then those in optional hardware."""
+"""All faults: first faults in hardware that every machine has, then faults in optional hardware."""

@@ -20,7 +20,7 @@ from ..cosim.machines import default_machines
 
 
 def _fused_multiply_add(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
-    """The simulator's instruction in plain Python: float32 a * b + c with one rounding, half to even."""
+    """`kernels.fused_multiply_add` in plain Python: float32 a * b + c with one rounding, half to even."""
     if not all(np.isfinite((a, b, c))):
         return np.float32(a * b + c)
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
@@ -32,7 +32,7 @@ def _fused_multiply_add(a: np.float32, b: np.float32, c: np.float32) -> np.float
 
 
 def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int, str] | None:
-    """(number, difference) of the first program on which the two engines differ or one of them stops; None if there is
+    """(number, difference) of the first program on which the engines differ or one of them fails; None if there is
     none.
     """
     for number in range(programs):
@@ -41,7 +41,7 @@ def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int
         try:
             simulated = simulate_program(item.config, start.program, start.scratchpads)
         except Exception as error:
-            # A faulty simulator may fail with any exception; each is a difference from the RTL, which runs the program.
+            # A faulty simulator may raise any exception: a difference from the RTL, which runs the program.
             return number, f"the simulator stops: {type(error).__name__}: {error}"
         found = run_rtl(item.config, start, simulated).differences
         if found:
@@ -50,7 +50,7 @@ def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int
 
 
 def main() -> None:
-    """Prints the verdict as the last line."""
+    """Runs co-simulation and prints the verdict, JSON with `program` and `difference`, as the last line."""
     folder, name, programs, campaign = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     machine = next(machine for machine in default_machines() if machine.name == name)
     for package in (vdla.hw, vdla.sim):
