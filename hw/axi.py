@@ -1,4 +1,4 @@
-"""AXI4 signatures: a master of 40-bit addresses without IDs (responses come in order), and AXI4-Lite."""
+"""AXI4 signatures: a master with 40-bit addresses and no IDs (responses come in order), and AXI4-Lite."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .interfaces import ADDRESS_BITS
 OKAY = 0
 SLAVE_ERROR = 2
 DECODE_ERROR = 3
-"""Values of xRESP: done, the slave failed, no slave at this address."""
+"""Values of RRESP and BRESP: success, failure of the slave, no slave at this address."""
 
 INCREMENTING = 1
-"""AxBURST of INCR."""
+"""Value of ARBURST and AWBURST for INCR bursts."""
 
 LITE_ADDRESS_BITS = 12
 
 
 def axi4(bus_bytes: int) -> Signature:
-    """AXI4 from the master's side; INCR bursts of whole bus words."""
+    """The AXI4 signature as the master sees it, for INCR bursts of whole bus words of `bus_bytes` bytes."""
     address = {"addr": ADDRESS_BITS, "len": 8, "size": 3, "burst": 2}
     return Signature(
         {
@@ -41,7 +41,7 @@ def axi4(bus_bytes: int) -> Signature:
 
 
 def axi4_lite() -> Signature:
-    """AXI4-Lite from the master's side: 32-bit words, byte addresses of 12 bits."""
+    """The AXI4-Lite signature as the master sees it: words of 32 bits, byte addresses of 12 bits."""
     return Signature(
         {
             "awvalid": Out(1),

@@ -1,4 +1,4 @@
-"""A command queue: instructions between fetch and a unit (hw/README.md section 4)."""
+"""The command queue between fetch and a unit (hw/README.md section 4)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .interfaces import commands, instruction_bits
 
 
 class CommandQueue(wiring.Component):
-    """A FIFO whose head is a register, because a unit acts on it in the same cycle.
+    """A FIFO of instructions whose head is a register, because the unit acts on it in the same cycle.
 
-    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `fills`:
-    the queue will be full in the next cycle. `head` is the unit's port.
+    Members: `push` adds `instruction`, which is visible in the next cycle; only while not `full` (registered). `fills`:
+    the queue will be full in the next cycle. `head`: the unit's port.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the width of instructions and the number that the queue holds, the head included."""
+        """`config`: width of instructions, and number of instructions in the queue, the head included."""
         self._depth, self._bits = config.command_queue_depth, instruction_bits(config)
         super().__init__(
             {
@@ -33,8 +33,8 @@ class CommandQueue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A ring in memory before the head; an instruction that arrives while the ring is empty goes straight to a free
-        head."""
+        """A ring buffer in memory, then the head register. An instruction that arrives while the ring is empty and the
+        head is free goes to the head directly."""
         m = Module()
         depth = self._depth
         m.submodules.ring = ring = memory.Memory(shape=self._bits, depth=depth, init=[])

@@ -13,11 +13,11 @@ from .layouts import REGISTER_BITS
 def config_registers(
     m: Module, names: tuple[str, ...], begun: Value, setting: data.View
 ) -> dict[str, Signal]:
-    """The registers by name. `setting` views the head instruction; `begun`: it began in the previous cycle and was a
-    CONFIG.
+    """Adds the registers `names` to `m`; returns them by name. `setting`: the head instruction, viewed as a CONFIG.
+    `begun`: a CONFIG began in the previous cycle.
 
-    A register changes in the second cycle after its CONFIG began, because the begin is registered first: no instruction
-    that begins in the cycle after a CONFIG may read the register.
+    A register changes in the second cycle after its CONFIG began, because the begin is registered first. So an
+    instruction that begins in the cycle after a CONFIG must not read the register.
     """
     index = Signal.like(setting["register"], reset_less=True)
     value = Signal(REGISTER_BITS, name="setting", reset_less=True)

@@ -13,10 +13,10 @@
 | 0x040 .. 0x05C | DIGEST: SHA-256 of the configuration, first byte lowest |
 | 0x100 + 8 i | counter i of `counters.COUNTERS`, low and high word |
 
-A response other than OKAY sets the error bit and, during a run, stops it: the instructions read may be wrong, and the
-run might never end by itself. A run that is stopped shows no new address, completes the writes it has shown and then
-ends without the bit "finished". The error bit stays until it is cleared; the next launch works either way. Stopping is
-also the way out of a program that waits for ever.
+A memory response other than OKAY sets the error bit and stops a run: the instructions read may be wrong, and the run
+might never end by itself. A stopped run shows no new address, completes the writes it has shown and then ends without
+the bit "finished". The error bit stays 1 until software clears it; the next launch works with or without that. Software
+can also stop a program that is deadlocked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LAUNCH_BIT, CLEAR_BIT, STOP_BIT = (CONTROL_BITS.index(name) for name in ("LAUNCH
 RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = (
     STATUS_BITS.index(name) for name in ("RUNNING", "DONE", "ERROR", "QUIET")
 )
-_BLOCK = 0x20  # bytes of each part of the map; the first cycle of a read selects within the parts
+_BLOCK = 0x20  # bytes of each part of the map; the first cycle of a read selects a word within each part
 
 
 def counter_address(name: str) -> int:
@@ -56,17 +56,17 @@ def counter_address(name: str) -> int:
 
 
 class Control(wiring.Component):
-    """The registers and the run's state.
+    """The control registers and the state of the run.
 
-    Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
-    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or, if it is
-    stopped, with the first of `written`; `resting`, its opposite, is a register of its own, the units' reset; `stop` is
-    high while no new address may be shown; `quiet`, `error` and `written` come from the memory port; `counter_index`
-    chooses a counter, `counter_value` shows it READ_CYCLES later.
+    Members: `bus`: the AXI4-Lite slave. `program`, `count`, `base`: the registers. `launch`: 1 in the launch cycle
+    (cycle 0). `running`: 1 in the cycles 1 .. total of a run, which ends in the cycle of `finished` or, if it is
+    stopped, in the first cycle of `written`. `resting`: the complement of `running` as a separate register, which
+    resets the units. `stop`: no new address may be shown. `quiet`, `error`, `written`: from the memory port.
+    `counter_index` selects a counter, which `counter_value` shows READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the digest."""
+        """`config`: the configuration whose digest the register DIGEST has."""
         self._config = config
         super().__init__(
             {
@@ -97,7 +97,7 @@ class Control(wiring.Component):
         cycles = Signal(COUNTER_BITS)
         m.d.comb += [
             self.launch.eq(pending & ~self.running & self.quiet),
-            # The units show their last state for one more cycle when a run has ended.
+            # After the end of a run, the units show their last state for one more cycle.
             self.stop.eq(stopping | ~self.running),
         ]
         with m.If(self.launch):
@@ -164,8 +164,8 @@ class Control(wiring.Component):
             **_words("CYCLES", cycles),
             **_words("DIGEST", Const(digest, 256)),
         }
-        # The address stays until the access ends, so every stage below works on the result of the stage before it. An
-        # access takes as many cycles as a counter needs to be read.
+        # The address is stable until the access ends, so the stages below need no registers for it. An access takes as
+        # many cycles as reading a counter.
         waiting = Signal(READ_CYCLES + 1)
         address, offset = Signal(LITE_ADDRESS_BITS, reset_less=True), Signal(LITE_ADDRESS_BITS)
         is_counter = Signal(reset_less=True)

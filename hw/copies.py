@@ -1,18 +1,18 @@
-"""Copies of a register that drives many pins, one for each group of pins."""
+"""Copies of a register that drives many pins, each copy for a group of the pins."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, Value
 
 KINDS = 4
-"""Number of distinct registers that hold one value; copy number KINDS uses the register of number 0 again."""
+"""Number of registers with the same value; copy number n uses register n modulo KINDS."""
 
 
 def copy(m: Module, value: Value, number: int, name: str) -> Value:
-    """`value` of the previous cycle, from the register of copy `number`; every fourth number has the same register.
+    """The `value` of the previous cycle from copy `number` of a register, which is register `number` modulo KINDS.
 
-    Synthesis merges equal registers, whatever their attributes. The copies therefore differ: every second one holds the
-    complement, and two of four are ones at power-up, which has no effect, as they have no reset.
+    Synthesis merges equal registers, whatever their attributes. So the registers differ: two of four store the
+    complement, and two of four are ones at power-up, which has no effect, since they have no reset.
     """
     kind = number % KINDS
     ones = (1 << len(value)) - 1
@@ -22,6 +22,6 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
-    """`copy` for the numbers 0 .. `count` - 1."""
+    """The copies of number 0 .. `count` - 1 (`copy`)."""
     kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
     return [kinds[number % KINDS] for number in range(count)]

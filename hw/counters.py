@@ -1,4 +1,4 @@
-"""Performance counters: cycles of every unit by activity or cause of stall, traffic by kind (hw/README.md section
+"""Performance counters: each unit's cycles by activity or cause of stall, and traffic by kind (hw/README.md section
 9)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vdla.isa.layout import TOKEN_QUEUES, Unit
 from .interfaces import Activity, Kind, burst_layout
 
 COUNTER_BITS = 40
-"""Width of a counter: a run of 2^40 cycles takes three hours at 100 MHz."""
+"""Width of a counter in bits: 2^40 cycles take three hours at 100 MHz."""
 
 _COMPUTE = (
     Activity.GEMM,
@@ -38,7 +38,7 @@ _STALLS = (
 
 
 def _category(unit: Unit, activity: Activity) -> str:
-    """The simulator's category for `activity` of `unit`."""
+    """The name of the simulator's category (`vdla.sim.CATEGORIES`) for `activity` of `unit`."""
     if activity.name.startswith(("TOKEN_", "FULL_")):
         kind, _, side = activity.name.lower().partition("_")
         for queue in TOKEN_QUEUES:
@@ -60,31 +60,31 @@ CYCLE_COUNTERS = tuple(
     for unit in Unit
     for activity in activities(unit)
 )
-"""(unit, activity, name) of each cycle counter; names are the unit's name and the counter's name in `vdla.sim`."""
+"""(unit, activity, name) of each cycle counter; a name is unit.category, with the simulator's name of the category."""
 
 COUNTERS = (
     *(name for _, _, name in CYCLE_COUNTERS),
     *(f"{kind.name.lower()}.{what}" for kind in Kind for what in ("bytes", "beats")),
 )
-"""Names of all counters, in the order of their registers (`control.counter_address`)."""
+"""Names of all counters, in the order of their addresses (`control.counter_address`)."""
 
 
 READ_CYCLES = 4
-"""Cycles from `index` to `value`."""
+"""Cycles from `Counters.index` to `Counters.value`."""
 
-_GROUP = 8  # counters among which the third of these cycles selects (the selected one, or 0)
+_GROUP = 8  # number of counters in a group; the third of these cycles selects within each group (one counter, or 0)
 
 
 class Counters(wiring.Component):
-    """Counters, which count while `run` and are cleared by `clear`, each two cycles later: after a run they include its
-    last cycle.
+    """The counters. They count while `run` is 1 and are cleared by `clear`, both with a delay of two cycles, so after a
+    run they include its last cycle.
 
-    Members: `load`, `compute`, `store` the units' activities; `read_*`, `write_*` accepted bursts as shown by
-    MemoryPort; `index` selects a counter of COUNTERS, `value` shows it READ_CYCLES later.
+    Members: `load`, `compute`, `store`: activities of the units. `read_*`, `write_*`: accepted bursts, from MemoryPort.
+    `index` selects a counter of COUNTERS, which `value` shows READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the bursts' layout."""
+        """`config` determines the layout of bursts."""
         self._config = config
         super().__init__(
             {
@@ -106,7 +106,7 @@ class Counters(wiring.Component):
         seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
         accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}
         bursts = {name: Signal(burst_layout(self._config), name=f"{name}_burst_1") for name in accepted}
-        # A reset clears the counts through this register, the only wire that all counts share.
+        # A reset clears the counters through this register, the only wire that goes to all of them.
         clear, clearing = Signal(), Signal(init=1)
         run = Signal()
         m.d.sync += [
@@ -123,7 +123,7 @@ class Counters(wiring.Component):
         counts: list[Signal] = []
 
         def count(what: Value) -> None:
-            """Adds a counter that grows by `what`, one cycle later."""
+            """Adds a counter that is incremented by `what`, one cycle later."""
             step = Signal(len(what), name=f"step_{len(counts)}", reset_less=True)
             number = Signal(COUNTER_BITS, name=f"count_{len(counts)}", reset_less=True)
             m.d.sync += [step.eq(what), number.eq(Mux(clearing, 0, number + step))]
@@ -136,7 +136,7 @@ class Counters(wiring.Component):
             counted = accepted[name] & (bursts[name].kind == kind) & run
             count(Mux(counted, bursts[name].bytes, 0))
             count(Mux(counted, bursts[name].beats, 0))
-        # A register holds one bit for each counter, decoded from the index, so that no wire reaches all counters.
+        # The index is decoded to a register of one bit for each counter, so that no wire goes to all counters.
         index, chosen = Signal.like(self.index, reset_less=True), Signal(len(counts), reset_less=True)
         m.d.sync += [index.eq(self.index), chosen.eq(1 << index)]
         masked = [Mux(bit, number, 0) for bit, number in zip(chosen, counts, strict=True)]

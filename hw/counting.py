@@ -1,4 +1,4 @@
-"""Counters with late inputs: count + 1 and count - 1 are computed in advance."""
+"""Next values of counters whose inputs come late in the cycle: count + 1 and count - 1 are computed before them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from amaranth.hdl import Mux, Signal, Value
 
 
 def counted(count: Signal, *, up: Value, down: Value) -> Value:
-    """`count` + `up` - `down` (one bit each) in the width of `count`; `up` and `down` pass a multiplexer, no carry
-    chain.
+    """`count` + `up` - `down` in the width of `count`; `up` and `down`, one bit each, select a multiplexer and enter no
+    carry chain.
     """
     bits = len(count)
     return Mux(up == down, count, Mux(up, (count + 1)[:bits], (count - 1)[:bits]))
 
 
 def will_be_full(count: Signal, limit: int, *, up: Value, down: Value) -> Value:
-    """Whether `counted` is `limit`, which `count` never exceeds."""
+    """Whether `counted` equals `limit`; `count` never exceeds `limit`."""
     return ~down & ((count == limit) | ((count == limit - 1) & up))
 
 
 def will_be_some(count: Signal, *, up: Value, down: Value) -> Value:
-    """Whether `counted` is not zero, for a `count` that never falls below zero; `up` may stand for an increment above
-    one.
+    """Whether `counted` is not zero, for a `count` that never becomes negative; the increment for `up` may be larger
+    than one.
     """
     return up | (count > 1) | ((count == 1) & ~down)
 
 
 def following(place: Signal, places: int) -> Value:
-    """The place after `place` in a ring of `places`."""
+    """The index after `place` in a ring buffer of `places` entries."""
     return Mux(place == places - 1, 0, place + 1)

@@ -1,7 +1,7 @@
-"""The writer of rectangular loads: pads and data elements, one step a cycle (hw/README.md section 6).
+"""The writer of rectangular loads: writes pads and data elements, one step a cycle (hw/README.md section 6).
 
-A generator walks over the elements one step ahead of the steps, so that the decision to step depends on few registers;
-the step's write follows two cycles later.
+A generator computes each step a cycle before it may happen, so that the decision whether it happens depends on few
+registers. The write of a step comes two cycles after it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from .wide_walk import WideWalk
 
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
-    """A load: the instruction's sizes, `kind` (index of the writer's element sizes), the position of the first row's
-    start in a bus word (`offset`), the distance of rows modulo the bus (`pitch`), and whether the rows form one run.
+    """Layout of a job, one load: sizes of the instruction; `kind`, index of the writer's element sizes; `offset`, byte
+    position of the first row's start in a bus word; `pitch`, distance of rows in bytes modulo the bus word; and whether
+    the rows form one run.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(
@@ -39,17 +40,16 @@ def job_layout(config: Config, kinds: int) -> data.StructLayout:
 
 
 def step_width(config: Config, element_bytes: int) -> int:
-    """Bytes of DRAM that a step consumes."""
+    """DRAM bytes that a data step takes from the FIFO."""
     return min(element_bytes, config.memory.bus_bytes)
 
 
 class Walk(wiring.Component):
-    """A counter over `before` pads, `size` data and `behind` pads, in this order; phases of size zero are skipped.
+    """A counter over `before` pads, `size` data elements and `behind` pads, in this order; empty phases are skipped.
 
-    Members: while `start` is high the three numbers are loaded. `is_data` (the present element is data), `ends` (it is
-    the last of all) and `phase_last` (it is the last of its phase) describe the present element; `next` moves on, and
-    after the last element to the first. `next_is_data`, `first_is_data`: `is_data` of the element after `next` and
-    after `start`. The numbers must not all be zero.
+    Members: `start` loads the three numbers, which must not all be zero. The current element: `is_data`, it is data;
+    `phase_last`, it is the last of its phase; `ends`, it is the last of all. `next` moves to the next element, from the
+    last to the first. `next_is_data`, `first_is_data`: whether the element after `next`, after `start`, is data.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Walk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter; values known in advance are registers: the present phase, the coming ones, the first one."""
+        """A down counter; the current phase, the two coming ones and the first one are registers."""
         m = Module()
         state = data.StructLayout(
             {"count": 16, "is_before": 1, "is_data": 1, "phase_last": 1, "final": 1, "ends": 1}
@@ -125,22 +125,22 @@ class Walk(wiring.Component):
 
 
 class ElementWriter(wiring.Component):
-    """Steps of one load after the other; the generator rests for a cycle between two of them (STEP_GAP).
+    """Does the steps of one load after the other, with one cycle between the steps of two loads (STEP_GAP).
 
-    Members: a `job` taken in cycle j has its first step in j + 3 or later. `words` is the client's FIFO. `may`: the
-    writer may do steps of its current load (registered); `steps_last`: the last step of a load happens in this cycle.
-    The write of a step in cycle s is registered and shows in s + 2: `write` unless it is an empty load's step;
-    `address` of the element; `pad`: the whole element gets the pad value in this step; else `part` (step within the
-    element) gets the low `step_width` bytes of `data`. `last`: the load's last step; it ends in the next cycle. `kind`
-    and `tag` are the load's. For kind 0 a step takes up to `together` elements: all elements of the row in an aligned
-    block of `together`; `count` is their number.
+    Members: `job`: a load; taken in cycle j, it has its first step in j + 3 or later. `words`: the client's FIFO.
+    `may`: the writer may do steps of its current load (registered). `steps_last`: the last step of a load happens in
+    this cycle. The write of a step in cycle s shows in s + 2 (registered): `write`, unless the load is empty; `address`
+    of the element; with `pad` the whole element gets the pad value, else its part number `part` gets the low
+    `step_width` bytes of `data`; `last`: it is the load's last step, and the load ends in the next cycle. `kind` and
+    `tag` are those of the load. For kind 0 a step writes all elements of a row in an aligned block of `together`;
+    `count` is their number.
     """
 
     def __init__(
         self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, together: int = 1
     ) -> None:
-        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: bits that a job carries
-        along to its steps.
+        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: width of a job's tag,
+        which the writer shows with its steps. `together`: most elements of kind 0 in a step, a power of two.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")
@@ -166,7 +166,7 @@ class ElementWriter(wiring.Component):
         )
 
     def _step_layout(self) -> data.StructLayout:
-        """Fields of a step that are known before its bus word arrives."""
+        """Layout of the fields of a step that are known before its bus word arrives."""
         return data.StructLayout(
             {
                 "valid": 1,
@@ -185,10 +185,10 @@ class ElementWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers of the job, the generator, the next step, its word, and its aligned data.
+        """Registers, in order: job, generator, next step, its bus word, its aligned data.
 
-        Whether a step happens is known late in the cycle. A spare place between step and generator therefore lets the
-        generator move on whenever the spare place was free.
+        Whether a step happens is known late in the cycle. So there is a spare register between generator and step: the
+        generator goes on whenever the spare register was free.
         """
         m = Module()
         layout = self._step_layout()
@@ -210,7 +210,7 @@ class ElementWriter(wiring.Component):
 
         stepped, word = Signal(), Signal(8 * self._config.memory.bus_bytes, reset_less=True)
         m.d.sync += [stepped.eq(happens), taken.eq(step), word.eq(self.words.payload.data)]
-        # Elements start at multiples of the narrowest step.
+        # Elements start at multiples of the smallest step width.
         low = (min(step_width(self._config, size) for size in self._sizes)).bit_length() - 1
         aligned = word >> Cat(Const(0, 3 + low), taken.offset[low:])
         written = Signal(layout, reset_less=True)
@@ -235,13 +235,15 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """Elements of kind 0 from `offset` to the end of its block; 1 if a step takes only one."""
+        """Number of elements of kind 0 from byte `offset` to the end of the aligned block; 1 without `many`."""
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]
         return Mux(many, self._together - inside, 1)
 
     def _generate(self, m: Module, goes: Value, step: data.View) -> None:
-        """Walks over rows and elements: the present one is `step`; `goes` moves to the next."""
+        """The generator: walks over rows and elements. `step`: the step of the current element; `goes`: moves to the
+        next element.
+        """
         bus = self._config.memory.bus_bytes
         layout = job_layout(self._config, len(self._sizes))
         waiting, waits = Signal(layout, reset_less=True), Signal()
@@ -254,7 +256,7 @@ class ElementWriter(wiring.Component):
         part, address, part_is_last = Signal.like(self.part), Signal(16), Signal()
         row_offset, offset = Signal(range(bus)), Signal(range(bus))
 
-        pad = Signal()  # the present element is data: registered, because most other signals depend on it
+        pad = Signal()  # the current element is a pad: registered, because most other signals depend on it
         last_part, run_ends, last = Signal(), Signal(), Signal()
         next_offset = Signal(range(bus + 1))
         widths = tuple(step_width(self._config, size) for size in self._sizes)
@@ -318,7 +320,7 @@ class ElementWriter(wiring.Component):
         ]
         with m.If(goes & last):
             m.d.sync += busy.eq(0)
-        # A cycle without a load between two of them (STEP_GAP): the next is taken while no load is under way.
+        # One cycle without a load between two loads (STEP_GAP): the next load is taken while none is under way.
         no_rows = (waiting.y_pad_0 == 0) & (waiting.y_size == 0) & (waiting.y_pad_1 == 0)
         with m.If(~busy):
             m.d.sync += [

@@ -1,4 +1,4 @@
-"""The fetch unit: instructions from memory into the three command queues (hw/README.md section 4)."""
+"""The fetch unit, which moves instructions from memory to the three command queues (hw/README.md section 4)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from .interfaces import ADDRESS_BITS, Kind, burst_layout, commands, instruction_
 from .layouts import instruction_layout, view
 
 COUNT_BITS = 32
-"""Width of the number of instructions of a program."""
+"""Width in bits of the number of instructions of a program."""
 
 _ROUTE = data.StructLayout({"unit": 2, "is_finish": 1})
-"""The unit that executes an instruction; a CONFIG may name a `unit` that does not exist."""
+"""Layout of a route: the unit that executes an instruction, and whether it is FINISH. A CONFIG may name a `unit` that
+does not exist.
+"""
 
 
 class FetchUnit(wiring.Component):
-    """Reads `count` instructions from byte address `program` (a multiple of 4096; both are stable during a run).
+    """Reads `count` instructions from byte address `program` on, a multiple of 4096. Both are stable during a run.
 
-    Members: `read` its read client; `load`, `compute`, `store` the heads of the command queues, with directions as seen
-    from the queues.
+    Members: `read`: the read client. `load`, `compute`, `store`: heads of the command queues, with the directions that
+    the queues have.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives buffer, queues and bus."""
+        """`config`: sizes of buffer, queues and bus."""
         self._config = config
         super().__init__(
             {
@@ -42,7 +44,7 @@ class FetchUnit(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Requests ahead, a buffer, and its head in a register with the queue that it goes to."""
+        """Requests ahead of need, a buffer, and a register for the head of the buffer with its route."""
         m = Module()
         fresh = Signal(init=1)  # the first cycle of a run
         moved = Signal()
@@ -53,8 +55,8 @@ class FetchUnit(wiring.Component):
         return m
 
     def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
-        """Three stages of registers: instructions left to fetch, the size of the next request, and the request that is
-        shown."""
+        """Requests, in three stages of registers: instructions left to fetch, size of the next request, the shown
+        request."""
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
         shift = bus.bit_length() - 1
@@ -74,7 +76,7 @@ class FetchUnit(wiring.Component):
         m.d.sync += [
             cut.eq(fresh | moves),
             free.eq(Mux(moved, kept + 1, kept)),
-            # There is room for `number`, or for the next value of `number`: the smaller of the two.
+            # There is room for the next request: its size is the smaller of `left` and `most`.
             fits.eq((left <= free) | (most <= free)),
         ]
         with m.If(fresh):
@@ -96,8 +98,8 @@ class FetchUnit(wiring.Component):
             m.d.sync += shown.eq(0)
 
     def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal, Signal]:
-        """Puts the instructions of each beat, with their routes, into the buffer's banks. Returns the oldest one, its
-        route, whether there is one, and the signal that removes it.
+        """Writes the instructions of each beat and their routes to the banks of the buffer. Returns the oldest
+        instruction, its route, whether there is one, and the signal that removes it.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
@@ -107,10 +109,10 @@ class FetchUnit(wiring.Component):
         banks = min(lanes, depth)
         loads = Signal()
         received, loaded = Signal(range(max(depth, lanes))), Signal(range(depth))
-        # The complement of `loaded`: routes are computed at once, while `loaded` drives every bit of the buffer.
+        # The complement of `loaded`, for the routes, which must be early; `loaded` drives all bits of the buffer.
         loaded_below = Signal.like(loaded, init=depth - 1)
         left, stored, arrived = Signal(COUNT_BITS, reset_less=True), Signal(range(depth + 1)), Signal()
-        # Instructions that a beat carries: a burst starts at a multiple of `most`, so a beat never holds parts of two.
+        # Instructions in a beat: a burst starts at a multiple of `most`, so a beat never has parts of two instructions.
         per_beat = min(lanes, most)
         lane_bits, bank_bits = lanes.bit_length() - 1, banks.bit_length() - 1
         beats = self._beats(m, parts)
@@ -124,7 +126,7 @@ class FetchUnit(wiring.Component):
             directory = memory.Memory(shape=_ROUTE, depth=max(2, depth // banks), init=[])
             m.submodules[f"routes_{bank}"] = directory
             write_route, read_route = directory.write_port(), directory.read_port(domain="comb")
-            # The number of the beat's instruction for this bank: its distance from the first one of the beat.
+            # Index, within the beat, of the instruction for this bank.
             distance = Signal(range(max(2, banks)), name=f"distance_{bank}")
             place = Signal.like(received, name=f"place_{bank}")
             m.d.comb += [
@@ -192,13 +194,12 @@ class FetchUnit(wiring.Component):
     def _dispatch(
         self, m: Module, oldest: Value, route: Value, arrived: Value, loads: Signal, moved: Signal
     ) -> None:
-        """Moves instructions to their queues. `to`: the head exists and may go; instructions after FINISH, whose
-        dispatch sets `ended`, may not.
-
-        `goes`: its queue also has a place. Both are registers, known a cycle ahead, so that the outputs come early.
+        """Moves instructions to their queues. `to`: there is a head for the unit, and no FINISH was dispatched before
+        (`ended`). `goes`: its queue also has a free place. Both are registers, computed a cycle ahead, so that the
+        outputs come early.
         """
-        # `takes`: the head is not `there`, or leaves; `keeps`, its complement, drives the decisions, not the bits of
-        # the head.
+        # `takes`: there is no head, or it leaves. `takes` drives the bits of the head; its complement `keeps` drives
+        # the decisions.
         there, ended, takes, keeps = Signal(), Signal(), Signal(init=1), Signal()
         head = Signal(instruction_bits(self._config), reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
@@ -229,7 +230,7 @@ class FetchUnit(wiring.Component):
         m.d.sync += [takes.eq(will_take), keeps.eq(~will_take)]
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
-        """Decodes the unit that executes `instruction`, from its first word, as it arrives."""
+        """Decodes the route of `instruction` from its first word, as it arrives."""
         unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
         fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)
         m.d.comb += [route.is_finish.eq(fields["opcode"] == Opcode.FINISH), route.unit.eq(Unit.COMPUTE)]

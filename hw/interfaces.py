@@ -1,14 +1,14 @@
-"""Signatures between the units. hw/README.md (the timing contract) has the cycles; this file has the wires.
+"""Signatures of the wires between the units; hw/README.md, the timing contract, has their cycles.
 
 Conventions that hold for every wire here:
 
 - One clock domain, `sync`. In the launch cycle (cycle 0) every unit is held in reset; cycle 1 is the first in
   which its registers show their initial values. So no unit has an input "running" or "start".
-- "Registered" means: a function of registers alone, combinational but for that. Outputs of a unit are registered
-  unless their comment says that they depend on an input of the same cycle. The inputs that may act within a cycle are
-  `ready` of a request (from the arbiter) and `grant` of the accumulator's read port.
-- A pulse in cycle t (`push`, `pop`, `reserve`, a beat) changes what the other side sees in cycle t + 1.
-- Directions are written from the unit's side (or the client's); the top flips them.
+- "Registered" means: a function of registers alone, not of inputs in the same cycle. Outputs of a unit are registered
+  unless their comment says that they depend on an input of the same cycle. Only two inputs may have an effect within
+  their cycle: `ready` of a request (from the arbiter) and `grant` of the accumulator's read port.
+- A pulse in cycle t (`push`, `pop`, `reserve`, a beat) has its effect on the other side in cycle t + 1.
+- Directions are those of the unit (or the client); the top module flips them.
 
 Who owns what: fetch owns the three command queues; `tokens.py` the token counters; a unit's read client its FIFO and
 its room; the compute unit the accumulator banks and the micro-op memory; the store unit the parameter
@@ -25,40 +25,40 @@ from vdla.isa.config import Config
 from vdla.isa.timing import READ_BURST_BEATS, most_write_beats
 
 ADDRESS_BITS = 40
-"""Width of a DRAM byte address. The memory base register is added behind the arbiter, so addresses start at 0 here."""
+"""Width of a DRAM byte address. Addresses in the units start at 0; the memory port adds the register BASE."""
 
 
 # --- instructions, tokens -----------------------------------------------------------------------------------
 
 
 def instruction_bits(config: Config) -> int:
-    """Width of an instruction."""
+    """Width of an instruction in bits."""
     return 8 * config.instruction_bytes
 
 
 def commands(config: Config) -> Signature:
-    """A command queue's head: `valid` when an instruction is visible; the unit raises `ready` in the cycle in which it
-    begins, and only then. The payload is an instruction to be viewed through `layouts.instruction_layout`.
+    """The head of a command queue. `valid`: an instruction is visible. The unit sets `ready` only in the cycle in which
+    this instruction begins. The payload is an instruction, for `layouts.instruction_layout`.
     """
     return stream.Signature(instruction_bits(config))
 
 
 def token_bits(config: Config) -> int:
-    """Width of a count of tokens, 0..token_queue_depth."""
+    """Width in bits of a number of tokens, 0..token_queue_depth."""
     return config.token_queue_depth.bit_length()
 
 
 def token_pop() -> Signature:
-    """A unit's side of a queue that it pops: `pop` (only while `available`) takes the oldest token."""
+    """The consumer's side of a token queue: `pop`, only while `available`, takes the oldest token."""
     return Signature({"available": In(1), "pop": Out(1)})
 
 
 def token_push(config: Config) -> Signature:
-    """A unit's side of a queue that it pushes to.
+    """The producer's side of a token queue.
 
-    `room`: tokens + reservations < depth. `reserve` is pulsed in the cycle an instruction with this push begins
-    (only while `room`). `push` is the *number* of instructions with this push that end in this cycle: instructions
-    without operations, and CONFIG in the load unit, may end together with the one before them.
+    `room`: tokens + reservations < depth. `reserve`: pulse in the cycle in which an instruction with this push begins,
+    only while `room`. `push`: the *number* of instructions with this push that end in this cycle, since instructions
+    without operations, and CONFIG in the load unit, may end together with the instruction before them.
     """
     return Signature({"room": In(1), "reserve": Out(1), "push": Out(token_bits(config))})
 
@@ -67,9 +67,10 @@ def token_push(config: Config) -> Signature:
 
 
 class Activity(enum.Enum, shape=4):
-    """A unit's activity in a cycle (contract section 9). Load and store use BUSY; compute GEMM to DRAIN instead.
+    """A unit's activity in a cycle (contract section 9): BUSY for load and store, GEMM to DRAIN for compute;
+    INSTRUCTION to BEGIN are causes of stall.
 
-    PREV and NEXT name the flag, not the queue: the top connects a unit's `pop_prev` to its queue.
+    TOKEN_PREV and so on are named after the flag, not the queue: the top module connects flags to queues.
     """
 
     BUSY = 0
@@ -89,24 +90,24 @@ class Activity(enum.Enum, shape=4):
 
 
 END_BITS = 16
-"""Width of the counts of ends in a cycle: more CONFIGs than this counts cannot pile up behind one load."""
+"""Width in bits of the number of instructions that end in a cycle; fewer CONFIGs than 2^16 can wait for one load."""
 
 
 def trace() -> Signature:
-    """Begin and end of instructions, for the harness; synthesis leaves it out.
+    """Begin and end of a unit's instructions, for the harness; synthesis leaves it out.
 
-    `begin`: one instruction of this unit begins in this cycle (instructions begin in program order). `end`: how many
-    instructions that are not CONFIG end in this cycle; `end_config`: how many CONFIGs do (they end in order among
-    themselves, but a CONFIG may end before a GEMM that began earlier). `begin` depends on inputs of the cycle.
+    `begin`: an instruction begins in this cycle, in program order; it depends on inputs of the cycle. `end`: number of
+    instructions other than CONFIG that end in this cycle; `end_config`: number of CONFIGs that end. CONFIGs end in
+    order among themselves, but a CONFIG may end before a GEMM that began earlier.
     """
     return Signature({"begin": Out(1), "end": Out(END_BITS), "end_config": Out(END_BITS)})
 
 
 def unit_members(config: Config) -> dict[str, Member]:
-    """Members that load, compute and store have in common.
+    """Members that the load, compute and store units have in common.
 
-    `idle`: in this cycle every instruction that has begun has ended in an earlier cycle (e < now). Together with an
-    empty command queue this is what FINISH waits for. `activity` is counted by the top in every cycle of a run.
+    `idle`: every instruction that has begun has ended in an earlier cycle (e < now); FINISH waits for this and for
+    empty command queues. `activity`: counted in each cycle of a run.
     """
     return {
         "commands": In(commands(config)),
@@ -124,8 +125,8 @@ def unit_members(config: Config) -> dict[str, Member]:
 
 
 class Kind(enum.Enum, shape=3):
-    """Kinds of data that bursts carry, for the byte counters; the order of `vdla.sim.TRAFFIC`. ACC8 is ACC, PATCH is
-    INP."""
+    """Kinds of data in bursts, for the byte counters, in the order of `vdla.sim.TRAFFIC`. LOAD.ACC8 has kind ACC,
+    LOAD.PATCH kind INP."""
 
     INSTRUCTION = 0
     UOP = 1
@@ -147,13 +148,13 @@ class Client(enum.Enum, shape=2):
 
 
 def longest_beats(config: Config) -> int:
-    """Most beats of any burst."""
+    """Largest number of beats of a burst, read or write."""
     return max(READ_BURST_BEATS, most_write_beats(config))
 
 
 def burst_layout(config: Config) -> data.StructLayout:
-    """One burst: byte `address` of its first data byte, `beats` (counted from the bus word of that byte), the
-    data `bytes` in them (for the counters), and their `kind`. The AXI address is `address` cut to a bus word.
+    """One burst: `address` of its first data byte; number of `beats`, counted from the bus word of that byte; number of
+    data `bytes`, for the counters; `kind` of data. The AXI address is `address` rounded down to a bus word.
     """
     most = longest_beats(config)
     return data.StructLayout(
@@ -169,11 +170,11 @@ def burst_layout(config: Config) -> data.StructLayout:
 def read_client(config: Config) -> Signature:
     """A read client's side of the arbiter (contract section 2).
 
-    `request.valid` shows a request; it is registered, and the client has reserved room for all beats of the burst. It
-    stays, with its payload, until `request.ready` (the arbiter accepts it in this cycle); the next may show in the
-    cycle REQUEST_GAP behind. The client is always ready for beats: `beat_valid` in cycle t is "moved in t - 1", and the
-    client's FIFO gives `beat_data` from t + FIFO_LATENCY - 1 on. `beat_last` marks the last beat of a burst; bursts
-    arrive in order of acceptance.
+    `request.valid` (registered) shows a request, for whose beats the client has reserved room. It stays, with its
+    payload, until the arbiter accepts it with `request.ready`; the next request may show REQUEST_GAP cycles later. The
+    client always takes beats: a beat that moved on the bus in t - 1 has `beat_valid` in t, and `beat_data` is at the
+    output of the client's FIFO from t + FIFO_LATENCY - 1 on. `beat_last`: the last beat of a burst. Bursts arrive in
+    order of acceptance.
     """
     return Signature(
         {
@@ -197,11 +198,10 @@ def write_beat_layout(config: Config) -> data.StructLayout:
 def write_client(config: Config) -> Signature:
     """The store unit's side of the write channel (sections 1 and 8).
 
-    `request` is shown (registered) once the burst's last byte is in the store FIFO, one after the other; accepted in
-    the cycle with `ready`. `beat.valid` holds whenever a burst shown in an earlier cycle has beats left to move (the
-    data may move before the address): beats of burst k + 1 follow those of burst k without a gap. A beat moves in the
-    cycle with `beat.ready`. `response` is pulsed in the cycle of a burst's response; the AXI master limits outstanding
-    writes.
+    `request` (registered) is shown once the burst's last byte is in the store FIFO, and accepted in the cycle of its
+    `ready`. `beat.valid` is 1 whenever a burst that was shown in an earlier cycle has beats left (data may move before
+    the address): the beats of burst k + 1 follow those of burst k without a gap. A beat moves in the cycle of
+    `beat.ready`. `response`: pulse in the cycle of a burst's response. The memory port limits outstanding writes.
     """
     return Signature(
         {
@@ -216,8 +216,8 @@ def write_client(config: Config) -> Signature:
 
 
 def scratchpad_read(*, depth: int, width: int) -> Signature:
-    """A read port, seen from the reader: `address` with `enable` in cycle t gives `data` in t + 1 (held if not
-    enabled).
+    """A read port as the reader sees it: `address` with `enable` in cycle t gives `data` in t + 1; without `enable`,
+    `data` does not change.
     """
     return Signature({"enable": Out(1), "address": Out(range(depth)), "data": In(width)})
 
@@ -225,11 +225,10 @@ def scratchpad_read(*, depth: int, width: int) -> Signature:
 def scratchpad_write(
     *, depth: int, width: int, lanes: int, repeats: int = 1, neighbours: int = 1
 ) -> Signature:
-    """A write port, seen from the writer: lane i (width / lanes bits each) of word `address` is written where
-    enable[i].
+    """A write port as the writer sees it: lane i (width / lanes bits) of word `address` is written if enable[i].
 
-    `data` is written `repeats` times in a word, for a writer whose lanes are equal. `enable` and `data` hold
-    `neighbours` consecutive words, from word `address` on.
+    A word of `data` is repeated `repeats` times to fill a word of the memory. `enable` and `data` have `neighbours`
+    consecutive words, from word `address` on.
     """
     return Signature(
         {
@@ -241,18 +240,16 @@ def scratchpad_write(
 
 
 def banked_read(*, depth: int, width: int) -> Signature:
-    """The read ports of TAPS banks, seen from the reader, each as `scratchpad_read`; the first bank is in the lowest
-    bits.
-
-    Word i is word i // TAPS of bank i mod TAPS.
+    """The read ports of TAPS banks as the reader sees them, each like `scratchpad_read`; the first bank has the lowest
+    bits. Word i of the memory is word i // TAPS of bank i mod TAPS.
     """
     address = (-(-depth // TAPS) - 1).bit_length()
     return Signature({"enable": Out(TAPS), "address": Out(TAPS * address), "data": In(TAPS * width)})
 
 
 def inp_read(config: Config) -> Signature:
-    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest; on machines
-    with `taps` one position (`Config.position_inputs` vectors) of each bank."""
+    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest; with the
+    extension `taps` one position (`Config.position_inputs` vectors) of each bank."""
     if ArrayShape.of(config).banks == 1:
         return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
     vectors = config.position_inputs
@@ -260,15 +257,16 @@ def inp_read(config: Config) -> Signature:
 
 
 def chain_read(config: Config) -> Signature:
-    """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest; with `taps` one
-    of each bank."""
+    """Compute's read port of the chain memory: one word, which has one or more input vectors, the first one lowest;
+    with the extension `taps` one word of each bank.
+    """
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     read = banked_read if ArrayShape.of(config).banks > 1 else scratchpad_read
     return read(depth=depth, width=8 * config.chain_word_bytes)
 
 
 def chain_write(config: Config) -> Signature:
-    """The store unit's write port of the chain memory: lanes are output vectors, all with the same data."""
+    """The store unit's write port of the chain memory: a lane is an output vector, and all lanes get the same data."""
     lanes = config.chain_word_bytes // config.out_bytes
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     return scratchpad_write(depth=depth, width=8 * config.chain_word_bytes, lanes=lanes, repeats=lanes)
@@ -283,11 +281,10 @@ def wgt_read(config: Config) -> Signature:
 
 
 def accumulator_read(config: Config) -> Signature:
-    """The store unit's way to the accumulator banks.
+    """The store unit's read port of the accumulator banks.
 
-    In cycle t store shows `address` with `request` (registered); compute answers in the same cycle with `grant`, low
-    when it uses the read port of bank(address) in t. `data` ([batch][block_out] int32, first lane lowest) is there in
-    t + 2 and only then.
+    In cycle t store shows `address` with `request` (registered); in the same cycle compute sets `grant`, unless it uses
+    the read port of bank(address) itself. `data` ([batch][block_out] int32, first lane lowest) is valid in t + 2 only.
     """
     return Signature(
         {
@@ -303,8 +300,8 @@ def accumulator_read(config: Config) -> Signature:
 
 
 def load_members(config: Config) -> dict[str, Member]:
-    """Ports of the load unit. Input lanes are bytes; weight lanes are the steps of section 6, min(tile, bus) bytes, all
-    with the same data.
+    """Ports of the load unit. A lane of the input port is a byte. A lane of the weight port is a step of section 6,
+    min(tile, bus) bytes, and all lanes have the same data.
     """
     lanes = config.wgt_bytes // min(config.wgt_bytes, config.memory.bus_bytes)
     return {
@@ -325,8 +322,8 @@ def load_members(config: Config) -> dict[str, Member]:
 
 
 def compute_members(config: Config) -> dict[str, Member]:
-    """Ports of the compute unit. `others_idle`: load and store are idle and their command queues empty (FINISH).
-    `finished` is high in the cycle in which FINISH ends, the last cycle of the run.
+    """Ports of the compute unit. `others_idle`: load and store are idle and their command queues empty, for FINISH.
+    `finished`: 1 in the cycle in which FINISH ends, the last cycle of the run.
     """
     return {
         **unit_members(config),
@@ -341,7 +338,7 @@ def compute_members(config: Config) -> dict[str, Member]:
 
 
 def store_members(config: Config) -> dict[str, Member]:
-    """Ports of the store unit. `read` carries PAR loads and operands; it never shows a request without `post`."""
+    """Ports of the store unit. `read` is for LOAD.PAR, LOAD.TABLE and operands; without `post` it shows no requests."""
     return {
         **unit_members(config),
         "read": Out(read_client(config)),
@@ -351,7 +348,7 @@ def store_members(config: Config) -> dict[str, Member]:
     }
 
 
-# Helpers that every unit uses, each a component of its own:
+# Components that all units use:
 #
 # - issue.Issue(config): pops, push room and begin of the head instruction (section 5), and the stall part of
 #   `activity`. The unit gives it its condition; it answers `begin`.

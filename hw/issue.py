@@ -1,5 +1,5 @@
-"""Beginning an instruction: pops, room for pushes, the decision, and the head's cause of stall (hw/README.md section
-5).
+"""Begins instructions: pops tokens, checks room for pushes, and finds the head instruction's cause of stall
+(hw/README.md section 5).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .layouts import instruction_layout, view
 class Issue(wiring.Component):
     """The logic that begins the head instruction of a unit.
 
-    Members: `commands`, `pop_*` the unit's own ports, passed through. `condition`: the unit's own condition for the
-    head instruction holds in this cycle, and will until it begins. `begin`: the head instruction begins in this cycle
-    (registered: BEGIN_DELAY). `reserve_prev`, `reserve_next`: pulsed with `begin` for each push of the instruction; the
-    unit connects them to its `push_*` ports, whose `room` it gives here. `stall`: what to show as activity when no
-    instruction is busy.
+    Members: `commands`, `pop_*`: ports of the unit. `room_*`: `room` of the unit's `push_*` ports. `condition`: the
+    unit's condition for the head instruction holds in this cycle, and will until the instruction begins. `begin`: the
+    head instruction begins in this cycle (registered: BEGIN_DELAY). `reserve_prev`, `reserve_next`: pulses with `begin`
+    for the instruction's pushes, which the unit connects to its `push_*` ports. `stall`: the cause of stall, which is
+    the unit's activity when no instruction is busy.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the positions of the flags; the component is the same for every unit."""
+        """`config` determines the positions of the flags; the component is the same for all units."""
         self._config = config
         push = token_push(config).members
         super().__init__(
@@ -44,7 +44,7 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A bit for each pop already done, and the decision; all other outputs are combinational."""
+        """Registers: a bit for each pop that is done, and `begin`. All other outputs are combinational."""
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)
         missing = []

@@ -1,8 +1,8 @@
-"""Names of the Verilog modules shared by all lanes of the vector ALU."""
+"""Names of the Verilog modules that all lanes of the vector ALU share."""
 
 from typing import Final
 
 ALU_LANE: Final = "alu_lane"
-"""The arithmetic of a lane."""
+"""Module of a lane's arithmetic."""
 ACCUMULATOR_LANE: Final = "accumulator_lane"
-"""A lane: its operands, its arithmetic and its last results."""
+"""Module of a lane: its operands, its arithmetic and its last results."""

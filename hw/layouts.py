@@ -14,7 +14,7 @@ REGISTER_BITS = 64
 
 
 def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
-    """`fields` at their bits of a word of `size` bits (flexible because the tables leave gaps)."""
+    """The layout of a word of `size` bits with `fields`; a FlexibleLayout, since there are unused bits between them."""
     return data.FlexibleLayout(
         size,
         {
@@ -25,20 +25,20 @@ def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
 
 
 def instruction_layout(config: Config, name: str) -> data.FlexibleLayout:
-    """The bits of an instruction of format `name`, such as LOAD.INP or GEMM. Raises KeyError for an unknown name."""
+    """The layout of an instruction of format `name`, such as LOAD.INP or GEMM. Raises KeyError for an unknown name."""
     return layout_of(formats(config)[name].fields, 8 * config.instruction_bytes)
 
 
 def uop_layout(config: Config) -> data.FlexibleLayout:
-    """The bits of a micro-op."""
+    """The layout of a micro-op."""
     return layout_of(uop_fields(config), 8 * config.uop_bytes)
 
 
 def register_layout(name: str) -> data.FlexibleLayout:
-    """The 64 bits of configuration register `name`. Raises EncodingError if there is none."""
+    """The layout of configuration register `name`, 64 bits. Raises EncodingError if there is no such register."""
     return layout_of(register(name).fields, REGISTER_BITS)
 
 
 def view(layout: data.Layout, bits: Value) -> data.View:
-    """`bits` seen through `layout`; both have the same width."""
+    """A view of `bits` by `layout`; both have the same width."""
     return data.View(layout, bits)

@@ -1,8 +1,8 @@
-"""The load unit: INP, WGT and PATCH loads from memory into the input and weight scratchpads.
+"""The load unit: LOAD.INP, LOAD.WGT and LOAD.PATCH, from memory to the input and weight scratchpads.
 
-Its address side runs ahead of its writer (hw/README.md section 6): loads that have begun wait in a queue of jobs for
-the writer. A CONFIG that begins after a load in flight ends with that load, so its tokens are added to those that the
-youngest load will push.
+The address side is ahead of the writer (hw/README.md section 6): loads that have begun wait for the writer in a queue
+of jobs. A CONFIG that begins after a load in flight ends with that load, so its tokens are added to the pushes of the
+youngest load.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .read_fifo import ReadFifo
 from .read_requests import ReadRequests
 
 INP, WGT = range(2)
-"""Kinds of the element writer."""
+"""Kinds of elements of the element writer."""
 
 
 class LoadUnit(wiring.Component):
     """The load unit. Members: `interfaces.load_members`."""
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives scratchpads, bus, FIFO and extensions."""
+        """`config`: sizes of scratchpads, bus and FIFO, and extensions."""
         self._config, self._patches = config, config.has("patch")
         super().__init__(load_members(config))
 
@@ -68,16 +68,16 @@ class LoadUnit(wiring.Component):
     def _decode(
         self, m: Module, begin: Value, requests: ReadRequests
     ) -> tuple[Value, Value, data.View, Value]:
-        """The head instruction's runs, and its job for the writer; CONFIG writes its register.
+        """Decodes the head instruction to runs for `requests` and a job for the writer; CONFIG writes its register.
 
-        Returns: the head is a CONFIG; a job starts in this cycle, and the job; the length of a patch's rows is being
-        computed, so nothing may begin.
+        Returns (the head is a CONFIG; a job starts in this cycle; the job; the length of a LOAD.PATCH's rows is being
+        computed, so no instruction may begin).
         """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         head = view(instruction_layout(config, "LOAD.INP"), self.commands.payload)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
-        # A head instruction that begins was visible a cycle earlier, so its kind is registered.
+        # A head instruction that begins was visible a cycle earlier, so its kind can be a register.
         is_config = Signal()
         m.d.sync += is_config.eq(head["opcode"] == Opcode.CONFIG)
         configured = Signal()
@@ -127,7 +127,9 @@ class LoadUnit(wiring.Component):
         job: data.View,
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
-        """A patch load waits for the product in its rows' length, then starts from copies of its fields."""
+        """Decodes a LOAD.PATCH, which waits for a product, the length of its rows, and then starts from copies of its
+        fields. Returns (it starts in this cycle; no instruction may begin).
+        """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
         is_patch, is_other = Signal(), Signal()
@@ -138,7 +140,7 @@ class LoadUnit(wiring.Component):
             m.d.comb += job.patch[name].eq(setting[name])
         m.submodules.product = product = Product(bits=10)
         busy, nothing = Signal(), Signal()
-        unused = Signal(init=1)  # not busy: a register of its own, which enables many others
+        unused = Signal(init=1)  # the complement of `busy`, a separate register, which enables many others
         late_job, late_runs = Signal.like(job, reset_less=True), Signal.like(runs, reset_less=True)
         reach = Signal(signed(26))
         m.d.comb += [
@@ -150,7 +152,7 @@ class LoadUnit(wiring.Component):
             reach.eq(product.result),
             job.is_patch.eq(is_patch),
         ]
-        # `begin` drives few registers: the copies are loaded in every cycle while no patch load waits.
+        # `begin` must drive few registers, so the copies are loaded in every cycle while no patch load waits.
         with m.If(unused):
             m.d.sync += [
                 busy.eq(begin & is_patch),
@@ -168,7 +170,7 @@ class LoadUnit(wiring.Component):
             ]
         late = Signal()
         m.d.comb += late.eq(busy & product.done)
-        chosen = Signal()  # the copies go on; the product comes long after, and not with the next begin
+        chosen = Signal()  # selects the copies; the product comes long after, not with the next begin
         m.d.sync += chosen.eq(busy & ~late)
         with m.If(chosen):
             length = Signal(16)
@@ -217,7 +219,7 @@ class LoadUnit(wiring.Component):
         ]
         patches = None
         if self._patches:
-            # Each writer has its own queue and prepares its loads in advance; they step in turn.
+            # Each writer has its own queue and prepares its loads in advance; the two do their steps in turn.
             m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8)
             m.submodules.patch_jobs = jobs_of_patches = fifo.SyncFIFO(
                 width=layout.size, depth=LOADS_IN_FLIGHT
@@ -248,9 +250,10 @@ class LoadUnit(wiring.Component):
         return last
 
     def _turn(self, m: Module, begins: Value, is_patch: Value, steps_last: Value) -> Signal:
-        """Whether the oldest load with steps to do is a patch load (registered): each load's kind, in their order.
+        """Whether the oldest load with steps to do is a patch load (registered); the kinds of loads are kept in a
+        queue.
 
-        The value is meaningless while no load is in flight; it is right before a load's first step may happen.
+        The value is arbitrary while no load is in flight, and correct before a load's first step may happen.
         """
         kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
         m.submodules.kinds = kinds
@@ -281,7 +284,7 @@ class LoadUnit(wiring.Component):
         many = config.inp_step_vectors
         with m.If(elements.write & (elements.kind == INP)):
             enables = [(elements.pad | (elements.part == part)).replicate(width) for part in range(parts)]
-            if many > 1:  # Whole vectors, one after the other; a pad is a whole vector.
+            if many > 1:  # A step writes whole vectors, one or several; a pad is a whole vector.
                 enables = [(elements.count > vector).replicate(config.inp_bytes) for vector in range(many)]
             m.d.comb += self.inp.enable.eq(Cat(*enables))
         shown = elements.data[: 8 * width].replicate(parts)
@@ -320,8 +323,8 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Tokens and ends of loads in flight: the youngest load's are in registers, those of older loads in a small
-        memory.
+        """Pushes and ends of loads in flight. The numbers for the youngest load are in registers, since CONFIGs may add
+        to them, those for older loads in a small memory.
         """
         config = self._config
         bits = token_bits(config)

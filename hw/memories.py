@@ -1,8 +1,8 @@
-"""Guarantees that synthesis need not give for memories."""
+"""Attributes that free synthesis from guarantees for memories that the design does not need."""
 
 from typing import Final
 
 ANY_ON_COLLISION: Final = {"no_rw_check": 1}
-"""Attributes of a memory with a synchronous read port, for Yosys: a read of a word in the cycle in which it is written
-may give anything. Without it Yosys keeps the old word beside memories that do not return it themselves: two registers
-for every bit, and a multiplexer behind the output, which comes late already."""
+"""Attribute of a memory with a synchronous read port, for Yosys: a read in the cycle of a write to the same word may
+give any value. Without it Yosys adds logic that returns the old word to memories that do not: two registers for each
+bit, and a multiplexer after the output, which is late already."""

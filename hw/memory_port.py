@@ -1,4 +1,4 @@
-"""The one AXI4 master: read arbiter, limits of outstanding bursts, write channel (hw/README.md sections 1 and 2)."""
+"""The AXI4 master: read arbiter, limits of outstanding bursts, write channel (hw/README.md sections 1 and 2)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from .interfaces import ADDRESS_BITS, Client, burst_layout, read_client, write_c
 
 
 class MemoryPort(wiring.Component):
-    """Read clients and the store unit's writes on one AXI4 port.
+    """Connects the read clients and the store unit's writes to one AXI4 port.
 
-    Members: `fetch`, `compute`, `store`, `load` the clients and `write`, from this side; `axi`; `base` is added to
-    every address (a multiple of 4096; a new one counts from the cycle after one with `stop` and nothing outstanding).
-    `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed the byte counters. `error` is
-    pulsed when a response is not OKAY; `quiet`: nothing is outstanding. With `stop` no new address is shown; what has
-    been shown is completed, and `written` says that no write is left. This part is not reset between runs: beats
-    of a run that has ended are taken and dropped. A beat on the bus in cycle t is shown to its client in t + 1.
+    Members: `fetch`, `compute`, `store`, `load`: read clients. `write`: the store unit. `axi`: the AXI4 port. `base`, a
+    multiple of 4096, is added to every address; a new value takes effect after a cycle with `stop` and no outstanding
+    burst. `read_accepted`, `write_accepted`, with `read_burst` and `write_burst`: accepted bursts, for the byte
+    counters. `error`: pulse for a response other than OKAY. `quiet`: no burst is outstanding. `stop`: no new address is
+    shown; bursts that were shown are completed. `written`: no write is left. This component is not reset between runs:
+    beats of a run that has ended are accepted and dropped. A beat on the bus in cycle t is shown to its client in t +
+    1.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives bus width and the limits of outstanding bursts."""
+        """`config`: width of the bus and limits of outstanding bursts."""
         self._config = config
         super().__init__(
             {
@@ -46,10 +47,10 @@ class MemoryPort(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Read and write logic, which share only the base address."""
+        """Read logic and write logic, which share only the base address."""
         m = Module()
         axi = self.axi
-        # Software may write the register at any time, but the address of a waiting request must not change.
+        # Software may write register BASE at any time, but the address of a waiting request must not change.
         base = Signal(ADDRESS_BITS, reset_less=True)
         with m.If(self.quiet & self.stop):
             m.d.sync += base.eq(self.base)
@@ -65,7 +66,7 @@ class MemoryPort(wiring.Component):
         return m
 
     def _address(self, base: Value, byte: Value) -> Value:
-        """The bus word of `byte` when memory begins at `base`, a multiple of 4096."""
+        """The address of the bus word with byte `byte` of a memory that begins at `base`, a multiple of 4096."""
         shift, page = self._config.memory.bus_bytes.bit_length() - 1, AXI_BOUNDARY.bit_length() - 1
         return Cat(Const(0, shift), byte[shift:page], (base[page:] + byte[page:])[: ADDRESS_BITS - page])
 
@@ -76,19 +77,19 @@ class MemoryPort(wiring.Component):
         clients = [getattr(self, client.name.lower()) for client in Client]
         owner, first = Signal(range(len(Client))), Signal(range(len(Client)))
         chosen = Signal(layout)
-        # AXI forbids to withdraw or change an address that waits for ARREADY: this register holds it then.
+        # AXI forbids to withdraw or change an address that waits for ARREADY, so `kept_burst` stores it.
         kept = Signal()
         kept_owner, kept_burst = Signal.like(owner, reset_less=True), Signal(layout, reset_less=True)
         outstanding = Signal(range(limit + 1))
         for index, client in reversed(list(enumerate(clients))):
             with m.If(client.request.valid):
                 m.d.comb += first.eq(index)
-        # A code of two bits selects the burst, so that no client's `valid` drives all the wires.
+        # A code of two bits selects the burst, so that no client's `valid` drives all its wires.
         shown = Array(client.request.payload.as_value() for client in clients)[first]
         m.d.comb += [owner.eq(Mux(kept, kept_owner, first)), chosen.eq(Mux(kept, kept_burst, shown))]
         with m.If(~kept):
             m.d.sync += [kept_owner.eq(first), kept_burst.eq(shown)]
-        # `kept` selects many wires; a register of its own says whether there is an address.
+        # `kept` selects many wires, so `choosing`, its complement as a separate register, drives `arvalid`.
         choosing = Signal(init=1)
         requested = Cat(client.request.valid for client in clients).any()
         accept, full = Signal(), Signal()  # full: the limit is reached
@@ -103,7 +104,7 @@ class MemoryPort(wiring.Component):
             self.read_burst.eq(chosen),
         ]
         m.d.sync += [kept.eq(axi.arvalid & ~axi.arready), choosing.eq(~axi.arvalid | axi.arready)]
-        # Clients of the outstanding bursts, in a ring with `outstanding` entries.
+        # Clients of the outstanding bursts, in a ring buffer with `outstanding` entries.
         m.submodules.owners = owners = memory.Memory(shape=len(owner), depth=limit, init=[])
         write, read = owners.write_port(), owners.read_port(domain="comb")
         newest, oldest = Signal(range(limit)), Signal(range(limit))
@@ -133,13 +134,13 @@ class MemoryPort(wiring.Component):
         return outstanding, ~kept
 
     def _writes(self, m: Module, base: Value) -> None:
-        """Shows writes; a burst's data comes only after its address, since AXI allows a slave to wait for AWVALID
-        first.
+        """Shows writes. A burst's data is shown only with or after its address, since AXI allows a slave to wait for
+        AWVALID.
         """
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes
         outstanding = Signal(range(limit + 1))
-        # Bursts whose address has been shown and whose data has not all moved.
+        # Number of bursts whose address was shown and whose data has not moved completely.
         announced = Signal(range(limit + 2))
         waiting = Signal()  # an address that has been shown stays until AWREADY
         accept, may_show, full, shows_data = Signal(), Signal(), Signal(), Signal()

@@ -1,9 +1,9 @@
-"""The writer of LOAD.PATCH: rows of an image become overlapping patches (hw/README.md section 6, isa/README.md).
+"""The writer of LOAD.PATCH, which makes overlapping patches of image rows (hw/README.md section 6, isa/README.md).
 
-A generator walks over the vectors; a few stages turn each of them into the words that must be there, and lane masks.
-The stages never wait: a ring after them holds vectors until the steps are ready. The window is a ring of bus words in
-small banks, so that a vector at any byte offset is read in one cycle, together with the FIFO's word if the step takes
-it.
+A generator walks over the vectors; the stages after it compute, for each vector, the bus words that it needs and the
+masks of its lanes. The stages never wait: a ring buffer after them stores vectors until their steps happen. The window
+is a ring buffer of bus words in small banks, so that the bytes of a vector are read in one cycle from any byte offset,
+together with the FIFO's word if the step takes it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from .element_writer import Walk, job_layout
 from .read_fifo import word_layout
 
 POSITION = signed(28)
-"""A byte position in a row of patches: up to 65535 x 255 + 255, or as far below zero as the left pad."""
+"""Shape of a byte position in a row of patches: at most 65535 x 255 + 255, at least minus the left pad."""
 
 _AHEAD = 8
-"""Most vectors between generator and step; the four stages, the one that follows, and the step take six."""
+"""Largest number of vectors between generator and step: four stages, the register after the ring and the step have six.
+"""
 
 WORDS_BITS = 17
-"""Width of a number of bus words of a row: a row has up to 65535 bytes."""
+"""Width in bits of a number of bus words in a row, which has at most 65535 bytes."""
 
 
 def _batch_bits(config: Config) -> int:
@@ -34,23 +35,23 @@ def _batch_bits(config: Config) -> int:
 
 
 def patch_layout(config: Config) -> data.StructLayout:
-    """Fields of register PATCH for a patch load, and `length`, the bytes read of each row."""
+    """Layout of the fields of register PATCH, and `length`, the number of bytes that are read of each row."""
     bytes_ = dict.fromkeys(("run", "step", "pitch", "pad_left"), 8)
     return data.StructLayout({**bytes_, "row_bytes": 16, "batch_row": _batch_bits(config), "length": 16})
 
 
 class PatchWriter(wiring.Component):
-    """Steps of one patch load after the other.
+    """Does the steps of one patch load after the other.
 
-    Members: a `job` taken in cycle j has its first step in j + 8 or later; `sizes` are the instruction's (x_size
-    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `steps_last`, `tag`
-    as in ElementWriter. The write of a step in cycle s shows in s + 2: `write` unless the load is empty; lane i of
-    vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else the pad value;
-    `batch_row` is the row of the vector that the bytes go to; `last`.
+    Members: `job`: a load; taken in cycle j, it has its first step in j + 8 or later. Its `sizes` are those of the
+    instruction (x_size patches; `offset` and `pitch` of the rows in a bus word), its `patch` the fields of register
+    PATCH. `words`, `may`, `steps_last`, `tag`: as in ElementWriter. The write of a step in cycle s shows in s + 2:
+    `write`, unless the load is empty; if lanes[i], lane i of row `batch_row` of vector `address` gets byte i of `data`
+    or, unless from_dram[i], the pad value; `last`: it is the load's last step.
     """
 
     def __init__(self, *, config: Config, tag_bits: int = 0) -> None:
-        """`config` gives block_in and the bus."""
+        """`config`: block_in and width of the bus. `tag_bits`: width of a job's tag."""
         self._config = config
         block = config.block_in
         job = data.StructLayout({"sizes": job_layout(config, 2), "patch": patch_layout(config)})
@@ -73,7 +74,7 @@ class PatchWriter(wiring.Component):
         )
 
     def _step_layout(self) -> data.StructLayout:
-        """Fields of a step that all stages have."""
+        """Layout of the fields of a step that all stages have."""
         return data.StructLayout(
             {
                 "valid": 1,
@@ -87,11 +88,13 @@ class PatchWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Generator, four stages, the next step with the words it still needs, its word, its bytes."""
+        """Registers, in order: generator, four stages, the next step with the words it still needs, its word, its
+        bytes.
+        """
         m = Module()
         bus = self._config.memory.bus_bytes
         layout = self._vector_layout()
-        # The stages never wait: the ring after them has room for all vectors that the generator has begun.
+        # The stages never wait: the ring buffer after them has room for all vectors that the generator has begun.
         staged, there = (Signal(layout, name=name) for name in ("staged", "there"))
         known, written = (Signal(layout, name=name, reset_less=True) for name in ("known", "written"))
         may_generate, generates = Signal(), Signal()
@@ -105,10 +108,10 @@ class PatchWriter(wiring.Component):
             goes.eq(happens | ~there.step.valid),
             self.steps_last.eq(happens & there.step.last),
         ]
-        # Whether the step happens is known late in the cycle. A spare place after the ring lets the ring give its next
-        # vector whenever that place was free.
+        # Whether the step happens is known late in the cycle. So there is a spare register after the ring: the ring
+        # gives its next vector whenever the spare register was free.
         spare, following = Signal(layout), Signal(layout)
-        spare_free = Signal(init=1)  # no valid vector in it: a register of its own, which enables many others
+        spare_free = Signal(init=1)  # `spare` is not valid: a separate register, which enables many others
         queued = self._ring(m, staged, spare_free, may_generate, generates)
         m.d.comb += following.eq(Mux(spare.step.valid, spare, queued))
         with m.If(goes & following.step.valid & following.step.new_row):
@@ -149,8 +152,9 @@ class PatchWriter(wiring.Component):
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """A step, its lanes, which of them come from DRAM, the row's byte at lane 0, and the missing words of the row:
-        how many, whether any (`short`), whether exactly one.
+        """Layout of a vector: its step; its lanes; the lanes that come from DRAM; the row's byte position of lane 0;
+        the row's words that are missing in the window: their number, whether there are any (`short`), whether it is
+        one.
         """
         block = self._config.block_in
         return data.StructLayout(
@@ -168,14 +172,14 @@ class PatchWriter(wiring.Component):
     def _ring(
         self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
     ) -> data.View:
-        """The register that `goes` takes: the oldest vector in the ring, or, if the ring is empty, the one from the
-        stages."""
+        """The register after the ring, which `goes` empties: it gets the oldest vector in the ring or, if the ring is
+        empty, the vector from the stages."""
         layout = self._vector_layout()
         m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = Signal(range(_AHEAD)), Signal(range(_AHEAD))
         kept, waiting = Signal(range(_AHEAD + 1)), Signal()  # vectors in the ring; any
-        ahead = Signal(range(_AHEAD + 1))  # vectors that the generator has given and the steps have not taken
+        ahead = Signal(range(_AHEAD + 1))  # vectors that have left the generator and not reached their step
         following = Signal(layout)
         stores, takes, loads = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -201,14 +205,14 @@ class PatchWriter(wiring.Component):
         return following
 
     def _stages(self, m: Module, may_generate: Value, generates: Signal, vector: data.View) -> None:
-        """Computes `vector`, the generator's vector of four stages before. With `may_generate` the generator moves on;
-        `generates`: a vector enters the first stage.
+        """Drives `vector` with the generator's vector of four cycles before. `may_generate`: the generator may go on.
+        `generates` (driven here): a vector enters the first stage.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
         steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 4)]
         stage_4 = Signal(self._vector_layout())
-        # Words of the row that are needed, and that number less one.
+        # Number of words of the row that the vector needs, and this number less one.
         wanted_4, wanted_4_less_1 = (
             Signal(WORDS_BITS, name=name, reset_less=True) for name in ("wanted_4", "wanted_4_less_1")
         )
@@ -273,8 +277,8 @@ class PatchWriter(wiring.Component):
             stage_4.lanes.eq(lanes_3),
             stage_4.from_dram.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
         ]
-        # Steps take words only when needed: when all earlier steps have happened, the row's largest need so far is
-        # taken.
+        # Steps take words only when they need them: after all earlier steps, the window has as many words of the row as
+        # the largest need so far.
         most, there = Signal(WORDS_BITS), Signal(WORDS_BITS)
         m.d.comb += [
             vector.eq(stage_4),
@@ -298,12 +302,12 @@ class PatchWriter(wiring.Component):
         sizes, patch = job.sizes, job.patch
         m.submodules.rows = rows = Walk()
         patches_left, last_patch = Signal(16), Signal()
-        # Position of the patch's first byte in the row; of the vector's first lane in the patch (negative if the patch
-        # begins within the vector).
+        # Position of the patch's first byte in the row, and of the vector's first lane in the patch (negative if the
+        # patch begins within the vector).
         patch_start, vector_start = Signal(POSITION), Signal(signed(12))
-        # vector_start of the vector before a patch's last one is not below this value.
+        # The value from which on `vector_start` shows that the next vector is the patch's last.
         near = Signal(signed(12))
-        # Whether this vector is the last of its patch, and whether the first vector of the row's patches is.
+        # Whether this vector is the last of its patch, and whether the first vector of the row's patches is the last.
         last_vector, first_is_last = Signal(), Signal()
         # Start of the row's bytes: the lane of the first byte, and the address of its vector in the first patch.
         row_lane, row_address = Signal(block_bits), Signal(16)
@@ -418,9 +422,9 @@ class PatchWriter(wiring.Component):
         }
 
     def _window(self, m: Module, taken: Value, begin: Value, take: Value, word_taken: Value) -> Value:
-        """The block_in bytes of the row from byte `begin` on, two cycles later; in between, with `take`, `word_taken`
-        is stored as word `taken`. `begin` and `taken` are known a cycle before the word, so the banks' addresses are
-        registers.
+        """The block_in bytes of the row from byte `begin` on, two cycles later. In the cycle between, with `take`,
+        `word_taken` is stored as word `taken`. `begin` and `taken` are known a cycle before the word, so the addresses
+        of the banks are registers.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

@@ -1,4 +1,4 @@
-"""A multiplication over several cycles, for lengths needed once an instruction (hw/README.md section 6)."""
+"""A multiplier that takes several cycles, for lengths that an instruction needs once (hw/README.md section 6)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.timing import PRODUCT_CYCLES
 
 DIGIT_BITS = 4
-"""Bits of the right factor that are consumed in a cycle."""
+"""Number of bits of the right factor that are multiplied in a cycle."""
 
 FACTOR_BITS = 16
-"""Width of the right factor."""
+"""Width of the right factor in bits."""
 
 
 class Product(wiring.Component):
-    """`result` = left x right + addend: started by `start` in cycle b, ready in b + PRODUCT_CYCLES.
+    """Computes `result` = left x right + addend: started by `start` in cycle b, ready in b + PRODUCT_CYCLES.
 
-    Members: while `take` is high, `left` (unsigned, `bits` wide), `right` (16 bits unsigned) and `addend` (modulo
-    2**(bits + 16)) are taken and a product under way is dropped; the values of cycle b, with `take` and `start`, are
-    multiplied. From b + 1 on `take` is low; `done` is high in b + PRODUCT_CYCLES alone, `result` from then until
-    `take`.
+    Members: `take` loads `left` (unsigned, `bits` wide), `right` (unsigned, 16 bits) and `addend` (modulo 2**(bits +
+    16)) and drops a product that is being computed. The values of cycle b, with `take` and `start`, are multiplied;
+    from b + 1 on `take` must be 0. `done` is 1 in b + PRODUCT_CYCLES only; `result` is valid from then until `take`.
     """
 
     def __init__(self, *, bits: int) -> None:
-        """`bits`: width of the left factor."""
+        """`bits`: width of the left factor in bits."""
         self._bits = bits
         wide = bits + FACTOR_BITS
         super().__init__(
@@ -41,7 +40,9 @@ class Product(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Digit by digit from the low end: two cycles compute left x digit, the next one adds the product."""
+        """Processes the right factor digit by digit, lowest first: two cycles compute left x digit, the next one adds
+        it.
+        """
         m = Module()
         wide = self._bits + FACTOR_BITS
         left, right = Signal(wide, reset_less=True), Signal(FACTOR_BITS, reset_less=True)
@@ -53,7 +54,7 @@ class Product(wiring.Component):
         m.d.sync += [
             partial.eq(sum(pairs[1:], pairs[0])),
             past.eq(Cat(self.start, Mux(self.take, 0, past))),
-            # In the first cycles `partial` still belongs to earlier factors.
+            # In the first two cycles `partial` is still that of earlier factors.
             self.result.eq(Mux(past[0] | past[1], addend, self.result + partial)),
         ]
         with m.If(self.take):

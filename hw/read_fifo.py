@@ -1,4 +1,4 @@
-"""The FIFO of a read client: bus words, whose room is freed burst by burst (hw/README.md section 2)."""
+"""The FIFO of a read client, of bus words; their room is freed burst by burst (hw/README.md section 2)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .memories import ANY_ON_COLLISION
 
 
 def word_layout(config: Config) -> data.StructLayout:
-    """A bus word; `last` marks the last word of its burst."""
+    """Layout of a bus word; `last`: it is the last word of its burst."""
     return data.StructLayout({"data": 8 * config.memory.bus_bytes, "last": 1})
 
 
 class ReadFifo(wiring.Component):
-    """Words in order of arrival; a beat shown in cycle t is at the head from t + 2 on.
+    """A FIFO of bus words; a beat shown in cycle t is at the head from t + 2 on.
 
-    Members: `beat_*` as in `interfaces.read_client`; `words` the head, popped with `ready`. Its payload comes
-    straight from a memory's output: register it before anything else. `release`: the words of a burst in the
-    cycle after its last is popped, for ReadRequests.
+    Members: `beat_*`: as in `interfaces.read_client`. `words`: the head, popped with `ready`; its payload is the output
+    of a memory and late, so users should register it first. `release`: the number of words of a burst, in the cycle
+    after its last word was popped, for ReadRequests.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
-        """`fifo_bytes`: the same value as for the client's ReadRequests, which never lets the FIFO overflow."""
+        """`fifo_bytes`: size of the FIFO; the client's ReadRequests gets the same and never lets the FIFO overflow."""
         self._config = config
         self._words = fifo_bytes // config.memory.bus_bytes
         super().__init__(
@@ -40,10 +40,10 @@ class ReadFifo(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A block memory that always reads the word that will be at the head in the next cycle."""
+        """A block memory, which reads in each cycle the word that will be at the head in the next cycle."""
         m = Module()
         layout = word_layout(self._config)
-        # A word that is just being written is read once more before it is valid.
+        # A word that is read in the cycle of its write is read again before it is valid.
         m.submodules.memory = store = memory.Memory(
             shape=layout, depth=self._words, init=[], attrs=ANY_ON_COLLISION
         )

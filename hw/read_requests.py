@@ -1,4 +1,4 @@
-"""The address side of a read client: runs become bursts that wait for room (hw/README.md sections 2, 3 and 6)."""
+"""The address side of a read client: cuts runs into bursts, which wait for room (hw/README.md sections 2, 3 and 6)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .interfaces import ADDRESS_BITS, Kind, burst_layout, longest_beats
 from .product import Product
 
 _COUNT_BITS = 16
-"""Width of a row's length in elements."""
+"""Width in bits of a row's length in elements."""
 
 _ELEMENT_BITS = 12
-"""Width of an element's size: elements have up to 4096 bytes."""
+"""Binary logarithm of the largest size of an element in bytes."""
 
 
 def length_bits(config: Config) -> int:
-    """Width of a row's length in bytes."""
+    """Width in bits of a row's length in bytes."""
     largest = max(config.inp_bytes, config.wgt_bytes, config.acc_bytes, config.par_bytes)
     return _COUNT_BITS + max(_ELEMENT_BITS, largest.bit_length() - 1)
 
 
 def run_layout(config: Config) -> data.StructLayout:
-    """`rows` rows of `length` bytes, `pitch` bytes apart, the first at `address`; with no rows or length 0 there is no
-    run.
+    """Layout of the runs of an instruction: `rows` rows of `length` bytes, `pitch` bytes apart, the first at `address`.
 
-    Each row is a run; with `joined` (rows without gaps) all rows are one run.
+    Each row is a run; with `joined` (rows without gaps) all rows are one run. If `rows` or `length` is 0, there is
+    none.
     """
     return data.StructLayout(
         {
@@ -46,14 +46,14 @@ def run_layout(config: Config) -> data.StructLayout:
 class BurstCutter(wiring.Component):
     """Cuts runs into bursts, one every two cycles, for reads and for writes.
 
-    Members: `start` in cycle b loads `runs` (only when not `active`); from b + 3 on (PRODUCT_CYCLES later if several
-    rows are joined) `burst.valid` shows the first burst, registered; `ready` in cycle t moves on to the next, shown in
-    t + 2. `ends`: the burst is the last one of the runs. `active` holds from b + 1 through the cycle of the last
-    burst's `ready`; for one cycle if there is nothing to cut.
+    Members: `start`, only when not `active`, loads `runs`. After a start in cycle b, `burst` shows the first burst from
+    b + 3 on (registered; PRODUCT_CYCLES later if several rows are joined). After `ready` in cycle t, it shows the next
+    burst in t + 2. `ends`: the burst is the last one. `active`: 1 from b + 1 through the cycle of the last burst's
+    `ready`, or for one cycle if there are no bursts.
     """
 
     def __init__(self, *, config: Config, most_beats: int) -> None:
-        """`most_beats`: longest burst, a power of two, 1..`longest_beats`."""
+        """`most_beats`: beats of the longest burst, a power of two in 1..`longest_beats`."""
         most = longest_beats(config)
         if not 1 <= most_beats <= most or most_beats & (most_beats - 1):
             raise ValueError(f"most_beats = {most_beats}: a burst has 1, 2, 4 .. or {most} beats")
@@ -69,7 +69,7 @@ class BurstCutter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Everything is counted in bus words. Three registers in a row: next run, rest of this run, its burst."""
+        """Counts in bus words. Three stages of registers: the next run, the rest of the current run, its next burst."""
         m = Module()
         bus = self._config.memory.bus_bytes
         shift = bus.bit_length() - 1
@@ -78,14 +78,14 @@ class BurstCutter(wiring.Component):
         word_bits = run_bits - shift + 1
 
         active, starting, multiplying, first = Signal(), Signal(), Signal(), Signal()
-        idle = Signal(init=1)  # not active: a register of its own, which enables many others
+        idle = Signal(init=1)  # the complement of `active`, a separate register, which enables many others
         row_start, pitch = (
             Signal(ADDRESS_BITS, name=name, reset_less=True) for name in ("row_start", "pitch")
         )
         length, rows = Signal(run_bits, reset_less=True), Signal(16, reset_less=True)
         joined, kind = Signal(reset_less=True), Signal(Kind, reset_less=True)
-        # `start` and `runs` come late: while nothing is under way the runs are loaded in every cycle, and their sizes
-        # are computed in the cycle after the start.
+        # `start` and `runs` come late in the cycle: so the runs are loaded in every cycle while not `active`, and their
+        # sizes are computed in the cycle after the start.
         takes, multiplied = self.start & idle, multiplying & product.done
         m.d.sync += [starting.eq(takes), first.eq(multiplied)]
         with m.If(idle):
@@ -115,18 +115,18 @@ class BurstCutter(wiring.Component):
         with m.If(multiplied):
             m.d.sync += [multiplying.eq(0), length.eq(product.result)]
 
-        # The next run: one less than the number of words it touches, and the unused bytes of its last word. One cycle
-        # after row_start.
+        # The next run, one cycle after row_start: the number of its bus words less one, and the unused bytes of its
+        # last word.
         reach = Signal(run_bits + 1)
         m.d.comb += reach.eq(row_start[:shift] + length - 1)
         next_over, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
         m.d.sync += [next_over.eq(reach >> shift), next_tail.eq(~reach[:shift])]
 
-        # Rest of this run (words minus one), without each burst from the cycle after it was cut. If the first run waits
-        # for its product, values loaded earlier are not used.
+        # Rest of the current run (words less one); a burst is subtracted in the cycle after it was cut. If the first
+        # run waits for its product, values loaded earlier are not used.
         word, over = Signal(ADDRESS_BITS - shift, reset_less=True), Signal(word_bits, reset_less=True)
         offset, tail = Signal(shift, reset_less=True), Signal(shift, reset_less=True)
-        # Events of this cycle: a run becomes the present one; it is the first run; the present run continues after its
+        # Events of this cycle: a run becomes the current one; it is the first run; the current run goes on after its
         # burst.
         turns, fresh, goes_on = Signal(), Signal(), Signal()
         beats, last, valid, cut = Signal(range(longest_beats(self._config) + 1)), Signal(), Signal(), Signal()
@@ -146,12 +146,12 @@ class BurstCutter(wiring.Component):
         with m.If(turns & ~joined):
             m.d.sync += [row_start.eq(row_start + pitch), rows.eq(rows - 1)]
 
-        # Its next burst ends at the page's end, after `most` beats or at the run's end. Both bounds are compared at
-        # once.
+        # The next burst ends at the page's end, after `most` beats, or at the run's end. Both bounds are compared in
+        # parallel.
         page = AXI_BOUNDARY // bus
         most = min(self._most, page)
         most_bits, page_bits = most.bit_length() - 1, page.bit_length() - 1
-        # The burst starts in the page's last `most` words: it is shorter by the words of that range before it.
+        # If the burst starts in the page's last `most` words, it is shorter by the words of this range before it.
         at_the_end = word[most_bits:page_bits].all() if most < page else Const(1)
         before = word[:most_bits]
         ends, moves = Signal(), Signal()
@@ -193,12 +193,12 @@ class BurstCutter(wiring.Component):
 
 
 class ReadRequests(wiring.Component):
-    """Requests of a read client: bursts shown as soon as its FIFO has room for all their beats.
+    """Requests of a read client: shows each burst as soon as the FIFO has room for all its beats.
 
-    Members: `start` in b, `runs`, as in BurstCutter: the first request shows in b + REQUEST_DELAY, the next REQUEST_GAP
-    after the last one's acceptance. `active` from b + 1 through the cycle in which the last request is accepted;
-    `request` goes to the arbiter. `release`: words (beats) given back, shown one cycle after their last use:
-    ROOM_DELAY after it a request may show for which they make room.
+    Members: `start`, `runs`: as in BurstCutter. After a start in cycle b, the first request shows in b + REQUEST_DELAY,
+    each other one REQUEST_GAP after the acceptance of the request before it. `active`: 1 from b + 1 through the cycle
+    in which the last request is accepted. `request`: to the arbiter. `release`: number of words that became free, one
+    cycle after their last use; a request that needs their room may show ROOM_DELAY after that use.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
@@ -220,20 +220,20 @@ class ReadRequests(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two registers after the cutter: the next burst, and the request that is shown once there is room for it."""
+        """Two registers after the cutter: the next burst, and the request, which is shown once there is room for it."""
         m = Module()
         m.submodules.cutter = cutter = BurstCutter(
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)
         )
         free = Signal(range(self._words + 1), init=self._words)
-        # Room left after the following burst; its sign says whether the burst fits.
+        # Room that is left after the following burst; if it is negative, the burst does not fit.
         left = Signal(signed(len(free) + 1))
         released = Signal.like(self.release)
         following, burst = (
             Signal(burst_layout(self._config), name=name, reset_less=True) for name in ("following", "burst")
         )
         pending, shown, moves = Signal(), Signal(), Signal()
-        vacant = Signal(init=1)  # not pending: a register of its own, which enables the cutter's next steps
+        vacant = Signal(init=1)  # the complement of `pending`, a separate register, which enables the cutter
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),

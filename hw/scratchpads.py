@@ -1,5 +1,5 @@
-"""The input and weight memories, which the load unit writes, and the chain memory, which the store unit writes; the
-compute unit reads them.
+"""Memories that the compute unit reads: inputs and weights, which the load unit writes, and the chain memory, which the
+store unit writes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .memories import ANY_ON_COLLISION
 
 
 class Scratchpad(wiring.Component):
-    """`depth` words of `width` bits, one write port of `lanes` lanes and one read port.
+    """A memory of `depth` words of `width` bits, with one write port of `lanes` lanes and one read port.
 
-    A word written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives anything
-    (programs never do that).
+    A word written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives any value;
+    programs never do this.
     """
 
     def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1) -> None:
-        """`lanes` and `repeats` (of the write port's data) divide `width`."""
+        """`lanes` of the write port and `repeats` of its data, as in `interfaces.scratchpad_write`, divide `width`."""
         if width % lanes or width % repeats:
             raise ValueError(f"{lanes} lanes or {repeats} repeats do not divide {width} bits")
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
@@ -53,19 +53,17 @@ class Scratchpad(wiring.Component):
 
 
 class BankedScratchpad(wiring.Component):
-    """A `Scratchpad` with TAPS banks, so that neighbouring words are read in one cycle.
+    """Like `Scratchpad`, but with TAPS banks, so that neighbouring words are read in one cycle.
 
-    A word of a bank is `parts` neighbouring written words; the bank word with number i is word i // TAPS of bank i mod
-    TAPS. `neighbours` words are written in one cycle.
+    A word of a bank has `parts` neighbouring words of the write port; number i of these wide words is word i // TAPS of
+    bank i mod TAPS. One cycle writes up to `neighbours` neighbouring words of the write port.
     """
 
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """The first four parameters as in `Scratchpad`. Every bank has at least two words; `parts`, a power of two,
-        divides `depth`.
-
-        `neighbours` is at most the number of words in one word of each bank, wherever the first one is.
+        """The first four parameters are those of `Scratchpad`. `parts`, a power of two, divides `depth`, and each bank
+        has at least two words. Any `neighbours` consecutive words of the write port are in one word of each bank.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours
@@ -99,7 +97,7 @@ class BankedScratchpad(wiring.Component):
             address: Value = place >> bank_bits
             content: Value = self.write.data.replicate(self._repeats * self._parts)
             if slots:
-                # Words in banks before the first word's bank have an address greater by one.
+                # In banks before that of the first word, the address is greater by one.
                 own = slots[bank * self._parts : (bank + 1) * self._parts]
                 enables, content = [enable for enable, _ in own], Cat(word for _, word in own)
                 address = address + (place[:bank_bits] > bank)
@@ -114,7 +112,7 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """Write data of each word of a row of banks: the enables of its lanes, and the word."""
+        """(enables of its lanes, data) for each word of the write port in one word of each bank."""
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [
             (

@@ -1,8 +1,8 @@
-"""Components with many equal instances, converted to one Verilog module each.
+"""Converts a component that has many equal instances to a single Verilog module.
 
-Amaranth converts every component bit by bit: more than a minute for the columns and lanes of a 64 x 64 machine. During
-the generation of Verilog, Amaranth passes a `SharedModules` to every component as the platform, and `place` makes
-instances of its modules; in simulation and proofs there is none, and `place` adds the component itself.
+Amaranth converts each component bit by bit: more than a minute for the columns and lanes of a 64 x 64 machine. When
+Verilog is generated, Amaranth passes a `SharedModules` to all components as the platform, and `place` makes instances
+of its modules. In simulations and proofs the platform is another one, and `place` adds the component itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _C = TypeVar("_C", bound=wiring.Component)
 
 
 class SharedModules:
-    """The text of modules by name; `convert` generates it from the first component of each name."""
+    """RTLIL texts of modules by name; `convert` makes the text from the first component of each name."""
 
     def __init__(self, convert: Callable[[wiring.Component, str, SharedModules], str]) -> None:
         self._convert = convert
@@ -31,10 +31,11 @@ class SharedModules:
         self.texts: dict[str, str] = {}
 
     def joined(self, text: str) -> str:
-        """The RTLIL of `text` and of all shared modules, each named after the module that contains its instances.
+        """The RTLIL `text` and all shared modules, each renamed to the path of the module that contains its instances
+        and its own name.
 
-        A module's name thus gives its place: tools that read the names find the unit of a shared module and its
-        surroundings. Raises ValueError if two modules contain instances of the same shared module.
+        So tools find the unit of a shared module by its name. Raises ValueError if two modules contain instances of the
+        same shared module.
         """
         around: dict[str, str] = {}
         for found in _MODULE.finditer("".join([text, *self.texts.values()])):
@@ -52,8 +53,8 @@ class SharedModules:
     def instance(
         self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
     ) -> tuple[Instance, object]:
-        """(instance of `module`, an object with the signals at its ports except `inputs`); `make` makes the component
-        of the module.
+        """(instance of `module`, an object with the signals at its ports); ports in `inputs` are connected to these
+        values instead. `make`: makes the component for the module's text.
         """
         if module not in self.texts:
             component = make()
@@ -73,12 +74,12 @@ class SharedModules:
 def place(
     m: Module, platform: object, name: str, module: str, make: Callable[[], _C], **inputs: ValueLike
 ) -> _C:
-    """Adds the component from `make` to `m` as submodule `name`, with `inputs` connected to the members of these names;
-    returns an object with its other members.
+    """Adds the component that `make` returns to `m` as submodule `name` and connects `inputs` to its members of these
+    names; returns an object with its other members.
 
-    Where `platform` is a `SharedModules`, the submodule is an instance of `module`: all components of that name in a
-    design must be equal. Values of `inputs` are as wide as their members. They go straight to an instance's ports: with
-    a signal between, Amaranth would take time for each of its bits.
+    If `platform` is a `SharedModules`, the submodule is an instance of the shared `module`; all components of this
+    module name in a design must be equal. `inputs` are as wide as their members. They are connected to an instance's
+    ports directly, since Amaranth would take time for each bit of a signal between.
     """
     values = {port: Value.cast(value) for port, value in inputs.items()}
     if not isinstance(platform, SharedModules):
@@ -90,7 +91,7 @@ def place(
 
 
 def flat_members(signature: wiring.Signature, of: object) -> Iterable[tuple[str, wiring.Flow, Value]]:
-    """The signals of an interface: name (path joined by single underscores), direction, and value."""
+    """The signals of the interface `of`: (name, its path joined by single underscores; direction; value)."""
     for path, member, value in signature.flatten(of):
         signal = value.as_value() if isinstance(value, ValueCastable) else value
         if isinstance(signal, Value):

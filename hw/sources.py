@@ -1,4 +1,6 @@
-"""Hash of the RTL's sources and of Amaranth's version: the part of cache keys that no configuration has."""
+"""Hash of the RTL's sources and of Amaranth's version, the part of cache keys that does not depend on a
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def sources_digest() -> str:
-    """A hash of the texts of `vdla.hw` and `vdla.isa` and of Amaranth's version."""
+    """SHA-256, hexadecimal, of the sources of `vdla.hw` and `vdla.isa` and of Amaranth's version."""
     digest = hashlib.sha256(metadata.version("amaranth").encode())
     for package in ("vdla.hw", "vdla.isa"):
         root = Path(str(resources.files(package)))

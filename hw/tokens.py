@@ -1,4 +1,4 @@
-"""Dependence-token queues: tokens carry nothing, so a queue is two counters (hw/README.md section 5)."""
+"""Queues of dependence tokens: tokens have no content, so a queue is two counters (hw/README.md section 5)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .interfaces import token_bits, token_pop, token_push
 
 
 class TokenCounter(wiring.Component):
-    """One queue. `push`: the producer's side; `pop`: the consumer's. As in the contract, an event of cycle t is visible
+    """One token queue. Members: `push`: the producer's side; `pop`: the consumer's side. An event of cycle t is visible
     in t + 1.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the depth."""
+        """`config`: depth of the queue."""
         self._config = config
         super().__init__({"push": In(token_push(config)), "pop": In(token_pop())})
 
     def elaborate(self, platform: object) -> Module:
-        """`tokens` can be popped; `taken` also counts the places reserved for tokens to come.
+        """Two counters: `tokens` that can be popped, and `taken`, which also counts places reserved for later pushes.
 
-        The outputs to the units are registers, computed in advance for every combination of the late signals pop and
-        reserve.
+        The outputs to the units are registers, whose next values are computed for each combination of the late signals
+        pop and reserve.
         """
         m = Module()
         bits = token_bits(self._config)

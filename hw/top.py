@@ -1,4 +1,4 @@
-"""The accelerator: units, token queues, scratchpads, memory port and control registers on two AXI ports."""
+"""The top module: units, token queues, scratchpads, memory port and control registers, on two AXI ports."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from .tokens import TokenCounter
 class Accelerator(wiring.Component):
     """The whole accelerator.
 
-    Members: `axi` the memory, a master; `control` the registers, an AXI4-Lite slave (`control.py` has the map). With
-    `trace_ports`: `running`, high in the cycles 1 .. total, for each unit `trace_load` and so on, begin and end of its
-    instructions (`interfaces.trace`), and `trace_load_activity` and so on, the activity that the performance counters
-    count.
+    Members: `axi`: AXI4 master to memory. `control`: AXI4-Lite slave of the control registers (map in `control.py`).
+    With `trace_ports`: `running`, 1 in the cycles 1 .. total; for each unit `trace_UNIT`, begin and end of its
+    instructions (`interfaces.trace`), and `trace_UNIT_activity`, the activity that the performance counters count.
     """
 
     def __init__(self, *, config: Config, trace_ports: bool = False) -> None:
-        """`trace_ports`: adds the ports that the harness reads and synthesis leaves out."""
+        """`trace_ports`: adds the ports that the harness reads; synthesis leaves them out."""
         self._config, self._trace = config, trace_ports
         members: dict[str, In | Out] = {
             "axi": Out(axi4(config.memory.bus_bytes)),
@@ -46,7 +45,7 @@ class Accelerator(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Units are in reset whenever no program runs; memories keep their contents."""
+        """The units are in reset while no program runs; memories keep their contents."""
         m = Module()
         config = self._config
         m.submodules.control = control = Control(config=config)

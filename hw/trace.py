@@ -1,4 +1,4 @@
-"""Begin and end of every instruction, from the recorded trace ports (`interfaces.trace`)."""
+"""Finds begin and end of each instruction in the recorded events of the trace ports (`interfaces.trace`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vdla.isa.layout import Opcode, Unit, decode_one, unit_of
 def instruction_times(
     config: Config, instructions: NDArray[np.uint64], events: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begin and end by instruction, int64 (n,), -1 where there was none, of (n, words) uint64 `instructions`.
+    """Cycles of (begin, end) of `instructions`, uint64 (n, words): int64 (n,), -1 for an event that did not happen.
 
-    `events` is (m, 5) int64 in order of cycles: cycle, unit, and the numbers of its instructions that begin, of those
-    other than CONFIG that end, and of CONFIGs that end in this cycle. A unit's instructions begin in order, and end in
-    order except for CONFIGs.
+    `events` int64 (m, 5), in order of cycles: cycle, unit, and numbers of the unit's instructions that begin, of those
+    other than CONFIG that end, and of CONFIGs that end in this cycle. A unit's instructions begin in order; CONFIGs end
+    in order, and so do all others.
     """
     begin = np.full(len(instructions), -1, np.int64)
     end = begin.copy()

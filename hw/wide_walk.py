@@ -1,5 +1,5 @@
-"""A variant of `element_writer.Walk` whose steps may take several data elements: all elements of a row in one block of
-memory.
+"""A variant of `element_writer.Walk` whose steps may take several data elements: all elements of a row in one aligned
+block of DRAM.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A walk over pads and data in steps of several elements. Members: as in `Walk`; `first_room` and `room`: most
-    elements, if they are data, of the step that follows `start` and `next`; `taken`: elements of the present step, 1 of
-    pads.
-
-    `phase_last` and `ends` describe the step: no element follows in its phase, and none at all.
+    """A walk over pads and data in steps of one or several elements. Members as in `Walk`, and: `first_room`, `room`:
+    most data elements in the step after `start`, after `next`. `taken`: number of elements in the current step, 1 for a
+    pad. `phase_last`, `ends`: no element follows the step in its phase, no element at all.
     """
 
     def __init__(self, *, most: int) -> None:
-        """`most`: most elements of a step."""
+        """`most`: largest number of elements in a step."""
         room = range(most + 1)
         super().__init__(
             {
@@ -39,8 +37,8 @@ class WideWalk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter. Whether a step ends its phase depends on the room of the step, so it is computed when the
-        step begins.
+        """A down counter. Whether a step ends its phase depends on the step's room, so it is computed when the step
+        begins.
         """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})

@@ -1,1 +1,1 @@
-"""Switching activity of mapped netlists, and the power that follows from it."""
+"""Switching activity of netlists mapped to library cells, and the power computed from it."""

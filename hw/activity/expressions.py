@@ -15,7 +15,7 @@ _STARTS = re.compile(r"[A-Za-z_01(!]")
 
 
 def parse_expression(text: str) -> Expression:
-    """The expression of a `function`, `when` or `next_state`. Raises LibertyError."""
+    """Parses the text of a Liberty attribute `function`, `when` or `next_state`. Raises LibertyError."""
     tokens, at = list[str](), 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -39,7 +39,7 @@ def _sum(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
 
 def _product(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
     left, at = _difference(tokens, at, text)
-    # Two adjacent operands are a product, too.
+    # Two adjacent operands without an operator are a product, too.
     while at < len(tokens) and (tokens[at] in "&*" or _STARTS.match(tokens[at])):
         right, at = _difference(tokens, at + (tokens[at] in "&*"), text)
         left = ("and", (left, right))
@@ -84,8 +84,8 @@ def pins_of(expression: Expression) -> set[str]:
 
 
 def truth_table(expression: Expression, pins: Sequence[str]) -> int:
-    """The truth table as an integer: bit i is the value for the input in which pin k is bit k of i. Raises LibertyError
-    for a pin that is not among `pins`.
+    """The truth table as an integer: bit i is the value of the expression if each pin number k has the value of bit k
+    of i. Raises LibertyError for a pin that is not among `pins`.
     """
     if missing := pins_of(expression) - set(pins):
         raise LibertyError(f"an expression names {', '.join(sorted(missing))}, which is no input of the cell")

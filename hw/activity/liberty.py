@@ -1,4 +1,4 @@
-"""Liberty files: the cells of a library with functions, pin capacitances, leakage, and tables of power and slew.
+"""Reads Liberty files: cells with functions, pin capacitances, leakage, and tables of power and slew.
 
 Attributes that neither activity nor power needs are skipped.
 """
@@ -23,15 +23,17 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Values over input slew (ns) and load (pF); an axis on which a value does not depend has one point."""
+    """A table of `values` (slews, loads) over input slew in ns and load in pF. An axis has one point if the values do
+    not depend on it.
+    """
 
     slews: NDArray[np.float64]
     loads: NDArray[np.float64]
     values: NDArray[np.float64]
 
     def __call__(self, slew: NDArray[np.float64], load: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bilinear interpolation between the four surrounding points; outside the table, extrapolation from its last
-        two points.
+        """Values at `slew` (n,) and `load` (n,), by bilinear interpolation between the four surrounding points; outside
+        the table, by extrapolation from the last two points.
         """
         i, u = _place(self.slews, slew)
         j, v = _place(self.loads, load)
@@ -50,8 +52,8 @@ def _place(axis: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[n
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalPower:
-    """Energy tables, in picojoules, of a transition of `pin` caused by `related` (None: by the input pin itself) while
-    `when` holds.
+    """Energy tables in picojoules of a rise and a fall of `pin`, caused by a transition of pin `related` (None if `pin`
+    is an input), under the condition `when`.
     """
 
     pin: str
@@ -63,8 +65,8 @@ class InternalPower:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arc:
-    """Delay and slew tables of `pin` after a transition of `related`, in ns. `inverts`: a rise
-    causes a fall and vice versa; `follows`: a rise causes a rise and a fall a fall.
+    """A timing arc: slew tables in ns of output `pin` after a transition of input `related`. `inverts`: a rise of
+    `related` may cause a fall and vice versa; `follows`: a rise may cause a rise and a fall a fall.
     """
 
     pin: str
@@ -77,8 +79,9 @@ class Arc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Register:
-    """An edge-triggered flip-flop: its next-state expression, its clock pin, and the names of its state and inverse in
-    output functions."""
+    """An edge-triggered flip-flop: expression of the next state, clock pin, and the names by which output functions
+    call its state and the inverse.
+    """
 
     state: str
     inverse: str
@@ -88,8 +91,8 @@ class Register:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """Area in the library's unit, leakage in nanowatts, capacitances (rise, fall) in pF. `refused`: why a netlist with
-    this cell cannot be simulated."""
+    """A cell: area in the library's unit, leakage in nanowatts, capacitances of input pins (rise, fall) in pF.
+    `refused`: the reason why a netlist with this cell cannot be simulated, or None."""
 
     name: str
     area: float
@@ -105,7 +108,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A library of cells at one corner. `digest` is the hash of the file."""
+    """A library of cells at one corner (voltage, temperature). `digest`: SHA-256 of the file at `path`."""
 
     name: str
     volts: float
@@ -121,7 +124,7 @@ class Library:
 
 
 def read_library(path: str | Path) -> Library:
-    """The library in the file at `path`. Raises LibertyError."""
+    """Reads the library in the Liberty file at `path`. Raises LibertyError."""
     try:
         data = read_file(path, most=MOST_BYTES)
     except OSError as error:
@@ -159,7 +162,7 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     templates = {
         g.arguments[0]: g for g in top.groups if g.name in ("lu_table_template", "power_lut_template")
     }
-    # Units of energy are the unit of load times volts squared.
+    # The unit of energy in a Liberty file is the unit of load times volts squared.
     scales = _Scales(time=time, load=picofarads, energy=picofarads, leakage=nanowatts)
     default = float(top.simple.get("default_cell_leakage_power", "0"))
     cells = {g.arguments[0]: _cell(g, templates, scales, default) for g in top.named("cell")}
@@ -238,7 +241,7 @@ def _arcs(pin: str, timing: Group, templates: Mapping[str, Group], scales: _Scal
         _table(tables[f"{way}_transition"], templates, scales, scales.time) for way in ("rise", "fall")
     )
     for related in timing.simple["related_pin"].split():
-        # A flip-flop changes on one edge of its clock, whatever the arc's timing sense says.
+        # The output of a flip-flop may rise or fall after the clock's edge, whatever timing sense the arc has.
         follows = sense != "negative_unate"
         yield Arc(pin, related, sense != "positive_unate", follows, rise, fall)
 

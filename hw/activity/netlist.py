@@ -1,4 +1,4 @@
-"""A mapped netlist as flat arrays: gates in order of evaluation, flip-flops, memories, ports."""
+"""Flattens a mapped netlist to arrays: gates in order of evaluation, flip-flops, memories, ports."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .expressions import truth_table
 from .liberty import Cell, Library
 
 ZERO, ONE = 0, 1
-"""The nets of the constants 0 and 1."""
+"""Numbers of the two nets that have the constant values 0 and 1."""
 
 MOST_INPUTS: Final = 6
-"""Most inputs of a gate: a truth table of 64 bits has six inputs."""
+"""Largest number of inputs of a gate: its truth table is a number of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadPort:
-    """Nets of a read port. A `clocked` port samples its address at the clock edge; another shows the addressed word at
-    once.
+    """Numbers of the nets of a memory's read port. A `clocked` port samples its address at the clock edge; other ports
+    show the addressed word in the same cycle.
     """
 
     clocked: bool
@@ -38,7 +38,7 @@ class ReadPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WritePort:
-    """Nets of a write port; `enable` has one net for each bit of `data`."""
+    """Numbers of the nets of a memory's write port; `enable` has one net for each bit of `data`."""
 
     enable: NDArray[np.int32]
     address: NDArray[np.int32]
@@ -47,8 +47,8 @@ class WritePort:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryBlock:
-    """A memory macro: `words` of `width` bits, all 0 at the start. A read in the cycle of a write to the same word
-    returns the old word.
+    """A memory macro of `words` words of `width` bits, all 0 at the start. `path`: its instance; `unit`: the unit that
+    has it. A read in the cycle of a write to the same word returns the old word.
     """
 
     path: str
@@ -61,13 +61,13 @@ class MemoryBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Netlist:
-    """A flat netlist of `nets` nets; nets 0 and 1 are the constants, every other input of a cell has one driver.
+    """A flat netlist of `nets` nets; nets 0 and 1 are the constants, every other net has one driver.
 
-    Cells: `kinds` are the names of library cells, `kind` (n,) indexes them, `unit` (n,) indexes `units`, `pins` (n,
+    Cells: `kinds` are names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`; `pins` (n,
     most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin. Gates in order of
-    evaluation: `tables` (m,), `inputs` (m, 6), `outputs` (m,); a row whose first input is -1 - k is not a gate but the
-    kth read port without clock. Flip-flops: `state_tables` and `state_inputs` of the next state, `states` the net of
-    the state. Ports: nets by name, lowest bit first.
+    evaluation: truth tables `tables` (m,), nets `inputs` (m, 6) and `outputs` (m,); a row whose first input is -1 - k
+    is no gate but read port number k among those that are not clocked. Flip-flops: truth table `state_tables` and nets
+    `state_inputs` of the next state, net `states` of the state. Ports: nets by name, lowest bit first.
     """
 
     nets: int
@@ -90,29 +90,31 @@ class Netlist:
 
 
 class _Flattener:
-    """Collects the cells of all instances; nets of different instances are joined through ports."""
+    """Collects the cells of all instances of a design and joins the nets that ports connect."""
 
     def __init__(self, design: CellDesign, library: Library) -> None:
         self.design, self.library = design, library
-        # Joined nets point at each other: a net points at itself, or at an earlier net that is joined with it.
+        # Union-find: each net has the number of itself or of an earlier net that is joined with it.
         self.same = [ZERO, ONE]
         self.numbers: dict[int, int] = {}
         self.cells: list[tuple[Cell, str, str, dict[str, int]]] = []
         self.memories: list[tuple[str, str, Macro, dict[str, list[int]]]] = []
 
     def find(self, net: int) -> int:
-        """The representative of all nets joined with `net`."""
+        """The net that represents all nets joined with `net`."""
         while self.same[net] != net:
             self.same[net] = self.same[self.same[net]]
             net = self.same[net]
         return net
 
     def final(self, nets: Sequence[int]) -> NDArray[np.int32]:
-        """The final numbers of `nets` in the flat netlist."""
+        """The numbers of `nets` in the flat netlist, int32 (n,)."""
         return np.array([self.numbers[self.find(net)] for net in nets], np.int32)
 
     def bits(self, nets: dict[int, int], wanted: Sequence[Net]) -> list[int]:
-        """Nets of the bits of a connection: an integer is a net of the module, a text a constant."""
+        """The net of each bit of a connection. A bit in `wanted` is an integer, a net of the module, or a text, a
+        constant; `nets` maps the module's nets to nets of this object and is extended.
+        """
         found: list[int] = []
         for bit in wanted:
             if isinstance(bit, str):
@@ -125,7 +127,7 @@ class _Flattener:
         return found
 
     def instance(self, module: MappedModule, path: str, ports: Mapping[str, list[int]]) -> None:
-        """Adds the contents of an instance of `module` whose ports have the nets `ports`."""
+        """Adds the cells of an instance of `module` at `path`; `ports`: the nets outside that its ports connect to."""
         unit = unit_of_path(plain_path(module.name).partition(".")[2])
         nets: dict[int, int] = {}
         for port, there in ports.items():
@@ -148,7 +150,7 @@ class _Flattener:
                 raise NetlistError(f"{where}: the library {self.library.name} has no cell {item.kind}")
 
     def memory(self, path: str, unit: str, macro: Macro, pins: Mapping[str, list[int]]) -> MemoryBlock:
-        """The block of a memory macro, with the numbers of its nets."""
+        """The memory block for the macro at `path`, with the numbers of its nets in the flat netlist."""
 
         def ports(key: str, count: int, size: int) -> list[NDArray[np.int32]]:
             found = self.final(pins[key])
@@ -183,12 +185,12 @@ class _Flattener:
 
 
 def flatten(design: CellDesign, library: Library) -> Netlist:
-    """The flat netlist of a design mapped to `library`. Raises NetlistError."""
+    """Flattens a design that is mapped to `library`. Raises NetlistError."""
     flat = _Flattener(design, library)
     top = design.modules[design.top]
     ports = {name: flat.bits({}, range(len(nets))) for name, nets in top.ports.items()}
     flat.instance(top, "", ports)
-    # Consecutive numbers, one for each group of joined nets.
+    # Numbers the groups of joined nets consecutively.
     roots = {flat.find(net) for net in range(len(flat.same))}
     flat.numbers = {root: number for number, root in enumerate(sorted(roots))}
     inputs = {name: flat.final(nets) for name, nets in ports.items() if name in top.inward}
@@ -243,7 +245,7 @@ def _arrays(
     driven += [int(net) for port in inputs.values() for net in port]
     if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
         raise NetlistError("a net has two drivers")
-    # In the order of gates, an unclocked read port has a row whose first input encodes its number.
+    # A read port that is not clocked is evaluated like a gate: it has a row whose first input encodes its number.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]
     order = _evaluation_order(gates)
@@ -269,7 +271,9 @@ def _padded(rows: list[list[int]]) -> NDArray[np.int32]:
 
 
 def _evaluation_order(gates: list[tuple[int, list[int], list[int]]]) -> list[int]:
-    """Gate numbers in an order in which each gate comes after its drivers. Raises NetlistError for a loop."""
+    """Indices of `gates`, (truth table, inputs, outputs) each, in an order in which drivers come before the gates that
+    they drive. Raises NetlistError for a loop.
+    """
     driver = {net: i for i, (_, _, driven) in enumerate(gates) for net in driven}
     readers: list[list[int]] = [[] for _ in gates]
     waits = [0] * len(gates)

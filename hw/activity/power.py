@@ -1,9 +1,10 @@
-"""Energy of switching: loads, slews and Liberty power tables of a netlist, and the energy of its activity by unit.
+"""Energy of switching: loads and slews of a netlist, and the energy of its activity by cell and unit.
 
-A change of a net costs half its load times the voltage squared. A change of a cell's output costs the energy of the
-Liberty tables at its load and its input's slew, the mean of rise and fall; inputs that may have caused the change are
-weighted by their numbers of changes. Inputs with tables of their own (data and clocks of flip-flops) cost the energy of
-their table at each change. Left out: glitches (simulate.py), wires except for `wire_pf` a pin, the clock tree, pads.
+A toggle of a net costs half its load times the voltage squared. A toggle of a cell's output costs the energy in the
+Liberty tables at its load and its input's slew, the mean of rise and fall; several inputs that may have caused the
+toggle are weighted by their numbers of toggles. A toggle of an input with a table of its own (data and clocks of
+flip-flops) costs the energy in this table. Not included: glitches (simulate.py), wires except for `wire_pf` a pin, the
+clock tree, pads.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from .netlist import Netlist
 from .simulate import Activity
 
 CLOCK_SLEW = INPUT_SLEW = 0.1
-"""Slews in nanoseconds: of the clock at every flip-flop, and of the outputs of ports and memories."""
+"""Slews in nanoseconds of the clock at flip-flops, and of nets that input ports or memories drive."""
 
 RISE, FALL = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Electrical:
-    """Electrical state of a netlist's nets: `loads` (nets, 2) pF for a rise and a fall, `slews` (nets, 2) ns."""
+    """`loads` in pF and `slews` in ns of a netlist's nets, each float64 (nets, 2): for a rise and for a fall."""
 
     loads: NDArray[np.float64]
     slews: NDArray[np.float64]
@@ -34,7 +35,9 @@ class Electrical:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Energy:
-    """Picojoules of every cell by cause, and of the nets that each memory drives."""
+    """Energy of a run in picojoules: of each cell, in `switching` the nets it drives, in `internal` inside the cell and
+    at `clock` pins; of the nets that each memory drives (`memory_outputs`).
+    """
 
     switching: NDArray[np.float64]
     internal: NDArray[np.float64]
@@ -44,7 +47,9 @@ class Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitEnergy:
-    """Picojoules of a unit: its nets, inside its cells, the clock pins of its flip-flops; nanowatts of leakage."""
+    """Energy of a unit in picojoules: switching of its nets, inside its cells, at the clock pins of its flip-flops; and
+    its leakage in nanowatts.
+    """
 
     switching: float
     internal: float
@@ -53,18 +58,20 @@ class UnitEnergy:
 
     @property
     def dynamic(self) -> float:
-        """Picojoules without leakage."""
+        """Energy in picojoules without leakage."""
         return self.switching + self.internal + self.clock
 
 
 def groups_of(netlist: Netlist) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    """(kind, indices of its cells) for each kind of cell in the netlist."""
+    """For each kind of library cell in the netlist: (its name, indices of the cells of this kind)."""
     for k, kind in enumerate(netlist.kinds):
         yield kind, np.flatnonzero(netlist.kind == k)
 
 
 def electrical(netlist: Netlist, library: Library, *, wire_pf: float = 0.0) -> Electrical:
-    """Loads are the capacitances of the pins that a net drives, and `wire_pf` for each; slews follow from both."""
+    """Loads and slews of all nets. A load is the sum of the capacitances of the driven pins and `wire_pf` for each pin;
+    slews follow from the arcs of the drivers.
+    """
     loads = np.zeros((netlist.nets + 1, 2))
     for kind, cells in groups_of(netlist):
         cell = library.cells[kind]
@@ -78,8 +85,8 @@ def electrical(netlist: Netlist, library: Library, *, wire_pf: float = 0.0) -> E
 
 
 def _slews(netlist: Netlist, library: Library, loads: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slews in ns of all nets: the largest over the arcs of each net's driver, computed gate by gate in order of
-    evaluation.
+    """Slews in ns of all nets, float64 (nets, 2): the largest over the arcs of a net's driver. Computed level by level,
+    drivers first.
     """
     slews = np.full((netlist.nets, 2), INPUT_SLEW)
     level = np.zeros(netlist.nets, np.int32)
@@ -111,8 +118,7 @@ def _drive(
     loads: NDArray[np.float64],
     slews: NDArray[np.float64],
 ) -> None:
-    """Sets the slews of the nets that cells of one kind drive; the slews of the cells' input nets must be set
-    already."""
+    """Sets the slews of the nets that `cells` of one kind drive; the slews of the cells' inputs must be set before."""
     cell = library.cells[kind]
     names = (*cell.inputs, *cell.functions)
     clock = cell.register.clock if cell.register else None
@@ -136,7 +142,7 @@ def _drive(
 
 
 def energy_of(netlist: Netlist, library: Library, state: Electrical, activity: Activity) -> Energy:
-    """Energy of a run, in picojoules by cell and memory. Clock pins change twice a cycle."""
+    """Energy of a run with `activity`, in picojoules by cell and memory. Clock pins toggle twice a cycle."""
     cells = len(netlist.kind)
     found = Energy(
         switching=np.zeros(cells), internal=np.zeros(cells), clock=np.zeros(cells),
@@ -196,7 +202,9 @@ def _of_output(
     load: NDArray[np.float64],
     clock: str | None,
 ) -> NDArray[np.float64]:
-    """Picojoules of one change of an output, averaged over the tables of the inputs that may cause it."""
+    """Energy in picojoules of one toggle of an output, for each of `cells`: mean over the tables `powers` of the inputs
+    that may cause it, weighted by the inputs' toggles.
+    """
     total, weights = np.zeros(len(cells)), np.zeros(len(cells))
     plain, count = np.zeros(len(cells)), 0
     for power in powers:
@@ -212,7 +220,7 @@ def _of_output(
 
 
 def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
-    """The energy by unit (`synthesis.units.unit_of_path`)."""
+    """Sums energy and leakage by unit (`synthesis.units.unit_of_path`)."""
     count = len(netlist.units)
 
     def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,9 +1,8 @@
-"""Cycle-based simulation of a mapped netlist: number of changes of every net, and number of cycles in which it is 1.
+"""Cycle-based simulation of a mapped netlist: counts each net's toggles, and the cycles in which it is 1.
 
-Gates are evaluated once a cycle in order of dependence, without delays, so glitches (changes of a net within a cycle
-before it settles) do not count. Gates are rows of a table, not generated code: the largest netlist is ready in a
-second, where Verilator and g++ take minutes for every new one, and a cycle of 150,000 cells takes less than a
-millisecond.
+Each gate is evaluated once a cycle, after its drivers and without delays, so glitches (toggles of a net within a cycle
+before it settles) do not count. Gates are rows of a table instead of generated code: the largest netlist is ready in a
+second, while Verilator and g++ take minutes for each netlist. A cycle of 150,000 cells takes less than a millisecond.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from .netlist import MemoryBlock, Netlist
 
 
 class MismatchError(UserError):
-    """An output of the netlist differs from the RTL's."""
+    """An output of the netlist differs from the recorded output of the RTL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activity:
-    """Activity in `cycles` cycles: `toggles` and `ones` by net (int32); `reads` and `writes` by memory, in the
-    netlist's order.
+    """Activity in `cycles` cycles. By net, int32: `toggles`, and `ones`, the cycles in which it is 1. By memory, in the
+    netlist's order: numbers of `reads` and `writes`.
 
-    A clocked read port counts a read when it is enabled and its address or its memory has changed since its last read;
-    a port without a clock counts a read when its address changes. A write of some bits of a word counts as a fraction
-    of a write.
+    A clocked read port counts a read if it is enabled and its address or its memory has changed since its last read; a
+    port without clock counts a read if its address changes. A write of some bits of a word counts as a fraction of a
+    write.
     """
 
     cycles: int
@@ -43,7 +42,7 @@ class Activity:
 
 
 class Simulation:
-    """A netlist from power-up on: all registers and memories start at 0 and keep their state between runs."""
+    """A netlist with its state: registers and memories are 0 at first and keep their values between runs."""
 
     def __init__(self, netlist: Netlist) -> None:
         self.netlist = netlist
@@ -74,8 +73,9 @@ class Simulation:
         )
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
-        """Applies the inputs among `ports` (bytes, as from `watched_ports`) and compares the outputs among them, except
-        in the first `unchecked` cycles, as outputs before a reset are arbitrary. Raises MismatchError.
+        """Simulates the recorded cycles. `ports`: bytes of each port in each cycle, as from `watched_ports`; inputs are
+        applied, outputs compared, except in the first `unchecked` cycles: before a reset they are arbitrary. Raises
+        MismatchError.
         """
         netlist = self.netlist
         given = _bits(self._inputs, ports)
@@ -106,7 +106,7 @@ class Simulation:
 
 
 class _Gates(NamedTuple):
-    """The arrays of `Netlist`'s gates and states."""
+    """The arrays of gates and flip-flops in `Netlist`."""
 
     tables: NDArray[np.uint64]
     inputs: NDArray[np.int32]
@@ -117,9 +117,10 @@ class _Gates(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """Queue of gates and states (numbered after the gates) to evaluate, by level. Readers of net n are
-    `readers[first[n] : first[n + 1]]`; `waiting` marks readers in the queue; `starts` and `used` give each level's
-    first place and number of places in `places`.
+    """Queue of the gates and flip-flops (numbered after the gates) to evaluate, by `level`.
+
+    The readers of net n are `readers[first[n] : first[n + 1]]`. `waiting` marks readers that are in the queue. The
+    queue of a level is in `places` from `starts[level]` on and has `used[level]` entries.
     """
 
     readers: NDArray[np.int32]
@@ -132,8 +133,9 @@ class _Queue(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Values of nets, the cycle since which each is 1, next values of registers, and the registers that may change
-    (number and list)."""
+    """`values` of nets; `since`: cycle since which a net is 1; `upcoming`: next values of flip-flops; `moved`: number
+    of flip-flops that may toggle, then their indices.
+    """
 
     values: NDArray[np.uint8]
     since: NDArray[np.int32]
@@ -142,7 +144,8 @@ class _State(NamedTuple):
 
 
 class _Memories(NamedTuple):
-    """Bits of memories, ports (rows of the constants below), nets of the ports, next outputs of clocked ports, and the
+    """`storage`: bits of all memories. `reads` (clocked), `writes`, `at_once` (not clocked): ports, whose columns are
+    the constants _MEMORY .. _FRESH. `nets`: nets of the ports. `words`: next outputs of clocked ports. `versions`:
     number of writes to each memory."""
 
     storage: NDArray[np.uint8]
@@ -155,7 +158,7 @@ class _Memories(NamedTuple):
 
 
 class _Ports(NamedTuple):
-    """Bits of ports, side by side: `values` (cycles, bits) of 0 and 1, and the net of each bit."""
+    """Bits of several ports, concatenated: `values` uint8 (cycles, bits), 0 or 1, and the net of each bit."""
 
     values: NDArray[np.uint8]
     nets: NDArray[np.int32]
@@ -169,7 +172,7 @@ class _Counts(NamedTuple):
 
 
 def _queue(netlist: Netlist) -> _Queue:
-    """A queue that holds all gates and states, as none has been evaluated yet."""
+    """The queue at the start: all gates and flip-flops, since none has been evaluated."""
     gates, states = len(netlist.tables), len(netlist.states)
     at_once = [port for memory in netlist.memories for port in memory.reads if not port.clocked]
     driver = {int(net): g for g, net in enumerate(netlist.outputs)}
@@ -216,8 +219,8 @@ def _all_nets(memories: tuple[MemoryBlock, ...]) -> list[NDArray[np.int32]]:
 def _ports(
     memories: tuple[MemoryBlock, ...], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of clocked read ports, of write ports and of unclocked read ports, with the columns above; nets are given as
-    indices into the list of `_all_nets`.
+    """Tables of clocked read ports, of write ports and of read ports without clock, with columns _MEMORY .. _FRESH;
+    nets are indices into the list from `_all_nets`.
     """
     reads, writes, at_once, at = list[list[int]](), list[list[int]](), list[list[int]](), 0
     for k, memory in enumerate(memories):
@@ -236,7 +239,7 @@ def _ports(
 
 
 def _bits(ports: list[tuple[str, NDArray[np.int32]]], values: Mapping[str, NDArray[np.uint8]]) -> _Ports:
-    """The bits of `ports` from their `values` as bytes."""
+    """The bits of `ports` (name, nets); `values`: their recorded bytes by name, uint8 (cycles, bytes)."""
     cycles = len(next(iter(values.values())))
     parts = [np.zeros((cycles, 0), np.uint8)]
     for name, nets in ports:
@@ -272,7 +275,7 @@ def _index(values, inputs, item):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
-    """Sets a net's value; if it changed, counts the change and queues all readers of the net."""
+    """Sets the value of `net`; if it changes, counts a toggle and queues the net's readers."""
     if state.values[net] == new:
         return
     state.values[net] = new
@@ -292,8 +295,8 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
-    """Updates the outputs of enabled read ports for the next cycle. A read counts if the port's address changed or its
-    memory was written: a port that is always enabled at one address does not read."""
+    """Computes the next outputs of enabled read ports. A read counts if the port's address changed or its memory was
+    written since: a port that stays enabled at one address counts once."""
     for p in range(len(memories.at_once)):
         row = memories.at_once[p]
         address = _address(state.values, memories.nets, row)
@@ -341,10 +344,10 @@ def _write(memories, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-untyped-def]
-    """Evaluates the queue level by level; states come last, into `upcoming`."""
+    """Evaluates the queue level by level; next values of flip-flops, in the last level, go to `state.upcoming`."""
     count = len(gates.tables)
     for g in range(len(memories.at_once)):
-        # Its memory may have been written since.
+        # The port's memory may have been written since the last cycle.
         for k in range(memories.at_once[g, _SIZE]):
             row = memories.at_once[g]
             address = _address(state.values, memories.nets, row)
@@ -383,13 +386,14 @@ def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-
 def _run(  # type: ignore[no-untyped-def]
     gates, queue, state, memories, counts, given, expected, unchecked
 ):
-    """Simulates all cycles with the inputs `given` and compares the outputs with those `expected`, except in the first
-    `unchecked` cycles; returns the cycle and net of the first difference, or (-1, -1)."""
+    """Simulates all cycles with the inputs `given` and compares outputs with `expected`, except in the first
+    `unchecked` cycles; returns (cycle, net) of the first difference, or (-1, -1).
+    """
     last, count = len(queue.used) - 1, len(gates.tables)
     for net in range(len(state.values)):
         state.since[net] = 0
     for cycle in range(len(given.values)):
-        # Registers whose inputs changed in the previous cycle.
+        # Flip-flops whose inputs changed in the previous cycle take their next values.
         for place in range(state.moved[0]):
             k = state.moved[1 + place]
             _set(gates.states[k], state.upcoming[k], cycle, queue, state, counts)

@@ -1,9 +1,8 @@
-"""Power of a part of a netlist computed by the timing tool OpenSTA (Debian: `opensta`) from the activity of every pin,
-for comparison with power.py.
+"""Power of a part of a netlist by the timing tool OpenSTA (Debian: `opensta`), to compare power.py with.
 
-The tool reads no SAIF, and propagates activity from every input port over the activities that were set. So the part
-gets no input ports: flip-flops, from which the tool propagates nothing, drive its outside nets, and all pins keep their
-given activity.
+The tool gets the activity of each pin by commands, since it reads no SAIF; but then it propagates the activity of input
+ports and overwrites the given ones. So the part has no input ports: added flip-flops, from which the tool propagates
+nothing, drive its open nets, and all pins keep their given activity.
 """
 
 from __future__ import annotations
@@ -25,20 +24,22 @@ from .power import CLOCK_SLEW, FALL, RISE, Electrical
 from .simulate import Activity
 
 _PERIOD = 10.0
-"""Clock period in nanoseconds. Its value does not matter: results are power times period."""
+"""Clock period in nanoseconds; its value does not matter, since results are power times period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ToolPower:
-    """Picojoules a cycle of every cell of a part."""
+    """Energy of each cell of a part, in picojoules a cycle: inside the cell, and switching of the nets
+    that it drives.
+    """
 
     internal: NDArray[np.float64]
     switching: NDArray[np.float64]
 
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
-    """The part of `netlist` with only `cells`, its outside nets driven by added flip-flops; and a mask (n,) of the
-    cells that are not added.
+    """The part of `netlist` that consists of `cells` and of added flip-flops, which drive the nets that no cell of the
+    part drives; and a mask, bool (n,), that is true for `cells`.
 
     Nets keep their numbers. Memories and ports are left out.
     """
@@ -100,7 +101,7 @@ def _clock_nets(netlist: Netlist, library: Library) -> NDArray[np.int32]:
 
 
 def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower:
-    """The tool's power of every cell at these activities. Raises ToolError."""
+    """Energy of each cell of `part` with `activity`, computed by the tool. Raises ToolError."""
     tool = timing_tool()
     if tool is None:
         raise ToolError(f"{PROGRAM} is not on the path; install Debian's opensta")
@@ -147,7 +148,7 @@ def _script(part: Netlist, library: Library, activity: Activity, clocks: NDArray
         "read_verilog part.v",
         "link_design part",
         f"create_clock -name clk -period {_PERIOD:g} [get_ports clk]",
-        # The tool uses one setting for the delays of an ideal clock, the other for power.
+        # The tool takes the first setting for delays of an ideal clock, the second for power.
         f"set_clock_transition {CLOCK_SLEW:g} [get_clocks clk]",
         f"set_input_transition {CLOCK_SLEW:g} [get_ports clk]",
         "proc a {pin activity duty} {",
@@ -161,7 +162,7 @@ def _script(part: Netlist, library: Library, activity: Activity, clocks: NDArray
             for pin, net in zip(part.pin_names[kind], row, strict=False)
             if net >= 0 and net not in clocks
         ]
-        # A data pin without a net would be given the default activity.
+        # Without this command, a data pin without a net would have the tool's default activity.
         lines += [f"a c{i}/{pin} 0 0" for pin, net in zip(part.pin_names[kind], row, strict=False) if net < 0]
     lines += [
         f"for {{set i 0}} {{$i < {len(part.kind)}}} {{incr i}} {{",
@@ -173,11 +174,11 @@ def _script(part: Netlist, library: Library, activity: Activity, clocks: NDArray
 
 
 def as_the_tool_counts(part: Netlist, library: Library, state: Electrical, activity: Activity) -> ToolPower:
-    """Picojoules a cycle from our loads, slews and tables under the tool's rules (search/Power.cc of OpenSTA, commit
-    c018cb2).
+    """Energy of each cell of `part`, computed here from loads and slews `state` by the tool's rules (search/Power.cc of
+    OpenSTA, commit c018cb2).
 
-    The rules differ from `power.py` in the weights of several inputs' tables, and in that the energies of a rise and of
-    a fall are added for every change (later versions take their mean).
+    These differ from the rules of `power.py` in the weights of the inputs' tables, and add the energies of a rise and a
+    fall for each toggle (later versions take the mean).
     """
     toggles, ones = activity.toggles / activity.cycles, activity.ones / activity.cycles
     load = state.loads.max(axis=1)
@@ -235,8 +236,8 @@ def _share(
 
 
 def _condition(function: Expression, pin: str) -> Expression | None:
-    """Condition under which a change of `pin` changes `function`, as far as the tool derives it; None if
-    it does not.
+    """The condition under which a toggle of `pin` toggles `function`, as the tool derives it; None if it
+    derives none.
     """
     if isinstance(function, str):
         return "1" if function == pin else None
@@ -252,7 +253,7 @@ def _condition(function: Expression, pin: str) -> Expression | None:
 
 
 def _duty(expression: Expression, duties: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The share of time in which an expression is 1, if its inputs are independent."""
+    """The share of cycles in which an expression is 1, assuming independent inputs; `duties`: shares of its pins."""
     if isinstance(expression, str):
         size = len(next(iter(duties.values())))
         return np.full(size, float(expression)) if expression in "01" else duties[expression]

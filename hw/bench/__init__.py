@@ -1,6 +1,6 @@
-"""Parts of cocotb benches around the accelerator; hw/bench.md shows how to write one.
+"""Components for cocotb benches of the accelerator; hw/bench.md shows how to write a bench.
 
-`run_bench` builds the RTL and runs the cocotb tests of a file on it. The other parts are used inside such a test.
+`run_bench` builds the RTL and runs the cocotb tests of a file on it. Tests use the other components.
 """
 
 from importlib.util import find_spec

@@ -11,12 +11,12 @@ RESET_CYCLES = 3
 
 
 def start_clock(dut: Any, *, period_ns: int = 10) -> None:
-    """Starts clock `clk`."""
+    """Starts the clock `clk` of `dut`."""
     Clock(dut.clk, period_ns, unit="ns").start()
 
 
 async def reset(dut: Any) -> None:
-    """Holds `rst` for three cycles. A bench must begin with a reset: Icarus 11 evaluates no `always @*` at time 0."""
+    """Sets `rst` for RESET_CYCLES cycles. A bench must begin with it: Icarus 11 evaluates no `always @*` at time 0."""
     dut.rst.value = 1
     await ClockCycles(dut.clk, RESET_CYCLES)
     dut.rst.value = 0

@@ -1,4 +1,4 @@
-"""The control registers for a cocotb bench, read and written over AXI4-Lite (the map is in `vdla.hw.control`)."""
+"""Access to the control registers over AXI4-Lite for a cocotb bench (the register map is in `vdla.hw.control`)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ControlRegisters:
     """An AXI4-Lite master on the control port of `dut`, one access at a time."""
 
     def __init__(self, dut: Any, *, prefix: str = "control") -> None:
-        """Must be created before the reset: it drives all its signals to zero."""
+        """Sets all signals that it drives to zero; must be called before the reset."""
         self._dut, self._prefix = dut, prefix
         self._edge = RisingEdge(dut.clk)
         for name in _INPUTS:
             self._port(name).value = 0
 
     async def write(self, address: int, value: int, *, strobe: int = 15) -> None:
-        """Writes the bytes of a 32-bit word selected by `strobe`. Raises AssertionError if the write is refused."""
+        """Writes the bytes of a 32-bit word that `strobe` selects. Raises AssertionError for an error response."""
         self._drive(awvalid=1, awaddr=address, wvalid=1, wdata=value, wstrb=strobe, bready=1)
         await self._edge
         while not (self._is("awready") and self._is("wready")):
@@ -48,7 +48,7 @@ class ControlRegisters:
         assert response == 0, f"write of register {address:#x} answered with {response}"
 
     async def read(self, address: int) -> int:
-        """Reads a 32-bit word. Raises AssertionError if the read is refused."""
+        """Reads a 32-bit word. Raises AssertionError for an error response."""
         self._drive(arvalid=1, araddr=address, rready=1)
         await self._edge
         while not self._is("arready"):
@@ -63,23 +63,23 @@ class ControlRegisters:
         return value
 
     async def read_long(self, address: int) -> int:
-        """Two words, low first: a register wider than 32 bits."""
+        """Reads a register wider than 32 bits: two words, low word first."""
         low = await self.read(address)
         return low | await self.read(address + 4) << 32
 
     async def digest(self) -> str:
-        """Hexadecimal digest of the configuration from which the hardware was generated."""
+        """Reads the digest of the configuration from which the hardware was generated, as hexadecimal text."""
         words = [await self.read(REGISTERS["DIGEST"] + 4 * word) for word in range(8)]
         return b"".join(word.to_bytes(4, "little") for word in words).hex()
 
     async def status(self) -> dict[str, bool]:
-        """Bits `running`, `finished`, `error` and `quiet`."""
+        """Reads STATUS: its bits `running`, `finished`, `error` and `quiet`."""
         bits = await self.read(REGISTERS["STATUS"])
         places = {"running": RUNNING_BIT, "finished": DONE_BIT, "error": ERROR_BIT, "quiet": QUIET_BIT}
         return {name: bool(bits >> place & 1) for name, place in places.items()}
 
     async def launch(self, program: LoadedProgram) -> None:
-        """Sets up the registers for `program` and launches it."""
+        """Writes PROGRAM, BASE and COUNT for `program` and launches it."""
         for name, value in (("PROGRAM", program.address), ("BASE", program.base)):
             await self.write(REGISTERS[name], value & 0xFFFF_FFFF)
             await self.write(REGISTERS[name] + 4, value >> 32)
@@ -87,9 +87,9 @@ class ControlRegisters:
         await self.write(REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
 
     async def wait(self, *, cycles: int) -> dict[str, bool]:
-        """Polls STATUS until the run has ended and memory has answered everything; returns it.
+        """Reads STATUS until the run has ended and memory has answered all bursts; returns its bits.
 
-        Raises TimeoutError after `cycles` clock cycles; `stop` ends a run that waits for ever.
+        Raises TimeoutError after `cycles` clock cycles; `stop` ends a run that is deadlocked.
         """
         status: dict[str, bool] = {}
         for _ in range(-(-cycles // _POLL)):
@@ -101,19 +101,19 @@ class ControlRegisters:
         raise TimeoutError(f"the run has not ended after {cycles} cycles: {status}")
 
     async def stop(self) -> None:
-        """Ends the run: no new bursts are shown, and the units are reset once the writes are complete."""
+        """Ends the run: the accelerator starts no new bursts and resets the units when its writes are complete."""
         await self.write(REGISTERS["CONTROL"], 1 << STOP_BIT)
 
     async def clear_error(self) -> None:
-        """Clear the error bit."""
+        """Clears the error bit of STATUS."""
         await self.write(REGISTERS["CONTROL"], 1 << CLEAR_BIT)
 
     async def cycles(self) -> int:
-        """Cycles of the last run, or of the present one so far."""
+        """Reads the number of cycles of the last run, or of the current one so far."""
         return await self.read_long(REGISTERS["CYCLES"])
 
     async def counters(self) -> dict[str, int]:
-        """All performance counters by name (`vdla.hw.counters.COUNTERS`)."""
+        """Reads all performance counters, by name (`vdla.hw.counters.COUNTERS`)."""
         return {name: await self.read_long(counter_address(name)) for name in COUNTERS}
 
     def _port(self, name: str) -> Any:
@@ -128,4 +128,4 @@ class ControlRegisters:
 
 
 _POLL = 16
-"""Clock cycles between two reads of STATUS."""
+"""Number of clock cycles between two reads of STATUS."""

@@ -1,4 +1,4 @@
-"""The memory behind the accelerator in a cocotb bench: an AXI4 slave with the timing of hw/README.md section 1."""
+"""A memory model for cocotb benches: an AXI4 slave with the timing of hw/README.md section 1."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .wires import AxiWires
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """Probabilities (0..1) that a channel pauses in a cycle, on top of the memory's timing; `seed` makes a run
-    repeatable.
+    """Probabilities (0..1) that a channel pauses in a cycle, in addition to the memory's timing. Equal seeds give equal
+    pauses.
 
-    `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised. With
-    `address_waits_for_data`, AWREADY waits for WVALID, as AXI allows a slave to do.
+    `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised.
+    `address_waits_for_data`: AWREADY waits for WVALID, which AXI allows.
     """
 
     address: float = 0.0
@@ -45,21 +45,21 @@ class _Burst:
 
 
 class MemoryModel:
-    """`size` bytes in `data` behind the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
+    """A memory of `size` bytes, `data`, on the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
 
-    Without `stalls` a run takes the cycles of the contract, as in `vdla.sim`. Every cycle is checked against
-    `AxiRules`; a broken rule fails the test. Addresses outside the memory are answered with DECERR, ranges set by
-    `fail` with the given response. Create it before the reset, call `start` once, and `restart` before each launch
-    (`load_program` does); the model drops outstanding bursts while `rst` is high.
+    Without `stalls` a run takes as many cycles as in `vdla.sim`. Each cycle is checked against `AxiRules`; a broken
+    rule fails the test. Addresses outside the memory get the response DECERR, ranges set by `fail` the given response.
+    Create the model before the reset, call `start` once, and `restart` before each launch (`load_program` does); while
+    `rst` is high, the model drops outstanding bursts.
     """
 
     def __init__(
         self, dut: Any, *, timing: Memory, size: int, prefix: str = "axi", stalls: Stalls | None = None
     ) -> None:
-        """`timing` gives the bus, latencies and limits; `dut` has `clk` and `rst` too."""
+        """`timing`: width of the bus, latencies, and limits of outstanding bursts. `dut` also has `clk` and `rst`."""
         self.data = bytearray(size)
         self.reads = self.writes = 0
-        """Bursts accepted since `restart`."""
+        """Numbers of bursts accepted since `restart`."""
         self._dut, self._timing, self._stalls = dut, timing, stalls or Stalls()
         self._wires = AxiWires(dut, prefix=prefix, bus_bytes=timing.bus_bytes)
         self._failures: list[tuple[int, int, int, str]] = []
@@ -70,19 +70,21 @@ class MemoryModel:
     # --- methods for a bench --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to answer requests; drives the inputs from now on."""
+        """Starts to answer requests and to drive the accelerator's inputs."""
         for name in ("rdata", "rresp", "rlast", "bresp"):
             self._set(name, 0)
         self._drive()
         self._task = cocotb.start_soon(self._run())
 
     def restart(self) -> None:
-        """Restarts the timing's random sequence, as a launch does. Raises RuleError if a transaction is incomplete."""
+        """Restarts the random sequence of the timing, as a launch does. Raises RuleError if a transaction is
+        incomplete.
+        """
         self._rules.finish()
         self._reset()
 
     def read(self, address: int, size: int) -> bytes:
-        """`size` bytes. Raises IndexError outside the memory."""
+        """Returns `size` bytes from byte `address` on. Raises IndexError outside the memory."""
         self._inside(address, size)
         return bytes(self.data[address : address + size])
 
@@ -92,15 +94,15 @@ class MemoryModel:
         self.data[address : address + len(contents)] = contents
 
     def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
-        """Makes beats that touch these bytes get `response`: with `kind` r reads (of zeros), with w writes (without
-        effect).
+        """Makes beats that access these bytes get `response`. `kind`: r for reads, which then return zeros, w for
+        writes, which then have no effect.
 
-        A burst of writes has one response, that of its worst beat.
+        The one response of a write burst is that of its worst beat.
         """
         self._failures.append((address, address + size, response, kind))
 
     def heal(self) -> None:
-        """Removes all ranges set by `fail`."""
+        """Removes all ranges that `fail` has set."""
         self._failures.clear()
 
     # --- a cycle --------------------------------------------------------------------------------------------
@@ -134,13 +136,13 @@ class MemoryModel:
         self._presented = self._answering = self._both_shown = False
 
     def _drive(self) -> None:
-        """Drives the inputs of cycle `_now`, which depend on earlier cycles only."""
+        """Drives the accelerator's inputs of cycle `_now`, which depend on earlier cycles only."""
         stalls = self._stalls
         if self._current is None:
             self._choose()
         current = self._current
         moves = current is not None and self._wait == 0
-        # A raised valid stays high until READY.
+        # RVALID, once raised, stays high until RREADY.
         self._presented = moves and not self._writing and (self._presented or not self._stalled(stalls.data))
         due = bool(self._responses) and self._responses[0][0] <= self._now
         self._answering = due and (self._answering or not self._stalled(stalls.response))
@@ -159,8 +161,9 @@ class MemoryModel:
             self._set("bresp", self._responses[0][1])
 
     def _sample(self) -> None:
-        """Reads the accelerator's outputs of cycle `_now`, just before the edge that ends it, checks and queues
-        them."""
+        """Reads the accelerator's outputs of cycle `_now`, just before the clock edge that ends it, checks them and
+        queues their requests.
+        """
         timing, now = self._timing, self._now
         read = self._wires.address("ar")
         write = self._wires.address("aw")

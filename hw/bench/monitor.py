@@ -1,4 +1,4 @@
-"""Checks the accelerator's memory port against the rules of AXI4, whatever memory is behind it."""
+"""Checks the accelerator's memory port against the rules of AXI4, with any memory model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .wires import AxiWires
 
 
 class AxiMonitor:
-    """Watches AR, AW, W, R and B of `dut`; a broken rule fails the test. MemoryModel makes the same checks itself.
+    """Watches the channels AR, AW, W, R and B of `dut`; a broken rule fails the test. MemoryModel has the same checks.
 
-    `bursts` lists the accepted bursts: channel (ar or aw) and Address. `partial_beats` counts the write beats with
-    lanes strobed out.
+    `bursts`: the accepted bursts, (channel ar or aw, Address) each. `partial_beats`: number of write beats with some
+    strobes 0.
     """
 
     def __init__(self, dut: Any, *, timing: Memory, prefix: str = "axi") -> None:
-        """`timing` gives the bus and the limits of outstanding bursts. Create it before the reset."""
+        """`timing`: width of the bus and limits of outstanding bursts. Must be created before the reset."""
         self.bursts: list[tuple[str, Address]] = []
         self.partial_beats = 0
         self._dut, self._timing = dut, timing
@@ -30,7 +30,7 @@ class AxiMonitor:
         self._rules = self._new_rules()
 
     def start(self) -> None:
-        """Starts the checks."""
+        """Starts to check each cycle."""
         cocotb.start_soon(self._run())
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Puts a program into a memory, as software on the host does before a launch."""
+"""Writes a program to memory, as software on the host does before a launch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from vdla.isa.program import INSTRUCTION_ALIGNMENT, Program, instruction_address
 
 
 class Writable(Protocol):
-    """A memory that takes bytes: MemoryModel, or the RAM models of cocotbext-axi."""
+    """A memory that can be written: MemoryModel, or a RAM model of cocotbext-axi."""
 
     def write(self, address: int, data: bytes, /) -> None:
-        """Put `data` at byte `address`."""
+        """Writes `data` from byte `address` on."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedProgram:
-    """Values for the control registers: `base` of the image, byte `address` of the first instruction relative to it,
-    `count`.
-
-    `size` of the image in bytes.
+    """Values for the control registers: `base`, byte address of the image; `address` of the first instruction relative
+    to it; `count` of instructions. `size`: bytes of the image.
     """
 
     address: int
@@ -33,18 +31,18 @@ class LoadedProgram:
 
 
 def memory_bytes(program: Program) -> int:
-    """Bytes of image and instructions of `program`, plus the bytes after them that the fetch unit may read."""
+    """Size in bytes of the memory for `program`: image, instructions, and bytes after them that fetch may read."""
     return instruction_address(len(program.image)) + program.instructions.nbytes + INSTRUCTION_ALIGNMENT
 
 
 def load_program(
     memory: Writable, program: Program, *, base: int = 0, inputs: Mapping[str, bytes] | None = None
 ) -> LoadedProgram:
-    """Writes image and instructions of `program` at `base`, a multiple of 4096, and each of `inputs` into the segment
-    of its name.
+    """Writes image and instructions of `program` from address `base` on, a multiple of 4096, and `inputs` to the
+    segments that they name.
 
     Instructions start at the first multiple of 4096 at or above the image's end. A MemoryModel also restarts its random
-    sequence. Raises ProgramError for a segment that does not exist or bytes that do not fit it.
+    sequence. Raises ProgramError for a segment that does not exist and for bytes of another number than it has.
     """
     if base % INSTRUCTION_ALIGNMENT:
         raise ProgramError(f"base {base:#x} is no multiple of {INSTRUCTION_ALIGNMENT}")

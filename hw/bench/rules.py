@@ -1,6 +1,6 @@
-"""The rules of AXI4 that a master must keep, checked cycle by cycle (ARM IHI 0022, chapters A3 and A5).
+"""Checks the rules of AXI4 for a master cycle by cycle (ARM IHI 0022, chapters A3 and A5).
 
-For the accelerator's port: INCR bursts of whole bus words, no IDs, responses in order.
+The checks are those for the accelerator's port: INCR bursts of whole bus words, no IDs, responses in order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AddressChannel = Literal["ar", "aw"]
 
 
 class RuleError(AssertionError):
-    """The master broke a rule; the message names channel, rule and the observed values."""
+    """The master broke a rule; the message names the channel, the rule and the observed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +41,10 @@ class WriteBeat:
 
 @dataclass(slots=True, kw_only=True)
 class AxiRules:
-    """Checks of the rules; a memory model calls them once a cycle and channel. Raises RuleError at the first broken
-    rule.
+    """State of the checks; a memory model calls `address` and `data` in each cycle. They raise RuleError at the first
+    broken rule.
 
-    `outstanding_reads` and `outstanding_writes` limit accepted bursts that are not answered in full.
+    `outstanding_reads`, `outstanding_writes`: largest numbers of accepted bursts that are not completely answered.
     """
 
     bus_bytes: int
@@ -54,13 +54,13 @@ class AxiRules:
     _reads: int = 0
     _writes: int = 0
     _lengths: deque[int] = field(default_factory=deque)
-    """Beats of the writes whose address was accepted and whose data is not complete."""
+    """Numbers of beats of the writes whose address was accepted and whose data is not complete."""
     _ahead: deque[int] = field(default_factory=deque)
-    """Beats of the writes whose data was complete before their address was accepted."""
+    """Numbers of beats of the writes whose data was complete before their address was accepted."""
     _beats: int = 0
 
     def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:
-        """Checks AR or AW in a cycle: its request (None without VALID), and READY."""
+        """Checks AR or AW in a cycle; `shown`: its request, None without VALID."""
         self._stable(channel, shown, ready)
         if shown is None:
             return
@@ -89,7 +89,7 @@ class AxiRules:
                 raise RuleError(f"w: no WLAST on beat {words}, the last of the burst")
 
     def data(self, shown: WriteBeat | None, *, ready: bool) -> None:
-        """Checks W in a cycle; call it after `address` of the same cycle."""
+        """Checks W in a cycle, after `address` of the same cycle; `shown`: its beat, None without VALID."""
         self._stable("w", shown, ready)
         if shown is None or not ready:
             return
@@ -104,15 +104,15 @@ class AxiRules:
             self._beats = 0
 
     def read_done(self) -> None:
-        """Records that the last beat of a read has moved."""
+        """Records that the last beat of a read was transferred."""
         self._reads -= 1
 
     def write_done(self) -> None:
-        """Records that a write response has moved."""
+        """Records that a write response was transferred."""
         self._writes -= 1
 
     def finish(self) -> None:
-        """Checks that no transaction is incomplete; call it when the master is quiet."""
+        """Checks that no transaction is incomplete; to be called when the master is quiet."""
         if self._waiting:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
         if self._reads or self._writes or self._lengths or self._ahead or self._beats:

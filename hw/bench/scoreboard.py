@@ -1,4 +1,4 @@
-"""Compares the results of a run with the expected ones."""
+"""Compares the results of a run with expected results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from vdla.isa.program import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Expected results of a run; a result that is None is not compared. The values may come from any model, such as
-    `vdla.sim.simulate`.
+    """Expected results of a run, for example those of `vdla.sim.simulate`; a result that is None is not compared.
 
-    `memory` is uint8, the image after the run; `cycles` the total; `begin` and `end` int64 by instruction; `counters`
-    by name as in `vdla.hw.counters.COUNTERS` (a name that is missing is expected to be 0).
+    `memory`: the image after the run, uint8. `cycles`: total. `begin`, `end`: int64 by instruction. `counters`: by name
+    (`vdla.hw.counters.COUNTERS`); those without a name here are expected to be 0.
     """
 
     memory: NDArray[np.uint8] | None = None
@@ -28,16 +27,16 @@ class Expected:
 
 
 class Scoreboard:
-    """Collects differences; `check` fails the test with all of them."""
+    """Collects the differences of a run from `expected`; `check` fails the test with all of them."""
 
     def __init__(self, expected: Expected, *, segments: Sequence[Segment] = ()) -> None:
-        """`segments` of the program name the places in memory in messages."""
+        """`segments`: segments of the program, whose names messages use for addresses."""
         self._expected, self._segments = expected, segments
         self.compared: list[str] = []
         self.differences: list[str] = []
 
     def memory(self, contents: bytes | bytearray | memoryview) -> None:
-        """Compares the image after the run, byte by byte."""
+        """Compares the memory image after the run, byte by byte."""
         if self._expected.memory is None:
             return
         self.compared.append("memory")
@@ -64,7 +63,7 @@ class Scoreboard:
             self.differences.append(f"cycles: expected {self._expected.cycles}, took {seen}")
 
     def times(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Compares begin and end of every instruction, -1 for an event that did not happen."""
+        """Compares the cycles of begin and end of each instruction; -1 for an event that did not happen."""
         for name, seen in (("begin", begin), ("end", end)):
             expected: NDArray[np.int64] | None = getattr(self._expected, name)
             if expected is None:
@@ -84,7 +83,7 @@ class Scoreboard:
                 )
 
     def counters(self, seen: Mapping[str, int]) -> None:
-        """Compare every counter."""
+        """Compares all performance counters."""
         if self._expected.counters is None:
             return
         self.compared.append("counters")
@@ -96,7 +95,7 @@ class Scoreboard:
                 self.differences.append(f"counter {name}: expected {expected}, is {value}")
 
     def check(self) -> None:
-        """Raise AssertionError with every difference, or if nothing was compared."""
+        """Raises AssertionError with all differences, and if nothing was compared."""
         assert self.compared, "nothing was compared"
         assert not self.differences, "\n".join(self.differences)
 

@@ -1,4 +1,4 @@
-"""Begin and end of every instruction, from the trace ports of a bench."""
+"""Records begin and end of each instruction from the trace ports of a bench."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..trace import instruction_times
 
 
 class TraceMonitor:
-    """Watches the trace ports of `dut` (builds of `run_bench` have them) while a program runs."""
+    """Watches the trace ports of `dut` while a program runs; builds of `run_bench` have these ports."""
 
     def __init__(self, dut: Any) -> None:
-        """Call `start` before the launch."""
+        """`start` must be called before the launch."""
         self._dut = dut
         self._events: list[tuple[int, int, int, int, int]] = []
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Starts to record."""
         cocotb.start_soon(self._run())
 
     def times(
         self, config: Config, instructions: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(begin, end) cycles of the (n, words) `instructions` in the last run, int64 (n,); -1 for an event that did
-        not happen.
+        """Cycles of (begin, end) of `instructions`, uint64 (n, words), in the last run, int64 (n,); -1 for an event
+        that did not happen.
         """
         events = np.array(self._events, np.int64).reshape(-1, 5)
         return instruction_times(config, instructions, events)

@@ -1,4 +1,4 @@
-"""Values of the accelerator's AXI ports, read by the memory model and by the monitor."""
+"""Reads and sets the accelerator's AXI ports, for the memory model and the monitor."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from .rules import Address, RuleError, WriteBeat
 
 
 class AxiWires:
-    """The ports `PREFIX_arvalid` and so on of `dut`; values just before the clock's next edge."""
+    """The ports PREFIX_arvalid, PREFIX_araddr, ... of `dut`; values are those just before the next clock edge."""
 
     def __init__(self, dut: Any, *, prefix: str, bus_bytes: int) -> None:
-        """`bus_bytes` is the width of wdata."""
+        """`bus_bytes`: width of wdata in bytes."""
         self._ports = {name: getattr(dut, f"{prefix}_{name}") for name in _NAMES}
         self._bus_bytes = bus_bytes
 
     def get(self, name: str) -> int:
-        """The value of a port, which must be known. Raises ValueError."""
+        """The value of port `name`. Raises ValueError if bits of it are X or Z."""
         return int(self._ports[name].value)
 
     def set(self, name: str, value: int) -> None:
-        """Drive an input of the accelerator."""
+        """Drives input `name` of the accelerator."""
         self._ports[name].value = value
 
     def address(self, channel: str) -> Address | None:
-        """The request on AR or AW; None without VALID."""
+        """The request on channel ar or aw; None without VALID."""
         if not self.get(f"{channel}valid"):
             return None
         return Address(
@@ -35,7 +35,7 @@ class AxiWires:
         )
 
     def write_beat(self) -> WriteBeat | None:
-        """The beat on W; None without VALID. Lanes whose strobe is 0 may be unknown and read as zero."""
+        """The beat on channel w; None without VALID. Bytes whose strobe is 0 may be X, which is read as zero."""
         if not self.get("wvalid"):
             return None
         strobe, value = self.get("wstrb"), self._ports["wdata"].value

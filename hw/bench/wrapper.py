@@ -1,4 +1,4 @@
-"""The top module of a bench: the accelerator plus the ID ports that AXI4 bus models require."""
+"""Makes the top module of a bench: the accelerator, and the ID ports that AXI4 bus models require."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from ..verilog import TOP, Port, VerilogModule
 
 BENCH_TOP = "vdla_bench"
-"""Name of the module around `vdla`."""
+"""Name of the top module, which contains the module `vdla`."""
 
 ID_BITS = 4
 
@@ -20,9 +20,10 @@ _IDS = (
 
 
 def bench_verilog(module: VerilogModule) -> str:
-    """Verilog of `module` and, around it, module `vdla_bench` with the same ports and constant transaction IDs.
+    """Verilog of `module` and of a module `vdla_bench` around it, which has the same ports and constant transaction
+    IDs.
 
-    The accelerator has no IDs, since memory serves its requests in order; models such as cocotbext-axi require them.
+    The accelerator has no IDs, since memory serves its requests in order; models like those of cocotbext-axi need them.
     """
     clock = (
         Port(name="clk", direction="input", width=1),
@@ -32,7 +33,7 @@ def bench_verilog(module: VerilogModule) -> str:
     ports = ",\n".join(
         f"  {port.direction} wire [{port.width - 1}:0] {port.name}" for port in (*inner, *_IDS)
     )
-    # One-bit ports are scalars: a clock that is a vector of one bit has no edges for VPI.
+    # Ports of one bit become scalars: VPI finds no edges in a clock that is a vector of one bit.
     ports = ports.replace(" [0:0]", "")
     connections = ",\n".join(f"    .{port.name}({port.name})" for port in inner)
     return (
@@ -46,10 +47,11 @@ def bench_verilog(module: VerilogModule) -> str:
 
 
 def with_start_event(text: str) -> str:
-    """The Verilog `text`, with an event at time 0 in every `always @*`.
+    """The Verilog `text`, in which each `always @*` gets an event at time 0.
 
-    Icarus 11 initializes registers before such blocks begin to wait, so blocks that depend only on constants would keep
-    X. Here each block also depends on a register that changes once, after they have begun to wait.
+    Icarus 11 initializes registers before these blocks begin to wait, so a block that depends only on constants would
+    never run and its outputs would stay X. Here each block also depends on a register that changes once, after the
+    blocks have begun to wait.
     """
     text = _MODULE.sub(r"\1\n  reg bench_start = 0;\n  initial #0 bench_start = 1;", text)
     text = _STATEMENT.sub(r"always @* begin\n    if (bench_start) begin end\n    \1\n  end", text)

@@ -1,1 +1,1 @@
-"""Programs on the Verilated RTL: a memory model in C++ (hw/README.md section 1), driven by ctypes."""
+"""Runs programs on the Verilated RTL with a memory model in C++ (hw/README.md section 1), called by ctypes."""

@@ -1,4 +1,4 @@
-"""Builds a shared library from Verilog with Verilator and g++, cached by a hash of all inputs."""
+"""Builds a shared library from Verilog with Verilator and g++, and caches it by a hash of all inputs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .prepare import HARNESS_TOP, harness_verilog, port_names
 from .toolchain import call, require, verilator
 
 CACHE = "rtl"
-"""The part of the user's cache that holds libraries."""
+"""Name of the section of the user's cache for libraries."""
 
 Optimize = Literal["build", "run"]
-"""Goal of a library's compilation: `build` compiles fastest, `run` runs fastest."""
+"""Goal of a library's compilation: `build`, quick to compile, or `run`, quick to run."""
 
 _COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _OPTIMIZE: dict[Optimize, str] = {"build": "-Og", "run": "-O1"}
@@ -43,7 +43,7 @@ public_flat_rw -module "*store*" -var "table_of_scales"
 public_flat_rw -module "*counters" -var "count_*"
 public_flat_rw -module "*control" -var "cycles"
 """
-"""Scratchpads and counters, which the harness fills, stay visible in the generated C++."""
+"""Configuration of Verilator: scratchpads and counters, which the harness fills, are visible in the generated C++."""
 
 _USER = "the RTL engine"
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
@@ -53,8 +53,8 @@ _TABLE_MODULE = re.compile(r"^module \\vdla\.store\S*\.table_lane ", re.MULTILIN
 _TABLE_MEMORY = 'public_flat_rw -module "*table_lane" -var "words"\n'
 _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
-"""Verilator option for machines with a chain memory only, so that other machines' libraries keep their names in the
-cache."""
+"""Configuration of Verilator for machines with a chain memory only, so that the libraries of other machines keep their
+names in the cache."""
 
 _ROWS_MODULE = re.compile(r"^module \\vdla\.store\S*\.row_lane ", re.MULTILINE)
 _ROWS_MEMORIES = """public_flat_rw -module "*row_lane" -var "plane_*"
@@ -63,21 +63,18 @@ public_flat_rw -module "*row_entries*" -var "row_values"
 """
 _BANKED = re.compile(r"\bwords_\d+ \[\d")
 _BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
-"""Verilator option for machines with banked inputs."""
+"""Configuration of Verilator for machines whose memories of input vectors have banks."""
 
 
 def require_tools() -> str:
-    """The path of g++ if all tools of a build exist; called before the first slow step.
-
-    Raises BuildError.
-    """
+    """The path of g++, if all tools of a build exist; called before the first slow step. Raises BuildError."""
     verilator(user=_USER)
     compiler, _ = require("g++", "perl", user=_USER)
     return compiler
 
 
 def _scratchpads(header: str) -> str:
-    """C++ that lists the scratchpads' arrays, found by name in Verilator's root class."""
+    """C++ code that lists the scratchpads' arrays, found by name in `header`, Verilator's root class."""
     arrays = re.findall(rf"VlUnpacked<[^;]*> ({_INSTANCE}\w+);", header)
     kinds = {
         "uop": r"compute\w*__DOT__uops",
@@ -101,7 +98,7 @@ def _scratchpads(header: str) -> str:
 
 
 def _counters(header: str) -> str:
-    """C++ that lists the registers of the performance counters, then CYCLES."""
+    """C++ code that lists the registers of the performance counters, then that of CYCLES, found in `header`."""
     found = re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
     names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
     names += re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}control__DOT__cycles);", header)
@@ -110,14 +107,14 @@ def _counters(header: str) -> str:
 
 
 def _ports(prepared: str) -> str:
-    """C++ that lists the ports of the harness module without the clock, in their order."""
+    """C++ code that lists the ports of the module `harness`, in order and without the clock."""
     names = [name for name in port_names(prepared) if name != "clk"]
     listing = ", ".join(f'{{"{name}", &top.{name}, sizeof top.{name}}}' for name in names)
     return f"static std::vector<Block> ports(Vvdla &top) {{ return {{{listing}}}; }}\n"
 
 
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
-    """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
+    """Path of a shared library with the design `verilog` (top module vdla, with trace ports) and the memory model.
 
     Raises BuildError if a tool is missing or fails.
     """
@@ -142,14 +139,16 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
             library = work / "library.so"
             call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library)])
-            # g++ does not write the target itself: it would report a full disk as an error of the tool.
+            # Copies, since g++ would report a full disk as an error of its own.
             shutil.copyfile(library, target)
 
     return cached_or_made(CACHE, f"{digest[:32]}.so", build)
 
 
 def _generate(root: Path, prepared: str, source: str, memories: str, work: Path) -> Path:
-    """The one C++ file of the library: Verilator's runtime, the generated classes and the harness."""
+    """Writes the C++ file of the library, with Verilator's runtime, the generated classes and the harness, to the
+    folder `work`; returns its path.
+    """
     generated = work / "generated"
     (work / "vdla.v").write_text(prepared, encoding="utf-8")
     (work / "memories.vlt").write_text(memories, encoding="utf-8")

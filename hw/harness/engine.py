@@ -1,4 +1,4 @@
-"""Programs on the Verilated RTL: memory, cycles, begin and end of every instruction, counters."""
+"""Runs programs on the Verilated RTL: memory, cycles, begin and end of each instruction, counters."""
 
 from __future__ import annotations
 
@@ -53,29 +53,30 @@ _BROKEN = {
     5: "marked the wrong beat as last in cycle {cycles}",
     6: "did not launch",
 }
-"""Messages for status codes of harness.cpp that mean a broken rule of the memory port."""
+"""Messages for the status codes of harness.cpp for a broken rule of the memory port."""
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
 _PRESET_CYCLE = 8
-"""Cycle in which the counters get their initial values; the first instruction of a run takes longer than this."""
+"""Cycle in which the counters get their initial values; the first instruction arrives later."""
 
 _BANKED = {"inp", "chain"}
-"""Scratchpads that are banked on machines with the extension `taps`."""
+"""Scratchpads that have banks on machines with the extension `taps`."""
 
 _COPIED = {"table", "planes"}
-"""Memories of which every lane of STORE.POST has its own copy."""
+"""Memories of which each lane of STORE.POST has a copy."""
 
 _BY_PART = {"par": "par_depth", "rows": "row_depth"}
-"""Memories whose elements have two parts, with their depth: the RTL stores all first parts, then all second parts."""
+"""Maps memories whose elements have two parts to the field of their depth. The RTL has all first parts in one memory,
+all second parts in another.
+"""
 
 _CHUNK = 200_000
-"""Cycles between two checks for the caller's interrupt or progress."""
+"""Cycles between two calls of `on_progress`, at which an interrupt can take effect."""
 
 
 class RtlError(Exception):
-    """The RTL did not finish a program, or broke a rule of its port.
-
-    `status` is the STATUS register (control.py) at the end of the run, None if the run has no end.
+    """The RTL did not finish a program, or broke a rule of the memory port. `status`: register STATUS (control.py) at
+    the end of the run, None if the run did not end.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -87,11 +88,11 @@ class RtlError(Exception):
 class RtlResult:
     """Results of a run on the RTL.
 
-    `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by name
-    (`counters.COUNTERS`); `registers` by name (control.py): the value read after the run and the expected one; `memory`
-    is the image after the run, uint8; `scratchpads` the bytes of uop, inp, wgt, acc and, if the machine has them, par
-    and chain (`isa.scratchpads`). `activity` is (m, 3) int64 in order of cycles: cycle, unit, and the Activity
-    (interfaces.py) that the unit shows from then on, until its next row.
+    `cycles`: total. `begin`, `end` int64 (n,): cycles of each instruction, -1 if it never began. `counters`: by name
+    (`counters.COUNTERS`). `registers`: for each control register (control.py) the value read after the run and the
+    expected value. `memory`: the image after the run, uint8. `scratchpads`: the bytes of each scratchpad that the
+    machine has (`isa.scratchpads`). `activity` int64 (m, 3), in order of cycles: cycle, unit, and the Activity
+    (interfaces.py) of the unit from this cycle until its next row.
     """
 
     cycles: int
@@ -105,10 +106,10 @@ class RtlResult:
 
 
 def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
-    """Path of the library that runs programs on `config`, built if it does not exist.
+    """Path of the library that runs programs on `config`; builds it if it does not exist.
 
     A machine is elaborated once: later calls find the library by a hash of configuration and sources. Raises BuildError
-    without the tools.
+    if a tool is missing.
     """
     same = hardware(config)
     name = f"{same.digest[:32]}-{sources_digest()[:16]}-{optimize}.path"
@@ -134,9 +135,9 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
 
 
 def hardware(config: Config) -> Config:
-    """`config` with the default memory timing: machines with equal hardware, and so one library, become equal.
+    """`config` with the default memory timing and name, so that configurations of the same hardware have one library.
 
-    Only the DIGEST register differs, which no program can read.
+    Their hardware differs only in the register DIGEST, which no program can read.
     """
     built = {name: getattr(config.memory, name) for name, _, item in declared(Memory) if item.rtl}
     memory = Memory(**built)
@@ -149,9 +150,8 @@ def _library(config: Config, optimize: Optimize) -> ctypes.CDLL:
 
 
 class Machine:
-    """One accelerator in the harness, from power-up on: several programs may run on it, with resets between.
-
-    A context manager; `close` frees it.
+    """An accelerator in the harness, from power-up on. Several programs may run on it one after the other, with or
+    without resets between them. A context manager; `close` frees it.
     """
 
     def __init__(
@@ -162,24 +162,21 @@ class Machine:
         optimize: Optimize = "build",
         library_path: Path | None = None,
     ) -> None:
-        """Power-up and reset. Scratchpads hold zeros; registers and queues hold zeros, or random bits seeded by
-        `random_state`.
+        """Powers up and resets the machine. Scratchpads are zero; registers and queues are zero or, with the seed
+        `random_state`, random bits before the reset, as the initial values in the Verilog are left out.
 
-        With random bits only the reset makes the machine work, because the Verilog's initial values are left out.
-        `library_path` replaces the library of `config` by one of `build.build_library`, for a netlist or a mutated
-        design.
-
-        Raises BuildError.
+        `library_path`: a library from `build.build_library` in place of that of `config`, for a netlist or a mutated
+        design. Raises BuildError.
         """
         self._config = config
         if library_path is None:
             self._library = _library(hardware(config), optimize)
         else:
             self._library = load_library(library_path)
-        # Verilator accepts seeds of 31 bits; 0 means a random seed.
+        # Verilator accepts seeds of 31 bits; vdla_create takes 0 for zeros.
         seed = 0 if random_state is None else random_state % (2**31 - 1) + 1
         self._harness: int | None = self._library.vdla_create(seed)
-        # Before the reset, random registers may write anywhere.
+        # Resets first: random registers may write to any scratchpad.
         self.reset()
         self.fill_scratchpads({})
 
@@ -192,17 +189,19 @@ class Machine:
         self.close()
 
     def close(self) -> None:
-        """Frees the machine, which is unusable afterwards."""
+        """Frees the machine, which cannot be used afterwards. A second call does nothing."""
         if self._harness is not None:
             self._library.vdla_destroy(self._harness)
             self._harness = None
 
     def reset(self) -> None:
-        """Resets the machine for some cycles, also in mid-run; scratchpads keep their contents."""
+        """Resets the machine for some cycles, also during a run; scratchpads keep their contents."""
         self._library.vdla_reset(self._harness)
 
     def fill_scratchpads(self, contents: Contents) -> None:
-        """Sets all scratchpads to `contents` (`isa.scratchpads`), zeros for memories not in it. Raises ProgramError."""
+        """Sets scratchpads to `contents` (`isa.scratchpads`); those that it does not name become zero. Raises
+        ProgramError.
+        """
         arrays = typed_scratchpads(self._config, contents)
         arrays["planes"] = arrays["table"][self._config.tables :]
         arrays["table"] = arrays["table"][: self._config.tables]
@@ -216,7 +215,7 @@ class Machine:
             self._check_size(kind, there, size)
 
     def read_scratchpads(self) -> dict[str, NDArray[np.uint8]]:
-        """The bytes of every scratchpad. Raises RtlError if copies of a scratchpad differ."""
+        """The bytes of each scratchpad, uint8 by name. Raises RtlError if copies of a scratchpad differ."""
         found = {}
         for kind, size in self._sizes().items():
             size *= self._copies(kind)
@@ -243,20 +242,20 @@ class Machine:
 
     @property
     def _banked(self) -> bool:
-        """Whether memories of input vectors are in banks."""
+        """Whether the memories of input vectors have banks."""
         return ArrayShape.of(self._config).banks > 1
 
     @property
     def _bank_bytes(self) -> int:
-        """Bytes of a word in a bank of input vectors."""
+        """Bytes of a word in such a bank: the input vectors of a position."""
         return self._config.inp_bytes * self._config.position_inputs
 
     def _copies(self, kind: str) -> int:
-        """Number of copies of a scratchpad in the RTL: every lane of STORE.POST has the look-up tables."""
+        """Number of copies that the RTL has of scratchpad `kind`: each lane of STORE.POST has the look-up tables."""
         return self._config.out_bytes // self._config.post_passes if kind in _COPIED else 1
 
     def _sizes(self) -> dict[str, int]:
-        """Bytes of the RTL's memories; the planes of the rows' table are separate from the other tables."""
+        """Sizes in bytes of the RTL's memories by name. The tables for ROWS are a memory of their own, `planes`."""
         sizes = scratchpad_sizes(self._config)
         if "rows" in sizes:
             sizes["planes"] = PLANES * TABLE_BYTES
@@ -264,7 +263,7 @@ class Machine:
         return sizes
 
     def watch_ports(self) -> None:
-        """Records all ports in every cycle from now on and drops earlier records."""
+        """Drops the records of ports and records them in each cycle from now on."""
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
@@ -272,7 +271,7 @@ class Machine:
         return watched_ports(self._library, self._harness)
 
     def read_register(self, address: int) -> int:
-        """The 32-bit control register at byte `address` (control.py), while no program runs."""
+        """Reads the 32-bit control register at byte `address` (control.py) while no program runs."""
         return self._library.vdla_read(self._harness, address)
 
     def run(
@@ -286,12 +285,13 @@ class Machine:
         surroundings: Surroundings = PLAIN,
         on_progress: Callable[[int], None] = lambda cycles: None,
     ) -> RtlResult:
-        """Launches (n, words) uint64 `instructions` with memory `image` (not modified) and waits for the end.
+        """Launches `instructions`, uint64 (n, words), with the memory image `image` (not modified) and waits for the
+        end.
 
-        Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
-        `memory_timing` replaces the configuration's, `surroundings` the default of zeros and a plain control bus.
-        `on_progress` is called now and then with the cycles done. Raises RtlError if the program does not finish;
-        unless memory's errors have stopped it, the machine then needs a reset.
+        Memory answers SLVERR to accesses of the bus word of byte `failing_address`, and DECERR outside the program's
+        memory. `memory_timing`: in place of the configuration's. `surroundings`: addresses and initial counters.
+        `on_progress` is called with the number of cycles from time to time. Raises RtlError if the program does not
+        finish; the machine then needs a reset, unless an error of memory stopped it.
         """
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
@@ -342,7 +342,9 @@ class Machine:
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Presets of the counters and of CYCLES: `counts`, or zeros if `counts` is empty or the run has ended."""
+        """Initial values of the counters and of CYCLES: `counts`, or zeros if `counts` is empty or the run has ended.
+        Runs to cycle _PRESET_CYCLE and adds the values there.
+        """
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness
         if not counts or status != RUNNING:
@@ -372,7 +374,7 @@ class Machine:
             "COUNT": (self._read_words("COUNT", 1), count),
             "BASE": (self._read_words("BASE", 2), base),
             "CYCLES": (self._read_words("CYCLES", 2), cycles % (1 << COUNTER_BITS)),
-            # Machines that differ only in memory timing share a library.
+            # Machines that differ only in memory timing share a library, which has the digest of one of them.
             "DIGEST": (digest, digest if digest in known else known[0]),
         }
 
@@ -416,7 +418,7 @@ class Machine:
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:
-        """For each unit the name of the counter that counts in this cycle: its activity or cause of stall."""
+        """For each unit the name of the counter that counts now, its activity or cause of stall."""
         names = {unit: stall_counters(unit) for unit in Unit}
         before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}
         return {
@@ -433,7 +435,7 @@ class Machine:
 
 
 def _by_bank(depth: int) -> NDArray[np.int64]:
-    """The vectors of a memory of `depth`, as indices in the order of its banks."""
+    """The indices of `depth` words in the order in which banks store them: bank 0, bank 1, ..."""
     return np.concatenate([np.arange(bank, depth, TAPS) for bank in range(TAPS)])
 
 
@@ -448,15 +450,16 @@ def simulate_rtl(
     optimize: Optimize = "build",
     surroundings: Surroundings = PLAIN,
 ) -> RtlResult:
-    """Run (n, words) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
+    """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up.
 
-    `scratchpads` are contents at launch (`isa.scratchpads`), zeros where not named. With `random_state` every register
-    and queue starts with random bits of that seed; a reset always follows. `optimize`: goal of the library's
-    compilation; `surroundings`: addresses of memory, and initial counters. `Machine` runs several programs one after
-    the other; its `run` also takes an address at which memory fails and a function that hears of the progress.
+    `scratchpads`: contents at launch (`isa.scratchpads`); those that it does not name are zero. `random_state`: seed of
+    random bits in registers and queues before the reset. `optimize`: goal of the library's compilation. `surroundings`:
+    addresses of memory, and initial counters. `Machine` runs several programs one after the other; its `run` also takes
+    an address at which memory fails and a function that is called with the progress.
 
-    The first run of a configuration builds its library. Raises BuildError without the tools, RtlError if the RTL does
-    not finish within `cycle_limit` cycles, waits for ever, is stopped by memory or breaks a rule of the memory port.
+    The first run of a configuration builds its library. Raises BuildError if a tool is missing, RtlError if the RTL
+    does not finish within `cycle_limit` cycles, is deadlocked, is stopped by memory or breaks a rule of the memory
+    port.
     """
     with Machine(config, random_state=random_state, optimize=optimize) as machine:
         if scratchpads is not None:

@@ -1,4 +1,4 @@
-"""The C functions of the harness in a shared library, with their types."""
+"""Loads a shared library and declares the types of the harness's C functions in it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from vdla.isa.config import Memory
 from vdla.isa.parameters import declared
 
 TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes")
-"""Fields of `isa.config.Memory` passed to the memory model, in its order: all but the width of the bus."""
+"""Fields of `isa.config.Memory` that the memory model takes, in this order: all but the width of the bus."""
 
 PLACES = 16
-"""Most address ranges at which the memory appears."""
+"""Largest number of address ranges at which the memory appears."""
 
 
 class Parameters(ctypes.Structure):
-    """`Parameters` of harness.cpp: the timing, and the byte address at which memory fails (-1: nowhere).
+    """`Parameters` of harness.cpp. `failing`: byte address at which memory fails, -1 for none.
 
-    `manners` seeds random pauses and byte-wise accesses on the control bus; 0 means neither. The bytes of memory appear
-    at `base` (register BASE) plus each of the first `places` of `origins`.
+    `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
+    appear at `base` (register BASE) plus each of the first `places` elements of `origins`.
     """
 
     _fields_ = [
@@ -30,7 +30,7 @@ class Parameters(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """The library at `path` with the signatures of harness.cpp."""
+    """Loads the library at `path` and declares the signatures of harness.cpp."""
     library = ctypes.CDLL(str(path))
     handle, pointer = ctypes.c_void_p, ctypes.c_void_p
     signatures: dict[str, tuple[list[type], type | None]] = {

@@ -1,5 +1,5 @@
-"""Merges registers with the processes of their next values: half as many variables for Verilator to copy in every
-cycle.
+"""Merges registers with the processes that compute their next values, which halves the variables that Verilator copies
+in each cycle.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _INTERNAL = re.compile(r"\\\$\S+")
 
 
 def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
-    """`verilog` in which each process of a next value is merged with the register that takes this value.
+    """The design `verilog` in which the process of a next value is merged with the register that takes this value.
 
-    Amaranth computes a register's next value into a variable (`\\$857`) in one process and assigns it in another. If
-    the variable has no other use, the first process becomes the register's own, with the same statements. In modules
-    whose name matches `gated`, those registers keep their value while the expression `enable` is 0.
+    Amaranth computes a register's next value in one process, as a variable (`\\$857`), and assigns it to the register
+    in another. If the variable has no other use, the first process assigns to the register instead. In modules whose
+    name matches `gated`, these registers keep their values while the expression `enable` is 0.
     """
 
     def module(found: re.Match[str]) -> str:
@@ -44,7 +44,7 @@ def _merge_module(text: str, enable: str) -> str:
             return found[0]
         (target,) = targets
         assignments = len(_ASSIGNED.findall(body))
-        # Uses besides its assignments: the declaration, and the register that takes it.
+        # The variable has two uses besides its assignments: its declaration, and the register that takes it.
         if target not in registers or uses[target] != assignments + 2:
             return found[0]
         merged.add(target)

@@ -1,5 +1,5 @@
-"""Conditions of a run that must not change its result: the memory's address, the counters' start, the use of control
-registers.
+"""Conditions of a run that must not change its result: addresses of memory, initial counters, pauses on the control
+bus.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _PAGE: Final = 4096
 
 
 class SurroundingsError(UserError):
-    """An address, a preset or a seed that a run cannot start from."""
+    """An address, initial counter value or seed is out of range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The surroundings of one run.
+    """Conditions of one run. Raises SurroundingsError for a value out of range.
 
-    The memory's bytes appear at address `base` (the register BASE) plus each of `origins`, all multiples of 4096; the
-    program's instructions are read at the first of them, and instructions may use any. `counts`: initial values of the
-    performance counters, in the order of COUNTERS, and of CYCLES; the harness adds them to the registers after the run
-    has cleared them, and subtracts them from the values read, modulo 2^COUNTER_BITS; empty for zeros. `manners` seeds
-    hesitations on the control bus, 0 for none. Raises SurroundingsError.
+    The memory's bytes appear at address `base` (register BASE) plus each of `origins`, all multiples of 4096; fetch
+    reads instructions at the first origin, and instructions may access any. `counts`: initial values of the performance
+    counters, in the order of COUNTERS, and of CYCLES, or empty for zeros; the harness adds them to the registers after
+    the launch has cleared these, and subtracts them from the values read, modulo 2^COUNTER_BITS. `manners`: seed of
+    random pauses on the control bus, 0 for none.
     """
 
     base: int = 0
@@ -51,4 +51,4 @@ class Surroundings:
 
 
 PLAIN: Final = Surroundings()
-"""Memory at address 0, counters from 0, a control bus without pauses."""
+"""The default conditions: memory at address 0, counters from 0, no pauses on the control bus."""

@@ -1,4 +1,4 @@
-"""Verilator and the tools beside it: their paths, and the errors when one is missing or fails."""
+"""Finds and runs Verilator and the compilers that it needs; raises BuildError if one is missing or fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def verilator(*, user: str) -> tuple[Path, str]:
 
 
 def call(command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs `command` with the variables `environment` added to this process's; returns its output. Raises
+    """Runs `command` in this process's environment plus the variables `environment`; returns its output. Raises
     BuildError."""
     name = Path(command[0]).name
     try:

@@ -1,4 +1,4 @@
-"""The message about a program that is stuck on the RTL: the event that each unit waits for."""
+"""The error message for a program that is deadlocked on the RTL: the event that each unit waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..counters import CYCLE_COUNTERS
 
 
 def stall_counters(unit: Unit) -> tuple[str, ...]:
-    """Names of the counters of all activities and stalls of `unit`."""
+    """Names of the counters of `unit`, for its activities and its causes of stall."""
     return tuple(name for owner, _, name in CYCLE_COUNTERS if owner is unit)
 
 
@@ -25,10 +25,10 @@ def describe(
     end: NDArray[np.int64],
     moving: Mapping[Unit, str],
 ) -> str:
-    """One clause for each unit, then the error of the whole program, if any.
+    """The message: one clause for each unit, then whether the program lacks a FINISH.
 
-    `begin` and `end` are cycles by instruction, -1 for an event that did not happen; `moving` names for each unit the
-    counter that still counts, which gives its cause of stall.
+    `begin`, `end` int64 (n,): cycles of each instruction, -1 for an event that did not happen. `moving`: for each unit
+    the name of the counter that still counts, from which its cause of stall follows.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

@@ -1,4 +1,4 @@
-"""Values of the RTL's ports, cycle by cycle."""
+"""Reads the values of the RTL's ports that the harness recorded in each cycle."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 
 def watched_ports(library: ctypes.CDLL, harness: int | None) -> dict[str, NDArray[np.uint8]]:
-    """Values of ports by name, each uint8 (cycles, bytes), lowest byte first, from the call of `vdla_watch` on: inputs
-    and outputs of the accelerator in each cycle. Clock and trace ports are left out.
+    """Values of the accelerator's inputs and outputs in each cycle since the call of `vdla_watch`: by name, uint8
+    (cycles, bytes), lowest byte first. Clock and trace ports are left out.
     """
     names, sizes = list[str](), list[int]()
     size = ctypes.c_uint64()
