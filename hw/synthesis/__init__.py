@@ -1,1 +1,1 @@
-"""Synthesis of the generated Verilog by Yosys and nextpnr: resources of every unit, clock on ECP5, lint."""
+"""Synthesis of the generated Verilog by Yosys and nextpnr: resources of each unit, clock on ECP5, lint."""

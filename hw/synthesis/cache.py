@@ -1,4 +1,4 @@
-"""Results of long tool runs, cached by a hash of their inputs; written whole or not at all."""
+"""Caches the results of long tool runs by a hash of their inputs; files are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _PART = "synthesis"
 
 
 def key(*parts: str) -> str:
-    """The cache entry's name for inputs `parts`: 32 hexadecimal digits of their SHA-256."""
+    """Name of the cache entry for the inputs `parts`: 32 hexadecimal digits of their SHA-256."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def load(name: str, suffix: str) -> bytes | None:
-    """The entry's bytes under `name`; None if there is no entry or its file was changed."""
+    """The bytes of entry `name`; None if there is no entry or its file was changed."""
     path = user_cache.find_cached(_PART, _file(name, suffix))
     return None if path is None else gzip.decompress(path.read_bytes())
 
 
 def save(name: str, suffix: str, data: bytes) -> None:
-    """Caches `data` under `name`; if the user's cache is not writable, for this process only."""
+    """Caches `data` as entry `name`; if the user's cache cannot be written, for this process only."""
 
     def write(path: Path) -> None:
         path.write_bytes(gzip.compress(data, 1, mtime=0))

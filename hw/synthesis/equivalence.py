@@ -1,4 +1,4 @@
-"""Proofs that a mutation changes nothing: ABC compares a part of the design with the same part mutated."""
+"""Proves that a mutation has no effect: ABC compares a part of the design with the same part mutated."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from .tools import end_tool
 from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
-"""Seconds after which Yosys must have written MITER: several times the seconds for the largest part."""
+"""Seconds that Yosys has to write MITER: several times the seconds for the largest part."""
 
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""Files written by ABC: MITER with equal signals merged, the status after the first cycles and after the search."""
+"""Names of the files that ABC writes: MITER with equal signals merged; its status after the search of the first cycles,
+and after the search of all states.
+"""
 
 
 class Outcome(StrEnum):
     """The result of a comparison of two parts."""
 
     PROVEN = "proven"
-    """They have the same outputs for ever, from the initial values on, whatever their inputs are."""
+    """The parts have equal outputs in all cycles from the initial state on, for all inputs."""
     DIFFERS = "differs"
     """Some inputs make the parts differ; the design may never produce these inputs."""
     UNDECIDED = "undecided"
@@ -38,10 +40,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Result of comparing `part` (an instance path) with and without a mutation.
+    """Result of comparing the instance `part` with and without a mutation.
 
-    `opaque`: instances without the mutation had arbitrary outputs, and their inputs were compared. `how`: the method of
-    a proof, or the reason of an undecided result. `cycle`, from 0: a cycle in which the two differ.
+    `opaque`: inner instances without the mutation had arbitrary outputs, and their inputs were compared. `how`: the
+    method of a proof, or the reason why the result is undecided. `cycle`: a cycle, from 0, in which the two differ.
     """
 
     part: str
@@ -64,10 +66,11 @@ class Comparison:
 def prove_equivalent(
     mutants: Mutants, mutation: Mutation, *, seconds: float, levels: int = 2
 ) -> tuple[Comparison, ...]:
-    """The comparisons up to the first proof that `mutation` changes nothing; a proof is the last one.
+    """Compares larger and larger parts with and without `mutation`, until a proof that it has no effect; returns the
+    comparisons, of which only the last one can be a proof.
 
-    First the mutated module is compared, then up to `levels` of the modules around it. Each comparison takes up to
-    `seconds`, after its preparation. Raises ToolError if Yosys is missing.
+    The parts are the mutated module, then up to `levels` of the modules around it. Each comparison takes up to
+    `seconds` after its preparation. Raises ToolError if Yosys is missing.
     """
     done = list[Comparison]()
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
@@ -81,8 +84,9 @@ def prove_equivalent(
 
 
 def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
-    """Each part to compare and whether it is opaque: `module` with its instances opaque, `module` whole, then the
-    modules around it."""
+    """(part, whether its instances are opaque) for each comparison: `module` opaque, if it has instances; `module`
+    whole; then the modules around it, opaque.
+    """
     if f"\nmodule \\{module}." in mutants.netlist:
         yield module, True
     yield module, False
@@ -103,7 +107,7 @@ def _compare(work: Path, mutation: Mutation, part: str, opaque: bool, seconds: f
     problem = _yosys(work, miter_script(mutation, part, opaque=opaque), _PREPARATION)
     if problem is not None:
         return comparison(Outcome.UNDECIDED, problem)
-    # ABC replaces the module that Yosys passed to it, so Yosys ends with an error: only the files written by ABC count.
+    # ABC replaces the module that Yosys passed to it, so Yosys ends with an error; the result is in ABC's files.
     _yosys(work, _abc_script(seconds), seconds)
     if _is_constant_0(work / _SWEPT):
         return comparison(Outcome.PROVEN, "equal registers, by induction")
@@ -126,14 +130,14 @@ module \any
   end
 end
 """
-"""A module for Yosys to pass to ABC, which then reads MITER instead."""
+"""RTLIL of a module that Yosys passes to ABC; ABC then reads MITER instead."""
 
 
 def _abc_script(seconds: float) -> str:
-    """The Yosys script in which ABC decides MITER.
+    """The Yosys script in which ABC decides whether the output of MITER is always 0.
 
-    It merges registers, then all signals, that are always equal (lcorr, scorr): if the parts are equal, that mostly
-    leaves a constant output. Else it searches the first cycles (bmc3), then all states (pdr).
+    ABC merges registers, then all signals, that are always equal (lcorr, scorr): if the parts are equal, this mostly
+    makes the output constant. Then it searches the first cycles (bmc3) and all states (pdr) for an output of 1.
     """
     short, long = max(1, int(seconds / 4)), max(1, int(seconds / 2))
     commands = [
@@ -152,7 +156,7 @@ def _abc_script(seconds: float) -> str:
 
 
 def _yosys(work: Path, script: str, seconds: float) -> str | None:
-    """Runs `script`; returns None, or the reason of a failure."""
+    """Runs `script` for up to `seconds`; returns None, or the reason of a failure."""
     (work / SCRIPT).write_text(script, encoding="utf-8")
     command = [*yosys_command(), "-q", SCRIPT]
     with subprocess.Popen(command, cwd=work, stderr=subprocess.PIPE, text=True) as process:
@@ -170,12 +174,12 @@ def _yosys(work: Path, script: str, seconds: float) -> str | None:
 
 
 def _is_constant_0(aiger: Path) -> bool:
-    """Whether the only output of `aiger` is 0: no register and no gate is left, and the output is the literal 0."""
+    """Whether the file `aiger` has no register, no gate and one output, the constant 0."""
     if not aiger.exists():
         return False
     return re.match(rb"aig (\d+) \1 0 1 0\n0\n", aiger.read_bytes()) is not None
 
 
 def _status(path: Path) -> str:
-    """The first line of a status that ABC wrote: "snl_SAT ... <output> <cycle>", "snl_UNSAT ..." or another."""
+    """The first line of a status file of ABC, for example "snl_SAT ... <output> <cycle>" or "snl_UNSAT ..."."""
     return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""

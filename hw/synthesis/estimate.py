@@ -1,8 +1,8 @@
-"""Longest paths of a mapped ECP5 netlist without placement: a first hint in seconds instead of half an hour.
+"""Estimates the longest paths of a mapped ECP5 netlist without placement, in seconds instead of half an hour.
 
-Delays of cells are those that nextpnr 0.11 reports for speed grade 6; a wire's delay is estimated from the number of
-pins it drives. The order of the paths is informative, their nanoseconds less: placed in a device that is half full, the
-longest path was as long as the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
+Delays of cells are those that nextpnr 0.11 reports for speed grade 6; the delay of a wire is estimated from the number
+of pins that it drives. The estimate is coarse: placed in a device that is half full, the longest path was as long as
+the longest estimate (`edge8`: 9.9 and 10.1 ns), but it was another path.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, Final
 from .netlist import plain_path
 
 _FROM_CLOCK: Final = {"TRELLIS_FF": 0.52, "DP16KD": 5.7, "PDPW16KD": 5.7}
-"""Nanoseconds from the clock to the outputs of a cell with registers."""
+"""Nanoseconds from the clock edge to the outputs of a cell with registers, by kind of cell."""
 
 _PRODUCT: Final = 3.93
 _LUT, _CARRY_IN, _CARRY, _SUM = 0.24, 0.44, 0.07, 0.45
 _MANY_PINS: Final = 40
 
 Net = int
-"""A bit of a net, as Yosys numbers them in JSON; constants are strings there."""
+"""Number of a net of one bit in Yosys' JSON; constants are strings there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedPath:
-    """The longest path between the registers of two groups.
+    """The longest path between the registers of two instances.
 
-    `ns` is estimated; `start` and `end` are names of registers without their bit, `pin` that of the last cell (DI, CE,
-    LSR, or of a memory), `path` the instance of that cell; `endpoints` is the number of such ends in the group; `loads`
-    are the pins driven by each wire of the path.
+    `ns`: estimated delay. `start`, `end`: names of registers, without their bit. `pin`: pin of the last cell (DI, CE,
+    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: number of ends of paths between the two
+    instances. `loads`: number of pins that each wire of the path drives.
     """
 
     ns: float
@@ -45,9 +45,9 @@ class EstimatedPath:
 
 
 def longest_paths(module: Mapping[str, Any], paths: Mapping[str, str], *, count: int) -> list[EstimatedPath]:
-    """The `count` longest paths of Yosys' JSON `module`, mapped to ECP5, one for each pair of start and end instance.
+    """The `count` longest paths of `module`, Yosys' JSON mapped to ECP5: one for each pair of start and end instance.
 
-    `paths` gives the instance of every cell (`netlist.instance_paths`).
+    `paths`: the instance of each cell (`netlist.instance_paths`).
     """
     cells = module["cells"]
     names = _names(module)
@@ -115,7 +115,7 @@ def longest_paths(module: Mapping[str, Any], paths: Mapping[str, str], *, count:
 
 
 def _pins(cell: Mapping[str, Any]) -> Iterator[tuple[str, Net]]:
-    """(pin, net) of every connected bit that is no constant."""
+    """(pin, net) of each bit of a cell's pins that is connected to a net, not to a constant."""
     for pin, bits in cell["connections"].items():
         for bit in bits:
             if not isinstance(bit, str):
@@ -123,7 +123,7 @@ def _pins(cell: Mapping[str, Any]) -> Iterator[tuple[str, Net]]:
 
 
 def _names(module: Mapping[str, Any]) -> dict[Net, str]:
-    """A name of each net, without its bit; names from the source are preferred to those made by tools."""
+    """A name for each net, without its bit: a name in the source if there is one, else a name that tools made."""
     found: dict[Net, tuple[bool, str]] = {}
     for name, net in module["netnames"].items():
         rank = (bool(net.get("hide_name")), name)
@@ -134,7 +134,7 @@ def _names(module: Mapping[str, Any]) -> dict[Net, str]:
 
 
 def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
-    """The nets of the longest path to `net`, first one first."""
+    """The nets of the longest path to `net`, from its start; `before`: the net before each net on its longest path."""
     way = [net]
     while way[-1] in before:
         way.append(before[way[-1]])
@@ -142,8 +142,8 @@ def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
 
 
 def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float, bool]]]]:
-    """Timing arcs of each output that depends on inputs of the same cycle: (input, nanoseconds, whether a wire comes
-    before the cell).
+    """(output, timing arcs) for each output of a cell that depends on inputs of the same cycle. A timing arc is (input,
+    nanoseconds, whether a wire leads to the input).
     """
     inputs = [(pin, bit) for pin, bit in _pins(cell) if cell["port_directions"][pin] == "input"]
     outputs = {pin: bit for pin, bit in _pins(cell) if cell["port_directions"][pin] == "output"}
@@ -151,7 +151,7 @@ def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float,
         case "LUT4":
             yield outputs["Z"], [(bit, _LUT, True) for _, bit in inputs]
         case "PFUMX" | "L6MUX21":
-            # The tables before such a multiplexer are in the same slice.
+            # The look-up tables before this multiplexer are in the same slice, without a wire.
             data = ("ALUT", "BLUT", "D0", "D1")
             yield outputs["Z"], [(bit, _LUT, pin not in data) for pin, bit in inputs]
         case "CCU2C":

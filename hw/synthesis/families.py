@@ -1,4 +1,4 @@
-"""FPGA families: Yosys' options, the resources of each cell, and the resources of the device."""
+"""FPGA families: Yosys' commands, the resources that cells take, and the resources of a device."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Final
 
 RESOURCES: Final = ("lut", "ff", "dsp", "block_ram")
-"""Resources of a report, in order. A block RAM is the family's largest block (36 Kbit on xc7, 18 Kbit on ECP5)."""
+"""Resources in reports, in this order. `block_ram` counts the family's largest blocks (36 Kbit on xc7, 18 on ECP5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One FPGA: its `name`, nextpnr's options for it and its amount of every resource."""
+    """An FPGA: its `name`, nextpnr's options for it, and its `capacity`, the amount of each resource."""
 
     name: str
     options: tuple[str, ...]
@@ -24,8 +24,8 @@ class Device:
 class Family:
     """A family of FPGAs.
 
-    `script` are the Yosys commands that map the flattened design, with {top}; `cells` gives the resources taken by each
-    cell of the mapped netlist (other cells take none). `device` is None for families of which only counts are known.
+    `script`: Yosys commands that flatten and map the design with top module {top}. `cells`: resources that a cell of
+    the mapped netlist takes, by kind; other cells take none. `device`: the device for placement; None if there is none.
     """
 
     name: str
@@ -42,8 +42,7 @@ XC7: Final = Family(
     name="xc7",
     # Without -flatten synth_xilinx leaves a hierarchy that its own later steps do not finish.
     script=("synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}",),
-    # Xilinx UG474, table "Distributed RAM configuration": the LUTs of a distributed RAM.
-    # Xilinx UG473: two RAMB18 share a RAMB36.
+    # LUTs of a distributed RAM: Xilinx UG474, table "Distributed RAM configuration". Two RAMB18 are in a RAMB36: UG473.
     cells=_cells(
         **{f"LUT{n}": {"lut": 1} for n in range(1, 7)},
         INV={"lut": 1},
@@ -82,8 +81,8 @@ ECP5: Final = Family(
         DP16KD={"block_ram": 1},
         PDPW16KD={"block_ram": 1},
     ),
-    # Lattice FPGA-DS-02012, table of the family: LFE5U-85; nextpnr prints the same numbers.
-    # The placer weighs timing three times as much as by default; routing then ends sooner, too.
+    # Capacity of an LFE5U-85: Lattice FPGA-DS-02012, table of the family; nextpnr prints the same numbers.
+    # The option gives timing three times its default weight in placement; routing then takes less time, too.
     device=Device(
         name="LFE5U-85F, speed grade 6, CABGA756",
         options=(

@@ -23,8 +23,8 @@ from .tools import Report, ToolError, tool_version
 from .yosys import PACKAGE, run_script
 
 _TARGET_MARGIN: Final = 1.1
-"""Target clock of nextpnr relative to the configuration's clock: timing-driven placement improves paths slower than the
-target.
+"""Target clock of nextpnr relative to the configuration's clock: placement improves only paths slower
+than the target.
 """
 
 
@@ -32,9 +32,9 @@ target.
 class MappedDesign:
     """A design mapped to a family's cells.
 
-    `verilog` and `pins` are the sources, `script` the Yosys commands, `netlist` Yosys' JSON of the design inside the
-    pins module; `paths` gives the instance of every cell; `modules` the resources by instance path ("" is the top),
-    `memories` the kind of every memory.
+    `verilog`, `pins`: sources of the design and of the module around it. `script`: Yosys commands. `netlist`: Yosys'
+    JSON. `paths`: the instance of each cell. `modules`: resources by instance path ("" is the top). `memories`: the
+    kind of each memory.
     """
 
     verilog: str
@@ -47,7 +47,7 @@ class MappedDesign:
 
     @property
     def top(self) -> dict[str, Any]:
-        """The accelerator in Yosys' JSON: cells, and names of its nets."""
+        """The accelerator's module in Yosys' JSON: cells, and names of nets."""
         return json.loads(self.netlist)["modules"][TOP]
 
 
@@ -60,7 +60,7 @@ class Shortage:
 
     @property
     def missing(self) -> int:
-        """Missing amount of the resource."""
+        """The amount of the resource that the device lacks."""
         return self.needed - self.available
 
 
@@ -68,9 +68,9 @@ class Shortage:
 class Synthesis:
     """Resources and clock of a configuration on a family.
 
-    `total` and `units` are counts by `families.RESOURCES`, of the accelerator alone. `multipliers` by instance path.
-    `shortages` by resource, empty if the device holds the design or the family has no device; `placements` has one
-    result for each seed, none without a device or with shortages.
+    `total`, `units`: amounts of `families.RESOURCES` that the accelerator takes, without the module around it.
+    `multipliers`: numbers by instance path. `shortages`: by resource, empty if the device holds the design or the
+    family has no device. `placements`: one result for each seed; empty without a device and with shortages.
     """
 
     config: Config
@@ -99,10 +99,10 @@ class Synthesis:
 def synthesize(
     config: Config, family: Family, *, seeds: Sequence[int] = (1, 2, 3), jobs: int = 1, report: Report
 ) -> Synthesis:
-    """Maps the RTL of `config` to `family` and places it once for each of `seeds`, `jobs` at a time.
+    """Maps the RTL of `config` to `family` and places it once with each of `seeds`, `jobs` at a time.
 
-    The Verilog is that of the harness without trace ports. Known results come from the cache. Raises ToolError if a
-    tool is missing or fails; a design that does not fit is a result.
+    The Verilog is that of the harness without trace ports. Earlier results come from the cache. Raises ToolError if a
+    tool is missing or fails, but not for a design that does not fit.
     """
     module = generate_module(config, report=report)
     design = map_design(module.text, pins_module(module.ports), family, report=report)
@@ -128,13 +128,13 @@ def synthesize(
 
 
 def map_design(verilog: str, pins: str, family: Family, *, report: Report) -> MappedDesign:
-    """`verilog` inside the module `pins`, mapped by Yosys; a known result comes from the cache. Raises ToolError,
-    NetlistError.
+    """Maps `verilog`, inside the module whose Verilog is `pins`, by Yosys; an earlier result comes from the cache.
+    Raises ToolError and NetlistError.
     """
     commands = [
         "read_verilog vdla.v",
         "read_verilog pins.v",
-        # The design stays a separate module, so that nothing of the pins module is counted as part of it.
+        # The design stays a separate module, so that cells of the module around it are not counted.
         f"setattr -mod -set keep_hierarchy 1 {TOP}",
         *(command.format(top=PINS_TOP) for command in family.script),
         "check -assert -noinit",
@@ -195,7 +195,7 @@ def _place_seeds(
 
 
 def document(result: Synthesis) -> dict[str, Any]:
-    """The result as one JSON object; `vdla synth --json` prints it."""
+    """The JSON object of a synthesis; `vdla synth --json` prints it."""
     lanes = result.config.batch * result.config.block_out
     units = {unit: own for unit, own in result.units.items() if any(own.values())}
     array = round(result.units["array"]["dsp"])

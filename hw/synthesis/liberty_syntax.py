@@ -1,8 +1,8 @@
-"""Parser of the syntax of Liberty files: groups of attributes, in the order of the text.
+"""Parses the syntax of Liberty files: groups of attributes, in the order of the text.
 
-A Liberty file is groups `name (arguments) { ... }` of attributes `name : value;` and `name (values);` (Synopsys,
-Liberty user guide, volume 1, "Liberty syntax"). liberty-parser of PyPI reads them with lark and sympy, and takes half a
-minute for a file of half a megabyte; this parser takes less than a second.
+A Liberty file has groups `name (arguments) { ... }` of attributes `name : value;` and `name (values);` (Synopsys,
+Liberty user guide, volume 1, "Liberty syntax"). PyPI's liberty-parser, which uses lark and sympy, takes half a minute
+for a file of half a megabyte; this parser takes less than a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from vdla.util.errors import UserError
 
 MOST_BYTES = 512 << 20
-"""Largest accepted file; the largest libraries of foundries have several hundred megabytes."""
+"""Size in bytes of the largest accepted file; the largest libraries of foundries have several hundred megabytes."""
 
 _TOKEN = re.compile(
     r'/\*.*?\*/|//[^\n]*|\\\r?\n|\s+|"((?:[^"\\]|\\.|\\\n)*)"|([(){}:;,])|([^\s(){}:;,"]+)', re.DOTALL
@@ -25,12 +25,14 @@ _OPEN, _CLOSE, _END, _LAST = ("{", False), ("}", False), (";", False), (")", Fal
 
 
 class LibertyError(UserError):
-    """A file is no Liberty file, or lacks a group or attribute that is needed."""
+    """The file is no Liberty file, or lacks a group or attribute that is needed."""
 
 
 @dataclass(slots=True)
 class Group:
-    """`name(arguments) { ... }`: single attributes, the arguments of attributes with several, and groups inside."""
+    """A group `name(arguments) { ... }`. `simple`: values of attributes `name : value;`. `complex`: values of
+    attributes `name (values);`. `groups`: inner groups.
+    """
 
     name: str
     arguments: list[str]
@@ -39,12 +41,14 @@ class Group:
     groups: list[Group] = field(default_factory=list["Group"])
 
     def named(self, *names: str) -> Iterator[Group]:
-        """The groups inside with one of these names."""
+        """The inner groups with one of `names`."""
         return (group for group in self.groups if group.name in names)
 
 
 def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
-    """The outermost group of a Liberty text, without inner groups whose names are `skipped`. Raises LibertyError."""
+    """Parses a Liberty text; returns its outermost group. Inner groups with names in `skipped` are left out. Raises
+    LibertyError.
+    """
     tokens = [
         (m[1], True) if m[1] is not None else (m[2] or m[3], False)
         for m in _TOKEN.finditer(text)
@@ -63,8 +67,8 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
 
 
 def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[str]) -> int:
-    """Reads statements into `into` up to its closing brace or the end; returns the next place. Raises IndexError if the
-    text ends early.
+    """Reads statements from token `at` on into `into`, up to its closing brace or, at the top level, to the end of the
+    text; returns the index of the next token. Raises IndexError if the text ends inside a statement.
     """
     while at < len(tokens) and tokens[at] != _CLOSE:
         name = tokens[at][0]
@@ -98,7 +102,9 @@ def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[s
 
 
 def _value(tokens: list[_Token], at: int, name: str, into: Group) -> int:
-    """Reads an attribute's value from `at` on; returns the next place. Some files omit the semicolon after a value."""
+    """Reads the value of attribute `name` from token `at` on; returns the index of the next token. Some files omit the
+    semicolon after a value.
+    """
     end = at
     while end < len(tokens) and tokens[end] not in (_END, _CLOSE):
         end += 1
@@ -112,7 +118,7 @@ def _value(tokens: list[_Token], at: int, name: str, into: Group) -> int:
 
 
 def _behind(tokens: list[_Token], at: int) -> int:
-    """The place after the group whose opening brace is at `at`."""
+    """Index of the token after the group whose opening brace is token `at`."""
     depth = 0
     while True:
         depth += {_OPEN: 1, _CLOSE: -1}.get(tokens[at], 0)

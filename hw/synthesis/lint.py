@@ -1,4 +1,4 @@
-"""Verilator's lint of the generated Verilog, with a few waived warnings and the reasons."""
+"""Runs Verilator's lint on the generated Verilog, with a few waived warnings and the reasons for them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ lint_off -rule WIDTHTRUNC -file "*vdla.v" -match "*Assign RHS's SHIFTR generates
 // Registers have their power-up value in their declaration, which FPGA tools read, and are assigned on clock edges.
 lint_off -rule PROCASSINIT -file "*vdla.v"
 """
-"""A Verilator configuration file; `vdla rtl` writes it as vdla.vlt."""
+"""Text of a Verilator configuration file with the waivers; `vdla rtl` writes it as vdla.vlt."""
 
 
 def lint(verilog: str, *, waivers: str = WAIVERS) -> list[str]:
-    """The warnings and errors of `verilator --lint-only -Wall` on `verilog` (top module vdla), first lines only.
+    """The first line of each warning and error of `verilator --lint-only -Wall` for `verilog` (top module vdla).
 
-    Raises BuildError if Verilator is missing or fails, or perl, which runs it, is missing.
+    Raises BuildError if Verilator or perl, which runs it, is missing, or if Verilator fails.
     """
     root, _ = verilator(user="lint")
     require("perl", user="lint")

@@ -1,13 +1,14 @@
-"""Miters: a part of the design beside the same part with a mutation; the only output is high when the two differ.
+"""Makes miters: circuits of a part of the design and the same part with a mutation, whose one output is 1 if they
+differ.
 
-A part is a module with its instances. Some of its contents may be opaque:
+A part is a module with its instances. Some contents may be opaque:
 
 - a large memory is opaque: its read data are arbitrary, but equal for both parts, and its inputs (clocks, enables,
   addresses and data, the latter two only where enabled) must be equal;
 - instances without the mutation may be opaque: their outputs are arbitrary, their inputs must be equal.
 
-Memories and instances give equal outputs in both parts as long as their inputs are equal. So parts proven equal this
-way are equal with any memories and instances, including the design's; the reverse does not hold.
+Real memories and instances have equal outputs in both parts as long as their inputs are equal. So parts that are proven
+equal with opaque contents are equal in the design; the reverse does not hold.
 """
 
 from __future__ import annotations
@@ -19,24 +20,26 @@ from typing import Final
 from .mutants import Mutants, Mutation
 
 MITER: Final = "miter.aig"
-"""The file that the script writes: an AIGER file with all registers 0 at first and one output, 1 where parts differ."""
+"""Name of the file that the script writes: an AIGER file in which all registers are 0 at first, with one output, 1 if
+the parts differ.
+"""
 
 _SMALL: Final = 1024
-"""Bits of the largest memory that becomes registers."""
+"""Size in bits of the largest memory that becomes registers; larger ones are opaque."""
 
 
 def write_sources(directory: Path, mutants: Mutants) -> None:
-    """Writes the files that the scripts of `mutants` read."""
+    """Writes the files that the scripts for `mutants` read to `directory`."""
     (directory / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
     (directory / "memory.v").write_text(_MEMORY, encoding="utf-8")
     (directory / "register.v").write_text(_REGISTER, encoding="utf-8")
 
 
 def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
-    """The Yosys script that writes MITER for the module `part`, which contains `mutation`; its instances are `opaque`
-    or not.
+    """The Yosys script that writes MITER for module `part`, which contains `mutation`. `opaque`: instances without the
+    mutation are opaque.
 
-    The script fails if the AIGER file cannot express all differences: it has neither clocks nor registers' edges.
+    The script fails if the AIGER file cannot express all differences, since the format has no clocks and no edges.
     """
     plain = [
         f"flatten \\{part}",
@@ -59,7 +62,7 @@ def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
     commands = [
         "read_rtlil vdla.il",
         f"hierarchy -top \\{part}",
-        # One value for both parts before the mutation: an undefined value could differ.
+        # Sets undefined values to 0 before the mutation; they could differ between the parts.
         "setundef -zero",
         *(_keep_all_but(_path(part, mutation.module)) if opaque else ()),
         "design -save base",
@@ -85,7 +88,9 @@ def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
 
 
 def _path(part: str, module: str) -> list[str]:
-    """The modules from `part` down to `module`; a module's name begins with that of the module that contains it."""
+    """Names of the modules from `part` down to `module`; a module's name begins with that of the module that contains
+    it.
+    """
     below = module.removeprefix(part).split(".")[1:]
     return [".".join([part, *below[:depth]]) for depth in range(len(below) + 1)]
 
@@ -96,9 +101,8 @@ def _keep_all_but(modules: Sequence[str]) -> list[str]:
 
 
 def _mutate(mutation: Mutation) -> list[str]:
-    """Commands that make `mutation`; a mutation of a register's output is placed after the register.
-
-    Otherwise Yosys would move the register's initial value to the wire.
+    """The commands that make `mutation`. A mutation of a register's output is put after a buffer, since Yosys would
+    otherwise move the register's initial value to the mutated wire.
     """
     if mutation.port != "Q":
         return [mutation.command]

@@ -1,4 +1,6 @@
-"""Yosys mutations of the generated Verilog: all in one netlist, chosen by a number when the simulation starts."""
+"""Makes mutations of the generated Verilog by Yosys: one netlist has all, and a number selects one at the start of a
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .tools import Report, ToolError, tool_version
 from .yosys import PACKAGE, run_script
 
 SELECTION: Final = "mutation.txt"
-"""File in the working directory of a simulation with the number of its mutation, from 1; 0 is the unchanged design."""
+"""Name of the file, in the working directory of a simulation, with the number of its mutation, from 1; 0 for none."""
 
 _BITS: Final = 16
 _PORT: Final = "mutation"
@@ -24,10 +26,10 @@ _PORT: Final = "mutation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """One change of one bit: of port `port` of a cell; `mode` is defined in Yosys' `help mutate`.
+    """A change of bit `bit` of port `port` of a cell; Yosys' `help mutate` defines `mode`.
 
-    `module` is Yosys' name of the mutated module, `path` its instance, `command` the Yosys command of the mutation,
-    `line` the number of the Verilog line (0 if unknown), `code` its text.
+    `module`: Yosys' name of the mutated module; `path`: its instance. `command`: the Yosys command of the mutation.
+    `line`: number of the line of Verilog, 0 if unknown; `code`: text of the line.
     """
 
     number: int
@@ -44,9 +46,8 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutants:
-    """Verilog with all `mutations`, for `hw.harness`: top module vdla, the mutation read from SELECTION.
-
-    `netlist` is the RTLIL from which the mutations were drawn.
+    """Verilog with all `mutations`, for `hw.harness`: top module vdla, which reads the number of its mutation from
+    SELECTION. `netlist`: the RTLIL from which the mutations were drawn.
     """
 
     verilog: str
@@ -55,10 +56,10 @@ class Mutants:
 
 
 def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Mutants:
-    """`count` mutations of `verilog` (top module vdla), drawn by Yosys from `seed`.
+    """Makes `count` mutations of `verilog` (top module vdla), drawn by Yosys with `seed`.
 
-    They are drawn from the netlist of the coarse part of Yosys' `synth`: optimized, with operators and memories not
-    mapped to gates. So mutation 0, none, is that netlist itself. Yosys spreads them over modules, cells and lines.
+    The mutated netlist is the result of the coarse part of Yosys' `synth`: optimized, with operators and memories not
+    mapped to gates; mutation 0 is this netlist without change. Yosys spreads mutations over modules, cells and lines.
     Raises ToolError if Yosys is missing or fails.
     """
     prepare = [
@@ -93,7 +94,7 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
 
 def _mutation(number: int, command: str, verilog: str) -> Mutation:
     options = dict(re.findall(r"-(\w+) (\S+)", command))
-    # The last source is the innermost one: the statement, after the declarations of the wires.
+    # The last source line is the innermost one: that of the statement, after those of the wires' declarations.
     lines = [int(line) for line in re.findall(r"-src vdla\.v:(\d+)", command)]
     line = lines[-1] if lines else 0
     return Mutation(
@@ -115,9 +116,8 @@ _COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|
 
 
 def _keep_counters(verilog: str) -> str:
-    """`verilog` in which each counter's register has its original name again, which Yosys gives to the mutated signal.
-
-    The harness presets these registers by name.
+    """`verilog` in which the register of each counter has its original name, which Yosys has given to the mutated
+    signal. The harness sets these registers by name.
     """
 
     def module(found: re.Match[str]) -> str:
@@ -131,7 +131,9 @@ def _keep_counters(verilog: str) -> str:
 
 
 def _choose_by_file(verilog: str) -> str:
-    """`verilog` with the input `mutation` of its top as a register that takes its value from a file at time 0."""
+    """`verilog` in which the input `mutation` of the top module is a register, set from the file
+    SELECTION at time 0.
+    """
     start = verilog.index(f"module {TOP}(")
     end = verilog.index("endmodule", start)
     declared = f"  input [{_BITS - 1}:0] {_PORT};\n  wire [{_BITS - 1}:0] {_PORT};\n"

@@ -1,4 +1,4 @@
-"""Resources of every module of the hierarchy, counted in a mapped netlist."""
+"""Counts the resources of each module of the hierarchy in a mapped netlist."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .units import UNITS, unit_of_path
 
 
 class NetlistError(UserError):
-    """A netlist that Yosys left unmapped or empty."""
+    """The netlist is empty, has cells that Yosys did not map, or is not well-formed."""
 
 
 def plain_path(name: str) -> str:
-    r"""An instance path without the numbers that Amaranth appends to names already in use."""
+    r"""The instance path `name` without the numbers that Amaranth appends to names that are already in use."""
     return re.sub(r"\$\d+(?=\.|$)", "", name)
 
 
 def module_lines(verilog: str) -> list[tuple[int, str]]:
-    """First line (from 1) and plain instance path of every module of the generated `verilog`, in order.
+    """(number of its first line, from 1; plain instance path) for each module of the generated `verilog`, in order.
 
-    A module is named by the path of its instance, the top's name first; for a module with many instances the last part
-    names the shared module (`shared_modules.py`).
+    A module's name is the path of its instance, which begins with the top module's name; for a module with many
+    instances the last part is the name of the shared module (`shared_modules.py`).
     """
     found: list[tuple[int, str]] = []
     for number, line in enumerate(verilog.splitlines(), 1):
@@ -38,11 +38,12 @@ def module_lines(verilog: str) -> list[tuple[int, str]]:
 
 
 def instance_paths(cells: Mapping[str, Any], lines: list[tuple[int, str]], file: str) -> dict[str, str]:
-    """For every cell of a flattened module, the plain path of the instance it came from.
+    """For each cell of a flattened module, the plain path of the instance from which it came.
 
-    Registers, multipliers and carry chains carry the line of `file` that they come from (`lines`: `module_lines`),
-    memories their name. A lookup table has lost its origin in optimization: it counts for the instance of the first
-    register, multiplier or carry that it drives, else for that of the memory, else for the top ("").
+    Registers, multipliers and carry chains have the number of their line in `file` as attribute (`lines`: result of
+    `module_lines`), memories their name. Look-up tables have lost their origin in optimization: each is attributed to
+    the instance of the first register, multiplier or carry chain that it drives, else of the memory, else to the top
+    ("").
     """
     scopes = frozenset(name for name, cell in cells.items() if cell["type"] == "$scopeinfo")
     starts = [line for line, _ in lines]
@@ -79,7 +80,9 @@ def _claim(
     known: dict[str, str],
     tables: frozenset[str],
 ) -> None:
-    """Assigns the tables not in `known` to the instances of the `sinks` that they drive, breadth first."""
+    """Adds to `known` the look-up `tables` that are not in it: the instances of the `sinks` that they drive, directly
+    or by other tables, breadth first.
+    """
     level = dict(sinks)
     while level:
         found: dict[str, Counter[str]] = {}
@@ -107,9 +110,9 @@ def _scope(name: str, scopes: frozenset[str]) -> str:
 def count_modules(
     cells: Mapping[str, Any], paths: Mapping[str, str], family: Family
 ) -> dict[str, dict[str, float]]:
-    """Resources by instance path ("" is the top itself) of the mapped `cells`, whose instances are `paths`.
+    """Resources that the mapped `cells` take, by instance path ("" is the top itself); `paths`: instance of each cell.
 
-    Raises NetlistError if Yosys left something unmapped or nothing at all.
+    Raises NetlistError if there are unmapped cells or no cells.
     """
     counts: dict[str, dict[str, float]] = {}
     for name, cell in cells.items():
@@ -130,7 +133,7 @@ def count_modules(
 
 
 def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The sum of several counts."""
+    """The sum of several amounts of resources, by resource."""
     total: dict[str, float] = dict.fromkeys(RESOURCES, 0.0)
     for one in counts:
         for resource, amount in one.items():
@@ -139,16 +142,16 @@ def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Resources by unit, from those by path."""
+    """Resources by unit; `modules`: resources by instance path."""
     return {
         unit: sum_counts(own for path, own in modules.items() if unit_of_path(path) == unit) for unit in UNITS
     }
 
 
 def memory_kinds(log: str, top: str) -> dict[str, str]:
-    """The kind of every memory of the design, by path, from Yosys' log: block RAM, LUT RAM or flip-flops.
+    """The kind of each memory of the design, by path, as Yosys' log has it: block RAM, LUT RAM or flip-flops.
 
-    Tables of constants do not count: Yosys makes them from case statements and turns them into logic.
+    Tables of constants, which Yosys makes of case statements and maps to logic, are left out.
     """
     found = re.findall(rf"mapping memory {re.escape(top)}\.(\S+) via (\S+)", log)
     kinds = {plain_path(name): _memory_kind(cell) for name, cell in found}

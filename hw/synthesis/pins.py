@@ -1,4 +1,4 @@
-"""The module around the accelerator for the measurement of its clock."""
+"""Makes a module around the accelerator with which its clock is measured."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 from ..verilog import TOP, Port
 
 PINS_TOP: Final = "vdla_pins"
-"""Name of the module around the accelerator."""
+"""Name of this module."""
 
 INSTANCE: Final = "design"
-"""Instance name of the accelerator in that module."""
+"""Name of the accelerator's instance in this module."""
 
 
 def pins_module(ports: Iterable[Port]) -> str:
-    """Verilog of module `vdla_pins`, in which every port of `vdla` ends in a register and which has five pins.
+    """Verilog of module `vdla_pins`, which has five pins and connects each port of `vdla` to registers.
 
-    Inputs come from one shift register, outputs go into another, so that every path of the accelerator runs from
-    register to register, no pin's place or delay affects the clock, and a bus of any width fits the package. Neither
-    shift register counts as part of the accelerator.
+    Inputs come from one shift register, outputs go to another. So each path of the accelerator goes from register to
+    register, the positions and delays of pins do not affect the clock, and a bus of any width fits the package. The
+    shift registers do not count as part of the accelerator.
     """
     ports = list(ports)
     inputs = [port for port in ports if port.direction == "input"]

@@ -1,4 +1,4 @@
-"""Place and route by nextpnr: the clock of one seed, its critical path by units, and the resources that did not fit."""
+"""Places and routes by nextpnr: the clock for one seed, the critical path by units, and the used resources."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ _BELS: Final = {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of the critical path in one module: `path` of the instance, its `unit`, number of cells and
-    nanoseconds.
-    """
+    """A part of the critical path in one instance: its `path` and `unit`, the number of cells, and nanoseconds."""
 
     unit: str
     path: str
@@ -37,7 +35,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The longest path between two registers: their names, nanoseconds in cells and in wires, and its segments."""
+    """The longest path between two registers: their names, nanoseconds in cells and in wires, and its segments in
+    order.
+    """
 
     start: str
     end: str
@@ -50,8 +50,8 @@ class CriticalPath:
 class Placement:
     """Result of nextpnr with one seed.
 
-    `mhz` is None, and `problem` a sentence, if the design could not be placed; `used` are the device's resources taken,
-    including the shift registers of `vdla_pins`.
+    `mhz`: clock; None, with the reason in `problem`, if the design could not be placed. `used`: resources of the device
+    that are used, with the shift registers of `vdla_pins`.
     """
 
     seed: int
@@ -64,9 +64,9 @@ class Placement:
 def place(
     netlist: bytes, paths: Mapping[str, str], device: Device, *, seed: int, target_mhz: float, report: Report
 ) -> Placement:
-    """Places and routes Yosys' JSON `netlist` with `seed`, aiming at `target_mhz`; a known result comes from the cache.
+    """Places and routes Yosys' JSON `netlist` with `seed` for a clock of `target_mhz`; an earlier result is cached.
 
-    `paths` gives the instance of every cell of the design (`netlist.instance_paths`), to name the critical path.
+    `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path.
 
     Raises ToolError if nextpnr is missing or fails for another reason than a design that does not fit.
     """
@@ -123,7 +123,7 @@ def _used(log: str) -> dict[str, int]:
 
 
 def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> CriticalPath | None:
-    """The slowest path within the clock's domain, split where it passes from one module to another."""
+    """The slowest path within the clock domain, split into a segment for each instance along it."""
     inside = [
         path["path"]
         for path in document.get("critical_paths", [])
@@ -156,7 +156,7 @@ def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> Cri
 
 
 def _path(name: str, paths: Mapping[str, str]) -> str:
-    """The instance of nextpnr's cell `name`; nextpnr appends suffixes to the cells that it splits ("$FCI_COMB0",
+    """The instance of nextpnr's cell `name`; nextpnr adds suffixes to the names of cells that it splits ("$FCI_COMB0",
     ".DATA_COMB1")."""
     while name and name not in paths:
         name = name[: max(name.rfind("$"), name.rfind("."), 0)]

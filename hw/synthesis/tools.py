@@ -1,4 +1,4 @@
-"""Running the synthesis tools: search, progress reports, and error messages."""
+"""Finds and runs the synthesis tools, with progress reports and error messages."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from vdla.util.errors import UserError
 from vdla.util.user_cache import other_tools_cache, say_not_kept
 
 Report = Callable[[str], None]
-"""Receives a progress line for the user: the tool and its step."""
+"""A function that is called with each progress line for the user: the tool and its step."""
 
 HEARTBEAT: Final = 8.0
-"""Seconds without a new step after which the present step is reported again."""
+"""Seconds without a new step after which the current step is reported again."""
 
 _SHOWN_LINES = 12
 _CACHE = "yowasp"
-"""Folder of YoWASP's files in a process's private cache."""
+"""Section of a process's private cache for YoWASP's files."""
 
 
 class ToolError(UserError):
-    """A synthesis tool is missing or failed; the message has its last lines."""
+    """A synthesis tool is missing or failed; the message names the package to install or has the tool's last lines."""
 
 
 class ToolFailure(Exception):
-    """A tool ended with an error; `log` is its whole output, the message quotes the end."""
+    """A tool ended with an error; `log`: its whole output, whose end is in the message."""
 
     def __init__(self, tool: str, code: int, log: str) -> None:
         self.log = log
@@ -43,19 +43,19 @@ class ToolFailure(Exception):
 
 
 def tool_name(command: Sequence[str]) -> str:
-    """The name of the program that `command` runs: of `python -m a.b.c`, the last word of the module."""
+    """The name of the program that `command` runs; for `python -m a.b.c`, the last part of the module's name."""
     return command[2].rpartition(".")[2] if command[1:2] == ["-m"] else Path(command[0]).name
 
 
 def end_tool(process: subprocess.Popen[str]) -> None:
-    """Kills a tool and the processes that it started, such as Yosys' ABC."""
+    """Kills a tool and its descendants, such as Yosys' ABC."""
     started = descendants([process.pid])
     process.kill()
     end(started)
 
 
 def tool_version(package: str) -> str:
-    """The installed version of `package`. Raises ToolError if it is missing."""
+    """The installed version of the Python package `package`. Raises ToolError if it is missing."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -65,7 +65,7 @@ def tool_version(package: str) -> str:
 
 
 def find_tool(name: str) -> str:
-    """The path of program `name`: beside this Python first, then on the path. Raises ToolError."""
+    """The path of program `name`, in the folder of this Python or else on PATH. Raises ToolError."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -80,12 +80,12 @@ def run_tool(
     step: Callable[[str], str | None],
     report: Report,
 ) -> str:
-    """Runs `command` in `directory` and returns all it printed.
+    """Runs `command` in `directory`, also for its temporary files, and returns its output.
 
-    `step` returns the name of the step that a line begins, or None; a step is reported when it begins and every
-    HEARTBEAT seconds, with its duration. An exception here kills the tool. Raises ToolFailure when the tool ends with
-    an error. If the tool cannot cache its compiled code, a cache for this process is used. Its temporary files are in
-    `directory`, too.
+    `step` returns the name of the step that begins with a line of output, or None. A step is reported when it begins
+    and, with its duration, every HEARTBEAT seconds. If the tool cannot cache its compiled code, it runs again with a
+    cache for this process. An exception in this process kills the tool. Raises ToolFailure if the tool ends with an
+    error.
     """
     place = other_tools_cache(_CACHE)
     try:
@@ -98,7 +98,7 @@ def run_tool(
 
 
 def _not_kept(log: str) -> str | None:
-    """The reason why YoWASP could not write to its cache; None for other failures."""
+    """The reason why YoWASP could not write to its cache, from the log of a failed run; None for other failures."""
     last = log.rstrip().rpartition("\n")[2]
     found = re.match(r"\w*Error: \[Errno \d+\] ([^:]+)", last)
     return found[1] if found and "cache_file" in log else None
@@ -111,12 +111,12 @@ def _run_once(
     step: Callable[[str], str | None],
     report: Report,
 ) -> str:
-    """Runs the tool once as `run_tool` does, with the tool's own cache or with `cache`."""
+    """Runs the tool once, as `run_tool` describes; `cache`: folder in place of the tool's own cache."""
     tool = tool_name(command)
     started = time.monotonic()
     current, lines = "starting", list[str]()
     done = threading.Event()
-    # A killed tool leaves its files behind.
+    # Temporary files are in `directory`, since a killed tool does not remove them.
     own = {"TMPDIR": str(directory)} | ({} if cache is None else {"YOWASP_CACHE_DIR": str(cache)})
 
     def beat() -> None:
@@ -159,7 +159,7 @@ def _run_once(
 
 
 def nextpnr_step(line: str) -> str | None:
-    """The phase that a line of nextpnr's log begins."""
+    """The name of the phase that begins with `line` of nextpnr's log, or None."""
     for start, name in _PHASES:
         if line.startswith(start):
             return name

@@ -1,4 +1,4 @@
-"""The unit of a module in reports, from its instance path. Needs no Amaranth, so that area models can import it."""
+"""Finds the unit of an instance in reports by its path. Does not import Amaranth, so that area models can use it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _UNITS: Final = (
     ("wgt", "weight scratchpad"),
     ("chain", "chain memory"),
 )
-"""Units of reports by prefix of the instance path; the first that matches. Other paths belong to `top`."""
+"""(prefix of instance paths, unit in reports); the first prefix that matches counts. Other paths belong to `top`."""
 
 UNITS: Final = (*dict.fromkeys(unit for _, unit in _UNITS), TOP_UNIT)
 
 
 def unit_of_path(path: str) -> str:
-    """The unit that the instance at the plain `path` ("compute.pipeline.array") belongs to."""
+    """The unit of the instance at the plain `path`, for example "compute.pipeline.array"."""
     for start, unit in _UNITS:
         if path == start or path.startswith(start if start.endswith("_") else start + "."):
             return unit

@@ -18,19 +18,19 @@ from typing import Any, Final
 from .tools import Report, ToolError, ToolFailure, run_tool, tool_version
 
 PACKAGE: Final = "pyosys"
-"""The Python package of Yosys."""
+"""Name of the Python package that has Yosys."""
 SCRIPT: Final = "synth.ys"
-"""The file with the commands of a run."""
+"""Name of the file with the commands of a run."""
 
 
 def yosys_command() -> list[str]:
-    """The start of a command line that runs Yosys. Raises ToolError if the package is missing."""
+    """The first words of a command line that runs Yosys. Raises ToolError if the package is missing."""
     tool_version(PACKAGE)
     return [sys.executable, "-m", "vdla.hw.synthesis.yosys"]
 
 
 def run_script(script: str, directory: Path, report: Report) -> str:
-    """Runs the commands `script` in `directory`; returns the log. Raises ToolError."""
+    """Runs the Yosys commands `script` in `directory`; returns the log. Raises ToolError."""
     (directory / SCRIPT).write_text(script, encoding="utf-8")
     try:
         return run_tool([*yosys_command(), SCRIPT], directory=directory, step=yosys_step, report=report)
@@ -39,13 +39,15 @@ def run_script(script: str, directory: Path, report: Report) -> str:
 
 
 def yosys_step(line: str) -> str | None:
-    """The step that a line of Yosys' log begins, such as "2.17. Executing ..."; None for lines of nested steps."""
+    """The name of the step that begins with `line` of Yosys' log, such as "2.17. Executing ..."; None for
+    other lines.
+    """
     match = re.match(r"\d+(?:\.\d+)?\. Executing (.+?)\.?$", line)
     return match[1] if match else None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs Yosys in this process, which ends with exit code 1 at Yosys' first error."""
+    """Runs Yosys in this process; ends the process with exit code 1 at Yosys' first error."""
     parser = argparse.ArgumentParser(prog="python -m vdla.hw.synthesis.yosys", description="Yosys of pyosys")
     parser.add_argument("-q", action="store_true", help="print errors alone")
     parser.add_argument("-l", metavar="LOG", help="write the log to this file")

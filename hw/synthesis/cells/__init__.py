@@ -1,1 +1,1 @@
-"""Area, clock and netlist of the RTL in the standard cells of any Liberty file, module by module."""
+"""Maps the RTL to the standard cells of any Liberty file, module by module: area, clock and netlist."""

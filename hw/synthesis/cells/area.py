@@ -13,7 +13,9 @@ from .sram import macro_figures, scale_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitArea:
-    """Square micrometres of a unit's cells and of its memories; `registers` is the flip-flops' part of `logic`."""
+    """Area of a unit in square micrometres: `logic`, all its cells, of which `registers` are flip-flops; `memory`, its
+    memory macros. Numbers of cells, of flip-flops, and of bits in macros.
+    """
 
     logic: float = 0.0
     registers: float = 0.0
@@ -24,11 +26,11 @@ class UnitArea:
 
     @property
     def area(self) -> float:
-        """Square micrometres of cells and memories."""
+        """Area of cells and memories together, in square micrometres."""
         return self.logic + self.memory
 
     def times(self, count: int) -> UnitArea:
-        """The area of `count` copies."""
+        """The area of `count` copies of this unit."""
         return UnitArea(
             logic=count * self.logic,
             registers=count * self.registers,
@@ -50,7 +52,7 @@ class UnitArea:
 
 
 def module_area(design: CellDesign, name: str) -> UnitArea:
-    """Area of one instance of a module without the modules in it."""
+    """Area of one instance of module `name`, without the modules inside."""
     library, scale = design.library, scale_of(design.library)
     found = UnitArea()
     for kind, count in design.modules[name].kinds.items():
@@ -66,7 +68,7 @@ def module_area(design: CellDesign, name: str) -> UnitArea:
 
 
 def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
-    """Areas by plain path of a module ("compute.pipeline.array"): number of instances, and the area of one of them."""
+    """For each module, by plain path ("compute.pipeline.array"): (number of instances, area of one of them)."""
     found: dict[str, tuple[int, UnitArea]] = {}
     for name in design.modules:
         path = plain_path(name.partition(".")[2])
@@ -78,12 +80,12 @@ def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
 
 
 def area_by_unit(design: CellDesign) -> dict[str, UnitArea]:
-    """Areas by unit of the hardware, with the units of FPGA reports; a module counts once for each of its instances."""
+    """Areas of the hardware by unit, the units of FPGA reports; all instances of a module count."""
     return units_of(area_by_module(design))
 
 
 def units_of(modules: Mapping[str, tuple[int, UnitArea]]) -> dict[str, UnitArea]:
-    """The results of `area_by_module`, summed by unit."""
+    """Sums `modules`, a result of `area_by_module`, by unit; units without area are left out."""
     found = dict.fromkeys(UNITS, UnitArea())
     for path, (count, own) in modules.items():
         unit = unit_of_path(path)

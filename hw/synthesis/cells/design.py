@@ -1,11 +1,11 @@
-"""A machine in standard cells: its mapped modules put together, with buffers between them.
+"""Maps a machine to standard cells: puts the mapped modules together, with buffers between them.
 
     library = find_library()                           # or find_library("any.lib")
     design = map_design(config, library, report=print)
     text = netlist(design)                             # netlist.py: hierarchical Verilog
 
-`design.modules` has every module once, `design.counts` how often the design has it. Instances of modules keep the names
-and the places that they have in the RTL ("compute.pipeline.array"), so signals of the netlist are found by instance.
+`design.modules` has each module once, `design.counts` its number of instances. Instances of modules have the names and
+the hierarchy of the RTL ("compute.pipeline.array"), so signals of the netlist are found by instance.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from .modules import (
 )
 
 CLOCK = "clk"
-"""The clock port of every module; it gets no buffers, because the clock tree is built with the layout."""
+"""Name of the clock port of all modules; it gets no buffers, because the clock tree is built with the layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MappedModule:
-    """A module in cells. `ports` gives the nets of each port; `boxes` are its instances of macros and modules,
-    `buffers` the buffers added for ports and boxes, `text` the result of Yosys.
+    """A module mapped to cells. `ports`: nets of each port. `inward`: names of the input ports. `boxes`: instances of
+    macros and modules. `buffers`: buffers added for ports and boxes. `text`: result of Yosys.
 
-    `loads` is the input capacitance of every bit of an input port, `drives` the output resistance of every bit of an
-    output port, both in the library's units.
+    `loads`: input capacitance of each bit of an input port; `drives`: output resistance of each bit of an output port;
+    both in the library's units.
     """
 
     name: str
@@ -56,12 +56,12 @@ class MappedModule:
 
     @cached_property
     def kinds(self) -> Counter[str]:
-        """Number of the module's own instances of every cell, macro and module."""
+        """Numbers of instances in the module itself, by kind: cells, macros and modules."""
         return Counter(self.text.cells) + Counter(item.kind for item in (*self.boxes, *self.buffers))
 
     @cached_property
     def instances(self) -> tuple[Instance, ...]:
-        """All instances of the module; cells are called g0, g1, ..."""
+        """All instances in the module itself; cells are named g0, g1, ..."""
         cells = (*self.text.cell_instances(), *self.buffers)
         named = (Instance(name=f"g{i}", kind=cell.kind, pins=cell.pins) for i, cell in enumerate(cells))
         return (*self.boxes, *named)
@@ -69,7 +69,9 @@ class MappedModule:
 
 @dataclass(frozen=True, kw_only=True)
 class CellDesign:
-    """A whole design: `modules` by name, those inside others first; `counts` instances of each in the design."""
+    """A whole design. `modules`: by name, inner modules before outer ones. `macros`: memories by name. `counts`: number
+    of instances of each module in the design.
+    """
 
     top: str
     library: Liberty
@@ -79,7 +81,7 @@ class CellDesign:
 
     @cached_property
     def cells(self) -> Counter[str]:
-        """Number of the library's cells in the whole design, by kind."""
+        """Numbers of the library's cells in the whole design, by kind."""
         total: Counter[str] = Counter()
         for name, module in self.modules.items():
             for kind, number in module.kinds.items():
@@ -89,7 +91,7 @@ class CellDesign:
 
 
 def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesign:
-    """The RTL of `config`, as it is co-simulated, in cells of `library`; memories are macros.
+    """Maps the RTL of `config`, the one that is co-simulated, to cells of `library`; memories become macros.
 
     Raises ToolError, NetlistError and LibertyError.
     """
@@ -98,7 +100,7 @@ def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesig
 
 
 def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Generated Verilog with top module `top`, mapped as by `map_design`."""
+    """Maps generated Verilog with top module `top`, like `map_design`."""
     modules = split_modules(verilog)
     order = bottom_up(top, modules)
     texts = {name: canonical(modules[name], modules) for name in order}
@@ -114,8 +116,8 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Generated Verilog, flattened into one module before mapping: unlike `map_verilog`, optimization then works across
-    module boundaries. It takes many times as long, and results are not shared between designs.
+    """Maps generated Verilog, flattened to one module first, so that optimization works across modules. It takes many
+    times as long as `map_verilog`, and designs share no results.
     """
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]
@@ -126,9 +128,7 @@ def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> Cel
 
 @dataclass(slots=True)
 class _Sink:
-    """A bit of an input of a box or a buffer: net of the pin, index of the bit, and capacitance that loads
-    the driver.
-    """
+    """A bit of an input of a box or buffer: `nets` of the pin, index `bit`, and its capacitance `load`."""
 
     nets: list[Net]
     bit: int
@@ -136,7 +136,7 @@ class _Sink:
 
 
 class _Assembly:
-    """One module, assembled from its canonical text as mapped."""
+    """Assembles one module from the mapping of its canonical text."""
 
     def __init__(
         self,
@@ -162,7 +162,9 @@ class _Assembly:
         self._next = mapped.next_net
 
     def module(self) -> MappedModule:
-        """The module, with buffers for nets whose load exceeds their driver's limit and for ports wired to ports."""
+        """The module, with buffers for nets whose load exceeds the limit of their driver, and for outputs that are
+        wired to ports.
+        """
         self._buffer_ports()
         self._buffer_boxes()
         sinks, drivers = self._sinks(), self._drivers()
@@ -185,7 +187,7 @@ class _Assembly:
         into, out = buffer_pins(buffer)
         return MappedModule(
             name=self._source.name,
-            # Ports in the order of the Verilog's header.
+            # The ports in the order of the Verilog's header.
             ports={port.name: tuple(self._ports[port.name]) for port in self._source.ports},
             inward=self._inward,
             boxes=tuple(Instance(name=name, kind=kind, pins=pins) for name, kind, pins in self._boxes),
@@ -199,14 +201,14 @@ class _Assembly:
         )
 
     def _load(self, kind: str, pin: str, bit: int) -> float | None:
-        """The capacitance of a box's input; None for an output."""
+        """The capacitance of bit `bit` of input `pin` of a box; None for an output."""
         if kind in self._macros:
             return None if pin in OUTPUTS else macro_load(self._library)
         child = self._done[kind]
         return child.loads[pin][bit] if pin in child.inward else None
 
     def _sinks(self) -> dict[Net, list[_Sink]]:
-        """The loads of boxes and buffers on each net."""
+        """The inputs of boxes and buffers on each net."""
         found: dict[Net, list[_Sink]] = {}
         for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
@@ -218,7 +220,7 @@ class _Assembly:
         return found
 
     def _drivers(self) -> dict[Net, float]:
-        """The resistance of each net's driver; no entry for a net of an input port."""
+        """The output resistance of each net's driver; nets of input ports have none."""
         found: dict[Net, float] = {**self._mapped.drives}
         for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
@@ -230,7 +232,7 @@ class _Assembly:
         return found
 
     def _buffer_ports(self) -> None:
-        """Adds a buffer for every output that is wired to an input or to another output."""
+        """Adds a buffer for each output that is wired to an input or to another output."""
         taken = {net for port in self._inward for net in self._ports[port]}
         for port, nets in self._ports.items():
             if port in self._inward:
@@ -241,16 +243,14 @@ class _Assembly:
                 taken.add(nets[bit])
 
     def _buffered(self, net: Net) -> int:
-        """A new net, the output of a buffer that `net` drives."""
+        """Adds a buffer with input `net`; returns the net of its output."""
         new, self._next = self._next, self._next + 1
         self._buffers.append(([net], [new]))
         return new
 
     def _buffer_boxes(self) -> None:
-        """Inserts trees of buffers between a net and its modules and macros if their load exceeds the limit of its
-        driver.
-
-        Nets between cells stay unchanged: ABC has inserted their buffers.
+        """Inserts trees of buffers between a net and the modules and macros that it drives, if the load exceeds the
+        limit of the net's driver. Nets between cells stay unchanged: ABC has inserted their buffers.
         """
         drivers = self._drivers()
         clock = set(self._ports.get(CLOCK, ()))
@@ -271,7 +271,9 @@ class _Assembly:
 
 
 def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
-    """`sinks` in order, in groups whose load is at most `most`; a group has at least two."""
+    """Splits `sinks`, in order, into groups whose load is at most `most`; a group has at least two unless it is the
+    last.
+    """
     groups: list[list[_Sink]] = [[]]
     load = 0.0
     for sink in sinks:
@@ -284,10 +286,10 @@ def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
 
 
 def buffer_load(library: Liberty) -> float:
-    """The input capacitance of the library's buffer."""
+    """The input capacitance of the library's buffer, in its unit."""
     return library.buffer.pins[buffer_pins(library.buffer)[0]].capacitance
 
 
 def macro_load(library: Liberty) -> float:
-    """The input capacitance of a macro: that of two buffers."""
+    """The input capacitance of a macro's pin, taken to be that of two buffers."""
     return 2 * buffer_load(library)

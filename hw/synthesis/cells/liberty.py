@@ -1,4 +1,4 @@
-"""Data of a Liberty file: areas, pins with their capacitance and drive, and which cells are flip-flops.
+"""Reads areas, capacitances and drive of pins, and the flip-flops from a Liberty file.
 
 Yosys and the timing tool read the file themselves.
 """
@@ -19,8 +19,8 @@ from ..liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A pin of a cell; `capacitance` of an input in the file's unit. `resistance` of an output: increase of its delay
-    per unit of load, the worst of its tables; 0 if the file has none. `function` is the file's text.
+    """A pin of a cell. `capacitance`: of an input, in the file's unit. `resistance`: of an output, increase of the
+    delay per unit of load, the worst of its tables; 0 without tables. `function`: text of the file.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Pin:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """A cell: `area` in the file's unit (square micrometres), pins by name. `register`: it is a flip-flop or a latch;
-    `flip_flop`: it is a flip-flop.
+    `flip_flop`: it is a flip-flop. `usable`: it has an area, and the file does not exclude it from mapping (dont_use).
     """
 
     name: str
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def inverts_or_buffers(self) -> str:
-        """`buffer`, `inverter` or an empty text, from the function of a cell with one input and one output."""
+        """The text `buffer` or `inverter` if the cell has one input and one output and is one; else an empty text."""
         outputs = [pin for pin in self.pins.values() if not pin.inward]
         inputs = [pin for pin in self.pins.values() if pin.inward]
         if len(outputs) != 1 or len(inputs) != 1 or self.register:
@@ -57,8 +57,8 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Liberty:
-    """A library: its `path` and `name`, the hash of its text, and its cells. The file's unit of capacitance is
-    `capacitance_ff` femtofarads, its unit of time `time_ns` nanoseconds.
+    """A library of cells. `digest`: hash of the file's text. `time_ns`: the file's unit of time in nanoseconds.
+    `capacitance_ff`: its unit of capacitance in femtofarads.
     """
 
     path: Path
@@ -72,15 +72,16 @@ class Liberty:
 
     @cached_property
     def buffer(self) -> Cell:
-        """The buffer cell with the least resistance x input capacitance, among cells of up to three times the smallest
-        area (which leaves out pads and chains)."""
+        """The buffer cell with the least resistance x input capacitance, among cells of up to 3 times the smallest
+        area, which excludes pads and chains of buffers.
+        """
         found = self._kind("buffer")
         smallest = min(cell.area for cell in found)
         return min((cell for cell in found if cell.area <= 3 * smallest), key=_effort)
 
     @property
     def flip_flop_area(self) -> float:
-        """Square micrometres of the smallest flip-flop."""
+        """Area of the smallest flip-flop in square micrometres."""
         return min(cell.area for cell in self.cells.values() if cell.flip_flop and cell.area > 0)
 
     @property
@@ -90,7 +91,7 @@ class Liberty:
 
     @property
     def inverter_ns(self) -> float:
-        """Increase of an inverter's delay, in nanoseconds, with the load of another inverter."""
+        """Increase of an inverter's delay by the load of another inverter, in nanoseconds."""
         return _effort(self.inverter) * self.time_ns
 
     @property
@@ -107,16 +108,18 @@ class Liberty:
         return found
 
     def constraints(self) -> str:
-        """Constraints of ABC: a buffer drives every input, and the load of four of its inputs is on every output."""
+        """Constraints for ABC: a buffer drives each input, and each output has the load of four buffers."""
         load = 4 * _input(self.buffer).capacitance * self.capacitance_ff
         return f"set_driving_cell {self.buffer.name}\nset_load {load:.4g}\n"
 
     def resistance(self, cell: Cell) -> float:
-        """Increase of the delay of a cell's output per unit of load."""
+        """Increase of the delay of a cell's output per unit of load, in the file's units."""
         return _output(cell).resistance
 
     def may_drive(self, resistance: float) -> float:
-        """Largest load of an output of `resistance`: its delay equals that of `buffer` with a load of eight buffers."""
+        """Largest load for an output of `resistance`: its delay equals that of `buffer` with a load of
+        eight buffers.
+        """
         most = 8 * _effort(self.buffer)
         return most / resistance if resistance > 0 else most / _output(self.buffer).resistance
 
@@ -134,7 +137,7 @@ def _effort(cell: Cell) -> float:
 
 
 def buffer_pins(cell: Cell) -> tuple[str, str]:
-    """The input and the output of a buffer."""
+    """Names of the input and the output of a buffer."""
     return _input(cell).name, _output(cell).name
 
 
@@ -161,7 +164,7 @@ _SKIPPED: Final = frozenset(
 
 
 def read_liberty(path: Path) -> Liberty:
-    """The library at `path`. Raises LibertyError, which names the file."""
+    """Reads the library in the file at `path`. Raises LibertyError, which names the file."""
     try:
         data = read_file(path, most=MOST_BYTES)
     except OSError as error:
@@ -217,12 +220,12 @@ def _cell(group: Group) -> Cell:
 
 
 def _resistance(timing: Group) -> float:
-    """The slope of delay over load, at the middle slew of a table."""
+    """The increase of delay per unit of load at the middle slew of a table, the largest over the tables of `timing`."""
     worst = 0.0
     for table in timing.named("cell_rise", "cell_fall"):
         rows = [_numbers(row) for row in table.complex.get("values", ())]
         axes = [_numbers(" ".join(table.complex.get(f"index_{i}", ()))) for i in (1, 2)]
-        # The load is the axis along which delays differ more.
+        # Takes the axis along which delays differ more as that of the load.
         if len(rows) < 2 or len(rows) != len(axes[0]) or len(rows[0]) != len(axes[1]):
             continue
         middle_row, middle_column = rows[len(rows) // 2], len(rows[0]) // 2

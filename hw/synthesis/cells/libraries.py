@@ -1,4 +1,6 @@
-"""The standard-cell library of a synthesis: a Liberty file by path, or that of a Debian package."""
+"""Finds the standard-cell library of a synthesis: a Liberty file by path, or the library of a Debian
+package by name.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,16 @@ DEBIAN: Final = MappingProxyType(
         "osu050": _QFLOW / "osu050/osu05_stdcells.lib",
     }
 )
-"""Open libraries of Oklahoma State University for 180, 350 and 500 nm, by name; package `qflow-tech-NAME` of Debian."""
+"""Liberty files, by name, of the open libraries of Oklahoma State University for 180, 350 and 500 nm; the Debian
+package of each is `qflow-tech-NAME`.
+"""
 DEFAULT: Final = "osu018"
 
 
 def find_library(where: str | Path | None = None) -> Liberty:
-    """The library of the Liberty file at path `where`, or named `where` in `DEBIAN`; by default osu018.
+    """The library named `where` in `DEBIAN`, or in the Liberty file at path `where`; by default osu018.
 
-    Raises LibertyError, in one line that says what to install.
+    Raises LibertyError, whose message names the package to install.
     """
     name = DEFAULT if where is None else str(where)
     path = DEBIAN.get(name, Path(name))

@@ -1,4 +1,4 @@
-"""Modules mapped to a library's cells by Yosys and ABC, each once: modules mapped before come from the cache."""
+"""Maps modules to a library's cells by Yosys and ABC; modules that were mapped before come from the cache."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CELLS: Final = "cells.json"
 _SUMMARY: Final = "summary.json"
 
 Net = int | str
-"""A net of one bit: a number, or the constants "0" and "1"."""
+"""A net of one bit: its number, or the constant "0" or "1"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A cell, macro or module `kind` that a module contains; the nets at its pins, lowest bit first."""
+    """An instance, in a module, of the cell, macro or module `kind`. `pins`: nets at each pin, lowest bit first."""
 
     name: str
     kind: str
@@ -40,11 +40,11 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class MappedText:
-    """A canonical module as mapped by Yosys.
+    """A canonical module after mapping by Yosys.
 
     `ports`: nets by port. `boxes`: instances of macros and modules. `cells`: number of instances by cell. `macros`:
-    memories by name. For nets of ports and boxes, `loads` is the capacitance of the cells that a net drives, `drives`
-    the resistance of the cell that drives it. Nets from `next_net` on are free. `entry`: name in the cache.
+    memories by name. For nets of ports and boxes: `loads`, capacitance of the cells that a net drives, and `drives`,
+    resistance of the cell that drives it. `next_net`: first unused number of a net. `entry`: name in the cache.
     """
 
     ports: Mapping[str, Sequence[Net]]
@@ -57,7 +57,7 @@ class MappedText:
     entry: str
 
     def cell_instances(self) -> tuple[Instance, ...]:
-        """The instances of cells. Raises ToolError if the cache no longer has them."""
+        """The instances of cells, read from the cache. Raises ToolError if the cache no longer has them."""
         if not self.cells:
             return ()
         kept = cache.load(self.entry, _CELLS)
@@ -71,10 +71,10 @@ class MappedText:
 def map_modules(
     modules: Mapping[str, CanonicalModule], library: Liberty, *, flatten: bool = False, report: Report
 ) -> dict[str, MappedText]:
-    """Every one of `modules` in cells of `library`, by the keys of `modules`.
+    """Maps `modules` to cells of `library`; returns the results by the same keys.
 
-    Modules of equal text are mapped once. With `flatten`, each text contains its inner modules, which are merged into
-    it. Raises ToolError and NetlistError.
+    Modules of equal text are mapped once. With `flatten`, a text also has its inner modules, which are merged into it.
+    Raises ToolError and NetlistError.
     """
     names = {module.key: name for name, module in modules.items()}
     found: dict[str, MappedText] = {}
@@ -136,7 +136,7 @@ def _map_missing(
             match = re.match(rf"{STEP} ((\d+) of .*)", line)
             if match is None:
                 return None
-            # Each finished module is cached at once, in case the run is interrupted.
+            # Caches each finished module at once, in case the run is interrupted.
             collect(int(match[2]) - 1)
             return f"mapping {match[1]}"
 

@@ -1,4 +1,4 @@
-"""Memories as macros: black boxes for synthesis, each with a word of `width` bits for every address."""
+"""Memory macros: black boxes for synthesis in place of memories."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 LEAST_MACRO_BITS: Final = 1024
-"""Memories of at least this many bits become macros. Smaller ones become flip-flops: a macro's decoders and sense
-amplifiers would be larger than its storage cells.
+"""Number of bits from which on a memory becomes a macro. Smaller memories become flip-flops: the decoders and sense
+amplifiers of a macro would be larger than its storage cells.
 """
 
 PORTS: Final = ("RD_CLK", "RD_EN", "RD_ADDR", "RD_DATA", "WR_CLK", "WR_EN", "WR_ADDR", "WR_DATA")
-"""Ports of a macro, named as in Yosys' memory cell. Several ports of a kind share one name, the first in the lowest
-bits."""
+"""Names of a macro's ports, those of Yosys' memory cell. Several read or write ports are concatenated, the first in the
+lowest bits."""
 OUTPUTS: Final = frozenset({"RD_DATA"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
-    """A memory: `words` of `width` bits, `reads` and `writes` ports, each with an address of `address_bits`, and an
-    enable for each bit written. `clocked`: reads are sampled at the clock edge; else they are combinational.
+    """A memory of `words` words of `width` bits. `reads`, `writes`: numbers of ports, each with an address of
+    `address_bits` bits; a write port has an enable for each bit. `clocked`: read ports sample their address at the
+    clock edge; else they are combinational.
     """
 
     words: int
@@ -32,7 +33,7 @@ class Macro:
 
     @property
     def bits(self) -> int:
-        """Number of bits."""
+        """Number of bits of the memory."""
         return self.words * self.width
 
     @property
@@ -42,7 +43,7 @@ class Macro:
         return f"memory_{self.words}x{self.width}_r{self.reads}w{self.writes}_a{self.address_bits}{kind}"
 
     def port_widths(self) -> dict[str, int]:
-        """Bits of each of `PORTS`."""
+        """Width in bits of each port of `PORTS`."""
         reads, writes = self.reads, self.writes
         return {
             "RD_CLK": reads,
@@ -61,8 +62,8 @@ class Macro:
 
 
 def macro_of(cell: Mapping[str, Any]) -> Macro | None:
-    """The macro for a `$mem_v2` cell of Yosys' JSON. None for a table of constants, for a mixture of clocked and
-    combinational ports, and for reads with reset or write-through.
+    """The macro for a `$mem_v2` cell of Yosys' JSON; None for a table of constants, for a mixture of clocked and
+    combinational read ports, and for read ports with reset or write-through.
     """
     parameters = cell["parameters"]
 
@@ -85,8 +86,8 @@ def macro_of(cell: Mapping[str, Any]) -> Macro | None:
 
 
 def behaviour(macro: Macro) -> str:
-    """Verilog of a macro for simulation: zeros at the start; a clocked read keeps its word while not enabled, and
-    returns the old word in the cycle of a write to the same address.
+    """Verilog of a macro for simulation: its words are zero at the start; the output of a clocked read port does not
+    change without enable; a read in the cycle of a write to the same address returns the old word.
     """
     ports = ", ".join(PORTS)
     widths = macro.port_widths()

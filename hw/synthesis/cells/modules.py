@@ -1,9 +1,9 @@
-r"""The generated Verilog split into modules, each in a canonical text that does not depend on its place in a design.
+r"""Splits generated Verilog into modules, each with a canonical text that does not depend on the rest of the design.
 
-Amaranth and Yosys number names ("\port$2841$0"), and the numbers of one module depend on all others. In a module's
-canonical text, numbers count from 0 in the order in which they appear, the module is called `m`, and the modules inside
-are black boxes `child_0`, `child_1`, ... So equal modules of two designs have the same text, and tools' results are
-cached under its hash.
+Amaranth and Yosys number names ("\port$2841$0"), and the numbers of one module depend on all others. In the canonical
+text of a module, numbers count from 0 in order of appearance, the module is called `m`, and inner modules are black
+boxes `child_0`, `child_1`, ... So equal modules of two designs have the same text, and results of tools are cached by
+its hash.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _HEADER = re.compile(r"module (\\\S+ |[\w$]+)\s*\((.*?)\);", re.DOTALL)
 _PORT = re.compile(r"^  (input|output) (?:signed )?(?:\[(\d+):0\] )?(\\\S+ |\w+);$", re.MULTILINE)
 _INSTANCE = re.compile(r"^  (\\\S+ |\w+) (\\\S+ |\w+) \($", re.MULTILINE)
 _DECLARATION = re.compile(r"(?:^  \(\* [^\n]* \*\)\n)*^  (?:input|output|wire|reg) [^\n]*;\n", re.MULTILINE)
-# Names of values in the text.
+# Attributes with names of enumeration values.
 _NOTES = re.compile(r"^  \(\* enum_[^\n]* \*\)\n", re.MULTILINE)
-# A register without function, which Yosys adds so that simulators enter a block once.
+# A register without function that Yosys adds so that simulators enter a block once.
 _TICK = re.compile(r"\\\$auto\$verilog_backend\.cc:\d+:dump_module\$\d+ ?")
 _NUMBER = re.compile(r"\$(\d+)")
 _KEYWORDS: Final = frozenset({"always", "initial", "case", "casez", "if", "module", "begin", "end", "for"})
@@ -44,7 +44,9 @@ class Port:
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """One module: its Verilog `text`, its `ports`, and its `instances` (name to module) in the order of the text."""
+    """One module: its Verilog `text`, `ports`, and `instances`, which maps the names of inner instances to modules, in
+    the order of the text.
+    """
 
     name: str
     text: str
@@ -54,8 +56,8 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class CanonicalModule:
-    """A module's canonical text, preceded by stubs of its children. `numbers[i]` is the original number of `$i`;
-    `children[i]` is the module called `child_i`.
+    """A module's canonical text, with stubs of its inner modules before it. `numbers[i]`: original number of `$i`.
+    `children[i]`: name of the module that is called `child_i`.
     """
 
     text: str
@@ -64,17 +66,17 @@ class CanonicalModule:
 
     @cached_property
     def key(self) -> str:
-        """The hash of the text."""
+        """SHA-256 of the text, hexadecimal."""
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:
-        """A name of the canonical text, with the original numbers of the module."""
+        """The original of `name`, a name in the canonical text: with the module's own numbers."""
         return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
 
 
 def split_modules(verilog: str) -> dict[str, Module]:
-    """The modules of generated Verilog by name (without backslash), the top first. Raises NetlistError if there is
-    none.
+    """The modules of generated Verilog by name, without the backslash of escaped names, in the order of the text.
+    Raises NetlistError if there is none.
     """
     texts: dict[str, str] = {}
     for found in MODULE.finditer(verilog):
@@ -109,7 +111,7 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
 
 
 def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
-    """The canonical form of one of `modules`."""
+    """The canonical form of `module`, one of the design's `modules`."""
     children = tuple(dict.fromkeys(module.instances.values()))
     renamed = {module.name: OWN_NAME} | {child: f"child_{i}" for i, child in enumerate(children)}
 
@@ -126,8 +128,8 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
     def counted(found: re.Match[str]) -> str:
         return f"${numbers.setdefault(found[1], len(numbers))}"
 
-    # Yosys declares signals in the order of their names, which contain the numbers; so numbers are counted in the order
-    # of the statements.
+    # Numbers are counted in the order of the statements: Yosys declares signals in the order of their names, which
+    # contain the original numbers.
     declared = _DECLARATION.findall(text)
     head, end, body = _DECLARATION.sub("", text).partition(");\n")
     head, body = _NUMBER.sub(counted, head), _NUMBER.sub(counted, body)
@@ -138,7 +140,7 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
 
 
 def whole(top: str, verilog: str) -> CanonicalModule:
-    """Generated Verilog as one canonical text, to be flattened into one module; numbers stay unchanged."""
+    """Generated Verilog as one canonical text of all its modules, for flattening; numbers stay unchanged."""
     modules = split_modules(verilog)
 
     def placed(found: re.Match[str]) -> str:
@@ -160,9 +162,9 @@ def _stub(name: str, module: Module) -> str:
 
 
 def instance_counts(top: str, modules: Mapping[str, Module]) -> dict[str, int]:
-    """Number of instances of every module in the design with top module `top`, the top first."""
+    """Number of instances of each module in the design with top module `top`, outer modules first."""
     counts = {top: 1}
-    # Modules come after the modules that instantiate them.
+    # The order has modules after the modules that instantiate them.
     order = _from_the_top(top, modules)
     for name in order:
         for child in modules[name].instances.values():
@@ -193,7 +195,7 @@ def _plain(name: str) -> str:
 
 
 def written(name: str) -> str:
-    """A name in Verilog syntax: escaped where necessary."""
+    """`name` in Verilog syntax: escaped if necessary."""
     if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in _RESERVED:
         return name
     return f"\\{name} "

@@ -1,4 +1,4 @@
-"""Structural Verilog of a mapped design, as simulators and the timing tool read it."""
+"""Writes structural Verilog of a mapped design, for simulators and the timing tool."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .modules import written
 
 
 def netlist(design: CellDesign, *, memories: bool = True) -> str:
-    """Verilog of all modules, the top last, for simulators and the timing tool. With `memories` the behaviour of the
-    memory macros comes first; the behaviour of cells is in the library's own Verilog.
+    """Verilog of all modules, the top last. With `memories`, models of the memory macros come first; models of cells
+    are in the library's own Verilog.
 
-    Modules, ports and instances have the names of the RTL, with underscores for all characters except letters and
-    digits.
+    Modules, ports and instances have the names of the RTL, with an underscore for each character that is no letter or
+    digit.
     """
     parts = [behaviour(macro) for macro in design.macros.values()] if memories else []
     return "\n".join([*parts, *(module_text(module, design) for module in design.modules.values())])
 
 
 def plain_name(name: str) -> str:
-    """The name of a module, a port or an instance in the netlist."""
+    """The name in the netlist of the module, port or instance `name`."""
     return re.sub(r"\W", "_", name)
 
 
 def module_text(
     module: MappedModule, design: CellDesign, *, stub: Callable[[MappedModule], str] | None = None
 ) -> str:
-    """Verilog of one module of `design`. With `stub`, only the first of several instances of a module is real; the
-    others are instances of the cell named by `stub`.
+    """Verilog of one module of `design`. With `stub`, only the first of several instances of an inner module is an
+    instance of it; the others are instances of the cell whose name `stub` returns.
     """
     names = {port: written(plain_name(port)) for port in module.ports}
     if len(set(names.values())) != len(names):
@@ -40,7 +40,7 @@ def module_text(
     lines = [f"module {plain_name(module.name)} ({', '.join(names.values())});"]
     nets: dict[Net, str] = {"0": "1'b0", "1": "1'b1"}
     assigned: list[str] = []
-    # A net at a port has the name of the port's bit, preferably of an input: outputs wired to inputs have buffers.
+    # A net at a port has the name of the port's bit, of an input if possible: outputs wired to inputs have buffers.
     for port in sorted(module.ports, key=lambda port: port not in module.inward):
         bits = module.ports[port]
         way = "input" if port in module.inward else "output"
@@ -72,6 +72,6 @@ def module_text(
 
 
 def _joined(bits: Sequence[Net], nets: dict[Net, str]) -> str:
-    """The nets of a port as Verilog, the highest bit first."""
+    """Verilog expression of the nets `bits`, the highest bit first."""
     names = [nets.get(net) or f"n{net}" for net in reversed(bits)]
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"

@@ -1,4 +1,4 @@
-"""A machine's synthesis for standard cells as one JSON object; `vdla synth --for cells --json` prints it."""
+"""The results of a synthesis for standard cells as one JSON object; `vdla synth --for cells --json` prints it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LEFT_OUT: Final = "wires, clock tree, pads, scan and test, empty area between ce
 
 
 def document(config: Config, design: CellDesign, paths: Sequence[TimingPath] | None) -> dict[str, Any]:
-    """All figures of the synthesis; areas in square micrometres. `paths`: timing paths, the longest first; None without
-    the timing tool.
+    """The JSON object with all figures of the synthesis; areas in square micrometres. `paths`: timing paths, the
+    longest first; None without the timing tool.
     """
     library, scale = design.library, scale_of(design.library)
     units = area_by_unit(design)

@@ -1,9 +1,10 @@
-"""Area, delay and energy of memory macros: a table computed by CACTI at 45 nm, scaled to a library by its own cells.
+"""Area, delay and energy of memory macros: a table that CACTI computed for 45 nm, scaled to the node of a library.
 
 `sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
-(`benchmarks/sram_table.py` writes it). A memory consists of macros of one of these widths side by side, with the width
-of least total area. Between the table's numbers of words and below the smallest, values are interpolated linearly in
-logarithms; above the largest, a memory is several macros. Area grows in proportion to the number of ports above two.
+(`benchmarks/sram_table.py` writes it). A memory consists of macros of one of these widths side by side; the width is
+that of the least total area. Between the table's numbers of words and below the smallest, values are interpolated
+linearly in logarithms; above the largest, a memory has several macros. With more than two ports, area grows in
+proportion to their number.
 
 Scaling to another node, relative to the Nangate 45 nm open cell library: area by the areas of the smallest flip-flops,
 delay by that of an inverter that drives an inverter, energy by an inverter's capacitance and the square of the voltage.
@@ -23,16 +24,18 @@ from .liberty import Liberty
 from .memories import Macro
 
 FLIP_FLOP_UM2: Final = 4.522
-"""Area of DFF_X1 of the Nangate 45 nm open cell library, typical corner, 1.1 V."""
+"""Area of flip-flop DFF_X1 of the Nangate 45 nm open cell library, typical corner, 1.1 V, in square micrometres."""
 INVERTER_NS: Final = 0.00425
-"""INV_X1 of the Nangate library: delay over load (2.5 ns/pF) times its input capacitance."""
+"""Delay of inverter INV_X1 of the Nangate library that drives another, in ns: delay over load (2.5 ns/pF) times input
+capacitance.
+"""
 INVERTER_FF: Final = 1.70
 VOLTAGE: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Factors from areas, delays and energies at 45 nm to those of another library."""
+    """Factors by which areas, delays and energies at 45 nm are multiplied for another library."""
 
     area: float = 1.0
     delay: float = 1.0
@@ -40,14 +43,15 @@ class Scale:
 
     @property
     def node_nm(self) -> float:
-        """The node of the areas: 45 nm times the root of the area's scale."""
+        """The node that corresponds to the areas, in nm: 45 nm times the square root of the factor of areas."""
         return 45 * math.sqrt(self.area)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroFigures:
-    """A memory: square micrometres; nanoseconds from address to data; picojoules of a read and a write of a whole word;
-    microwatts of leakage."""
+    """Figures of a memory: area in square micrometres; access time from address to data in ns; energy of a read and of
+    a write of a whole word in pJ; leakage in microwatts.
+    """
 
     area: float
     access_ns: float
@@ -61,11 +65,11 @@ class _Table:
     source: str
     words: tuple[int, ...]
     rows: Mapping[int, Mapping[str, tuple[float, ...]]]
-    """Figures by width, then by name: one value for each of `words`."""
+    """Figures by width, then by name of the figure: a value for each number of words in `words`."""
 
 
 def scale_of(library: Liberty) -> Scale:
-    """The factors from 45 nm to the node of `library`."""
+    """The factors that scale figures at 45 nm to the node of `library`."""
     voltage = library.voltage or VOLTAGE
     return Scale(
         area=library.flip_flop_area / FLIP_FLOP_UM2,
@@ -75,12 +79,14 @@ def scale_of(library: Liberty) -> Scale:
 
 
 def source() -> str:
-    """The source of the table, as text."""
+    """The origin of the table, as text."""
     return _table().source
 
 
 def memory_figures(words: int, width: int, scale: Scale, *, ports: int = 2) -> MacroFigures:
-    """Figures of a memory of `words` of `width` bits with `ports` ports, reads and writes together (2 in the table)."""
+    """Figures of a memory of `words` words of `width` bits. `ports`: number of read and write ports (2 in
+    the table).
+    """
     table = _table()
     options = [_side_by_side(table, words, width, each) for each in table.rows]
     found = min(options, key=lambda option: option.area)
@@ -114,7 +120,7 @@ def _side_by_side(table: _Table, words: int, width: int, each: int) -> MacroFigu
 
 
 def _at(axis: tuple[int, ...], values: tuple[float, ...], x: float) -> float:
-    """Value at `x` by interpolation, linear in the logarithms, between the two points around `x`; below the axis, by
+    """Value at `x` by interpolation, linear in logarithms, between the two points around `x`; below the first point, by
     extrapolation from the first two.
     """
     right = next((i for i, edge in enumerate(axis) if edge >= x), len(axis) - 1)

@@ -1,8 +1,8 @@
 """The longest paths of a mapped design, by the static timing tool OpenSTA (Debian: `opensta`, program `sta`).
 
-The clock is ideal, wires have no resistance and no capacitance of their own, and ports of the accelerator start and end
-no path. Of modules with many equal instances side by side (rows and columns of the array, lanes), the first is timed;
-the others only load their drivers. Memory macros have the delay of `sram.py`; their setup time is a fifth of it.
+The clock is ideal, wires have no resistance and no capacitance of their own, and no path starts or ends at a port of
+the accelerator. Of several equal instances in a module (rows and columns of the array, lanes), the first is timed; the
+others only load their drivers. Memory macros have the delay of `sram.py`; their setup time is a fifth of it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _ALL_ENDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingPath:
-    """A path between two registers or memories: `ns` includes the setup time of its end; `start` and `end` are plain
-    paths of instances, `stages` the number of its cells, `units` its units with the nanoseconds in each.
+    """A path between two registers or memories. `ns`: its delay, with the setup time of its end. `start`, `end`: plain
+    paths of instances. `stages`: number of cells. `units`: (unit, nanoseconds in it) along the path.
     """
 
     ns: float
@@ -46,12 +46,12 @@ class TimingPath:
 
 
 def timing_tool() -> str | None:
-    """Path of OpenSTA's program; None if it is not installed."""
+    """Path of the program OpenSTA; None if it is not installed."""
     return shutil.which(PROGRAM)
 
 
 def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list[TimingPath]:
-    """The `count` longest paths, each with another end, the longest first. Raises ToolError."""
+    """The `count` longest paths, at most one for each end, the longest first. Raises ToolError."""
     netlist, stubs = _timed_netlist(design)
     macros = _macro_library(design, stubs)
     script = _script(design, count)
@@ -64,9 +64,9 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """The longest path to each end: nanoseconds, and its start.
+    """For each end (nanoseconds, start) of the longest path to it.
 
-    An end or start is the plain path of a module; equal instances are named without their number
+    Ends and starts are plain paths of modules; equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
     """
     netlist, stubs = _timed_netlist(design)
@@ -108,7 +108,7 @@ def _run(design: CellDesign, netlist: str, macros: str, script: str, report: Rep
 
 
 def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> str:
-    # Time units of the commands are the library's.
+    # The commands take times in the library's unit.
     period = _PERIOD_NS / design.library.time_ns
     lines = [
         "read_liberty cells.lib",
@@ -123,8 +123,8 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Verilog with one instance of each group of equal ones, and the modules replaced by stubs, by name of the stub's
-    module.
+    """Verilog in which all but the first of several equal instances are stubs, and the modules that have stubs, by
+    name.
     """
     stubs: dict[str, MappedModule] = {}
 
@@ -141,7 +141,7 @@ def _stub_name(module: MappedModule) -> str:
 
 
 def _macro_library(design: CellDesign, stubs: dict[str, MappedModule]) -> str:
-    """A Liberty file of the macros, and of stub cells, which model only the loads of an instance on its drivers."""
+    """A Liberty file of the macros and of stub cells, which have only the input capacitances of an instance."""
     library, scale = design.library, scale_of(design.library)
     buffer = library.resistance(library.buffer)
     cells: list[str] = []
@@ -221,7 +221,7 @@ _POINT: Final = re.compile(r"^ *(-?[\d.]+) +(-?[\d.]+) +[v^] (\S+)/(\S+) \((\S+)
 
 
 def _paths(text: str, design: CellDesign) -> Iterator[TimingPath]:
-    """The paths of OpenSTA's report."""
+    """Parses the paths in OpenSTA's report."""
     names = _instance_units(design)
     for part in text.split("Startpoint: ")[1:]:
         arrival = re.search(r"([\d.]+) +data arrival time", part)
@@ -238,7 +238,7 @@ def _paths(text: str, design: CellDesign) -> Iterator[TimingPath]:
             ns=total * design.library.time_ns,
             start=points[0][2].replace("/", "."),
             end=points[-1][2].replace("/", "."),
-            # From the clock pin of a register through cells to the pin of another register.
+            # The first point is the clock pin of a register, the last one the pin of another register.
             stages=len(points) - 2,
             units=tuple((unit, ns) for unit, ns in spent.items() if ns > 0),
         )
@@ -248,7 +248,7 @@ _ENDS: Final = re.compile(r"^(\S+)/(\w+)\S* \(\S+\) +(\S+)/(\w+)\S* \(\S+\) +(-?
 
 
 def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
-    """Parses OpenSTA's summary into the result of `longest_by_end`: start and nanoseconds of the longest path to every
+    """Parses OpenSTA's summary into the result of `longest_by_end`: nanoseconds and start of the longest path to each
     end."""
     names = _instance_units(design)
     found: dict[str, tuple[float, str]] = {}
@@ -265,13 +265,13 @@ def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
 
 
 def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
-    """The module of an instance, as `longest_by_end` names it."""
+    """The name, as in `longest_by_end`, of the module that has the instance at path `where`; `pin`: the path's pin."""
     path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
     return f"{path}:" if pin in PORTS else path
 
 
 def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
-    """The module of every instance, by the module around it and the instance's name in the netlist."""
+    """The module of each instance, by (module that contains it, its name in the netlist)."""
     return {
         (name, plain_name(box.name)): box.kind
         for name, module in design.modules.items()
@@ -281,12 +281,12 @@ def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
 
 
 def _unit(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The unit of a cell, by the modules along its path."""
+    """The unit of the cell at path `where`, by the modules along the path."""
     return unit_of_path(plain_path(_module_at(where, top, names).partition(".")[2]))
 
 
 def _module_at(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The module that has the instance at the path `where`."""
+    """The module that contains the instance at path `where`."""
     current = top
     for part in where.split("/")[:-1]:
         inner = names.get((current, part))

@@ -1,9 +1,9 @@
-"""Runs Yosys on modules one after the other, in a process of its own: `python -m vdla.hw.synthesis.cells.worker`.
+"""Runs Yosys on modules one after the other, in a separate process: `python -m vdla.hw.synthesis.cells.worker`.
 
-Its only argument is a JSON file: the Liberty file, ABC's constraints and a list of jobs, each the Verilog of a module,
-whether modules inside it are to become part of it (`flatten`), and where its mapped netlist goes, as Yosys' JSON.
-Memories of `macro_bits` and more become instances of black boxes, whose parameters are in a JSON file beside the
-netlist; smaller ones become flip-flops.
+The only argument is a JSON file: the Liberty file, ABC's constraints and a list of jobs. A job has the Verilog of a
+module, whether inner modules are merged into it (`flatten`), and the path for the mapped netlist, Yosys' JSON. Memories
+of `macro_bits` bits or more become instances of black boxes, whose parameters are written to a JSON file beside the
+netlist; smaller memories become flip-flops.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .memories import Macro, macro_of
 from .modules import OWN_NAME
 
 STEP: Final = "module:"
-"""Prefix of a line that names the running job."""
+"""Prefix of an output line that names the job that begins."""
 
 BEFORE_MEMORIES: Final = (
     f"hierarchy -top {OWN_NAME}",
     "proc",
     "opt_expr",
     "opt_clean",
-    # Registers' enables must be found first; otherwise a memory's read register is not merged into it.
+    # Finds the enables of registers first; otherwise a memory's read register is not merged into the memory.
     "opt_dff",
     "opt -fast",
     "wreduce",
@@ -38,11 +38,11 @@ BEFORE_MEMORIES: Final = (
     "memory_collect",
 )
 FLATTEN: Final = ("flatten", "opt_clean", "opt_expr", "opt_clean", "opt -fast")
-"""Steps in between where a job is a whole design that is to be one module."""
+"""Yosys' steps between the two lists for a job that is a whole design to be merged into one module."""
 AFTER_MEMORIES: Final = (
     "memory_map",
     "opt -fast",
-    # Multipliers: smaller than the default ones of `techmap`, and as fast.
+    # Booth multipliers are smaller than the default multipliers of `techmap`, and as fast.
     "booth",
     "alumacc",
     "opt -fast",
@@ -54,12 +54,12 @@ AFTER_MEMORIES: Final = (
     "setundef -zero",
     "opt_clean -purge",
 )
-"""Yosys' steps. A module is mapped alone, with the modules inside as black boxes, unless its job says `flatten`. With
-constraints, ABC puts buffers after cells that drive more than their limit."""
+"""Yosys' steps for a module, whose inner modules are black boxes unless the job has `flatten`. With constraints, ABC
+adds buffers after cells that drive more than their limit."""
 
 
 def main(path: str) -> None:
-    """Maps the modules that the file at `path` lists."""
+    """Maps the modules listed in the JSON file at `path`."""
     libyosys: Any = importlib.import_module("pyosys.libyosys")
 
     jobs = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -82,7 +82,9 @@ def main(path: str) -> None:
 
 
 def _macros(run: Any, scratch: str, least: int) -> dict[str, dict[str, int]]:
-    """Turns large memories into instances of black boxes; returns their parameters by name."""
+    """Replaces memories of `least` bits or more by instances of black boxes; returns the parameters of
+    each, by name.
+    """
     run(f"write_json {scratch}")
     module = json.loads(Path(scratch).read_text(encoding="utf-8"))["modules"][OWN_NAME]
     found: dict[str, Macro] = {}
