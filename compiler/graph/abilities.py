@@ -1,5 +1,6 @@
-"""Capabilities of a target: the optional nodes of an integer graph that it computes. The importer refuses all
-others."""
+"""Capabilities of a target: the optional nodes of an integer graph that it computes. The importer rejects all other
+optional nodes.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 class Abilities:
     """Nodes of an integer graph that only some targets compute.
 
-    `processor`: the operators behind `Table` in `int8_operators`. `tables`: look-up tables of one tensor (extension
-    `table`). `planes`: element-wise operands of one value for each plane (extension `broadcast`). `rows`: softmax and
-    normalization over channels (extension `rows`). `products`: matrix products of two activations, on square arrays
-    with batch 1; with `zero_points` the array subtracts the zero points of their factors. Rows and products need whole
-    blocks of `block` channels.
+    `processor`: the operators that follow `Table` in `int8_operators`. `tables`: look-up tables of one tensor
+    (extension `table`). `planes`: element-wise operands of one value for each plane (extension `broadcast`). `rows`:
+    softmax and normalization over channels (extension `rows`). `products`: matrix products of two activations, on
+    square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors. Rows and
+    products need whole blocks of `block` channels.
     """
 
     processor: bool = False
@@ -35,10 +36,10 @@ class Abilities:
 
     @staticmethod
     def of(config: Config) -> Abilities:
-        """The abilities of an accelerator of this configuration.
+        """The abilities of an accelerator with this configuration.
 
-        Where a block is several output vectors, one value for each plane is not one repeated vector: `planes` and
-        `rows` are off.
+        If a block is several output vectors, one value for each plane is not one repeated vector: `planes` and `rows`
+        are off.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -56,7 +57,9 @@ class Abilities:
 PLAIN = Abilities()
 """Abilities of an accelerator without extensions."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
-"""Abilities of an accelerator with all extensions: the superset that a study of many configurations imports for."""
+"""Abilities of an accelerator with all extensions: a study of many configurations imports its models for this
+superset.
+"""
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Abilities of processors."""
 EVERYTHING = replace(ACCELERATOR, processor=True)
@@ -64,7 +67,7 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """(problem, way out) of a node that an accelerator without `extension` refuses."""
+    """(problem, way out) of a node that an accelerator without `extension` cannot compute."""
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",

@@ -1,5 +1,5 @@
 """Biases of sums of products in 32 bits: a bias that fits is unchanged; one whose sums saturate anyway is moved; all
-others are refused.
+others are rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
 Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
@@ -17,8 +17,9 @@ from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _FAR = 2.0**40
-"""Bound of real biases, in steps: beyond any sum of 32 bits and exact in float64, so larger biases act like this
-one."""
+"""Bound on real biases, in steps: beyond any sum of 32 bits and exact in float64, so larger biases have the same
+effect.
+"""
 
 
 class AccumulatorError(ScaleError):
@@ -28,7 +29,8 @@ class AccumulatorError(ScaleError):
 def average_bias(area: int, zero_point: int) -> int:
     """The bias of sums over windows of `area` int8 values stored around `zero_point`: -area * zero_point.
 
-    Raises AccumulatorError if area * 255 exceeds int32: 255 bounds a stored value and its distance from the zero point.
+    Raises AccumulatorError if area * 255 exceeds int32: 255 bounds both a stored value and its distance from the zero
+    point.
     """
     if area * (INT8_HIGH - INT8_LOW) > HIGHEST:
         raise AccumulatorError(f"the sums over windows of {area} values may leave 32 bits")
@@ -36,7 +38,9 @@ def average_bias(area: int, zero_point: int) -> int:
 
 
 def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Real biases as multiples of `step`, rounded half to even, within 2**40. Raises ScaleError on NaN."""
+    """Real biases as multiples of `step`, rounded half to even, clamped to 2**40 in magnitude. Raises ScaleError on
+    NaN.
+    """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         rounded = np.rint(values / step)
     if np.isnan(rounded).any():
@@ -53,8 +57,8 @@ def fitted_bias(
 ) -> NDArray[np.int32]:
     """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
 
-    A bias' whose sums may leave 32 bits is moved to the nearest one whose sums do not, if stage A of `stage`, with
-    `scale`, saturates all sums of the channel with either bias. Raises AccumulatorError otherwise.
+    If the sums with a bias' may leave 32 bits, it is moved to the nearest bias' whose sums do not, provided that stage
+    A of `stage`, with `scale`, saturates all sums of the channel with either bias. Raises AccumulatorError otherwise.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

@@ -39,7 +39,9 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """Why a tensor of `shape` exceeds the limit on bytes (or has a negative dimension), else None."""
+    """The reason why a tensor of `shape` exceeds the limit on bytes, or has a negative dimension; None if it
+    does not.
+    """
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, a product beyond 64 bits"
     size = math.prod(shape) * item_bytes
@@ -52,7 +54,10 @@ def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
 
 
 def too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
-    """Why a constant of `shape` is not computed at import, else None. `looped`: it is computed element by element."""
+    """The reason why a constant of `shape` is too large to be computed at import; None if it is not.
+
+    `looped`: the constant is computed element by element.
+    """
     if problem := too_large(shape, item_bytes):
         return problem
     count = math.prod(shape)
@@ -86,9 +91,9 @@ def check_shapes(label: str, model: onnx.ModelProto) -> None:
 
 
 def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
-    """Raises ModelError where the activations of a network take more than MOST_ARENA_BYTES together.
+    """Raises ModelError if the activations of a network together take more than MOST_ARENA_BYTES.
 
-    `tensors`: bytes of each activation by name; `makers`: the node that computes a tensor, by tensor name.
+    `tensors`: bytes of each activation by name; `makers`: name of the node that computes a tensor, by tensor name.
     """
     if total <= MOST_ARENA_BYTES:
         return
@@ -101,8 +106,9 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
 
 
 def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
-    """Why an accelerator's memory cannot hold `tensors` (bytes by name), of which `total` bytes are in use at once;
-    else None."""
+    """The reason why an accelerator's memory cannot hold `tensors` (bytes by name), of which `total` bytes are in use
+    at a time; None if it can.
+    """
     if total <= MOST_IMAGE_BYTES:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))
@@ -131,14 +137,18 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 
 
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
-    """A ModelError about a node. Not a NodeError: a tensor too large for one target is too large for all, so the
-    network is not divided at this node."""
+    """A ModelError about a node.
+
+    Not a NodeError: a tensor that is too large for one target is too large for all, so the network is not divided at
+    this node.
+    """
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError where the first input is too large with its pads; the output may be small, if strides are
-    long."""
+    """Raises ModelError if a node's first input is too large with its pads. Its output may be small, if strides are
+    long.
+    """
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

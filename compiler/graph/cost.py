@@ -1,4 +1,5 @@
-"""True work of a node: multiplies and compulsory bytes for the roofline, before padding to any block, and operations.
+"""Work of a node for the roofline: multiplies and compulsory bytes, without padding to blocks; and its operations on a
+processor.
 
 Definitions are those of docs/measures.md: multiplies by padding positions count (as in every published number); the
 input elements that some window reads, weights and output count once at int8 size, biases at four bytes. Only
@@ -75,8 +76,8 @@ def count_macs(graph: Graph, node: Node) -> int:
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of a node's first input that some window reads: bool (H,) and bool (W,).
 
-    With `fused`, windows of a convolution that its fused pool skips do not count; without it the convolution is taken
-    without its pool.
+    With `fused`, windows of a convolution that its fused pool skips are not counted; without it the convolution is
+    taken without its pool.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     match as_convolution(node).operator:
@@ -104,8 +105,10 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 
 def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Compulsory traffic, in bytes, of the ONNX convolution or matrix product in a node: the input elements that some
-    window reads, weights, output and biases. A node that is one part of a divided convolution counts its share of the
-    input."""
+    window reads, weights, output and biases.
+
+    A node that is one part of a divided convolution counts its share of the input.
+    """
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
         # Scores and attention weights stay on the chip.
@@ -135,19 +138,21 @@ def as_convolution(node: Node) -> Node:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """For each of the two factors: (product, position of the factor's first element) of every product."""
+    """For each of the two factors of the products: (group, position of the factor's first element) of every group."""
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 
 
 def _positions_read(plane: Pair, window: Window) -> int:
-    """Positions of an (H, W) plane that a window reads."""
+    """Number of positions of an (H, W) plane that a window reads."""
     rows, columns = plane_read(plane, window)
     return int(rows.sum()) * int(columns.sum())
 
 
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
-    """Roofline of a node in cycles: the larger of its multiplies at one array step a cycle and its bytes on the bus."""
+    """Roofline of a node in cycles: its multiplies at full use of the array, or its bytes on the bus, whichever takes
+    longer.
+    """
     compute = count_macs(graph, node) / config.multiplies_per_cycle
     return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)
 

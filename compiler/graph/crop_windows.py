@@ -16,7 +16,10 @@ from .operators import Convolution
 
 def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
     """The rows and columns of a window that stay, and the window of these, without outer taps that read only padding at
-    every position of an (H, W) plane. Windows with large dilations have some."""
+    every position of an (H, W) plane.
+
+    Windows with large dilations have such taps.
+    """
     kept: list[slice] = []
     ends, outputs = list(window.pads), window.outputs(*plane)
     for axis, size in enumerate(plane):
@@ -40,7 +43,7 @@ def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
 
 
 def crop_windows(graph: Graph) -> Graph:
-    """The graph with each convolution's window cut to the taps that meet the input.
+    """The graph with each convolution's window cut to the taps that read the input.
 
     A 3x3 window with a dilation of 24 on 14 x 14 positions becomes a 1x1 window.
     """
@@ -69,9 +72,10 @@ def _with_window(graph: Graph, node: Node, kept: tuple[slice, slice], window: Wi
 
 
 def crop_taps(graph: Graph) -> Graph:
-    """The graph without outer taps of convolutions that lie in the padding for every output.
+    """The graph without outer taps of convolutions that read only padding for every output.
 
-    Windows with large dilations have them. Such a tap adds the same to every output: its weights times the pad value.
+    Windows with large dilations have such taps. A tap of this kind adds the same to every output: its weights times the
+    pad value.
     """
     nodes = [
         replace(node, operator=_cropped(operator, graph.tensors[node.inputs[0]].nchw))

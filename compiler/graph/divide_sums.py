@@ -1,5 +1,6 @@
-"""Splits the addition of a constant to joined positions: each part gets its share before the join, where the store of
-the part's producer can add it."""
+"""Splits the addition of a constant to joined positions: the constant is added to each part before the join, by the
+store of the part's producer.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ from .int8_operators import Int8Convolution, Int8Elementwise, Positions, Product
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph with additions of a constant to joined positions split by part, where most positions come from a
-    convolution or product that can add the constant in stage B. For accelerators, before `fuse_combines`."""
+    """The graph with additions of a constant to joined positions split by part, if a convolution or product that can
+    add the constant in stage B computes most positions.
+
+    For accelerators, before `fuse_combines`.
+    """
     uses, makers = graph.uses(), graph.producers()
     tensors, constants = dict(graph.tensors), dict(graph.constants)
     taken, nodes = {node.name for node in graph.nodes}, list[Node]()
@@ -47,7 +51,7 @@ def divide_sums(graph: Graph) -> Graph:
 
 
 def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
-    """Adds a copy of `tensor` under an unused name like `name`; returns that name."""
+    """Adds a copy of `tensor` under an unused name derived from `name`; returns that name."""
     name = unused(name, tensors)
     tensors[name] = replace(tensor, name=name)
     return name
@@ -79,8 +83,9 @@ def _joined(
 
 
 def _places(graph: Graph, node: Node) -> list[np.ndarray] | None:
-    """For each input of a node that joins all of them, its positions in the output, in the input's order; None
-    otherwise."""
+    """For each input of a node that joins all of its inputs: its positions in the output, in the input's order. None
+    for other nodes.
+    """
     operator = node.operator
     if (
         not isinstance(operator, Positions)

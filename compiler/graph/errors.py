@@ -1,4 +1,4 @@
-"""Errors about a model file. Their messages name the file, the node and the way out."""
+"""Errors about a model file. Their messages name the file and the node, and suggest a way out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class InvalidModelError(ModelError):
 
 
 class ContradictionError(InvalidModelError):
-    """A model whose shapes or types contradict each other; `reason` says how."""
+    """A model whose shapes or types contradict each other; `reason` says which."""
 
     def __init__(self, source: str, reason: str, way_out: str = "export it again") -> None:
         super().__init__(f"{source}: its shapes or types contradict each other: {reason}; {way_out}")
@@ -29,8 +29,9 @@ class ContradictionError(InvalidModelError):
 
 
 class NodeError(ModelError):
-    """A node that is not supported: `node` is its name (or the importer's name for an unnamed node), `problem` the
-    reason."""
+    """A node that is not supported. `node`: its name (or the importer's name for an unnamed node); `problem`: the
+    reason.
+    """
 
     def __init__(self, source: str, node: str, op_type: str, problem: str, way_out: str) -> None:
         super().__init__(f"{source}: node '{node}' ({op_type}): {problem}; {way_out}")
@@ -45,8 +46,10 @@ class NodeError(ModelError):
 
 
 class NodesError(NodeError):
-    """Several nodes that are not supported: `parts`. The message lists the first `MOST_TOLD`, one on each line; the
-    other attributes are those of the first node's error."""
+    """Several nodes that are not supported: `parts`, an error for each.
+
+    The message lists the first `MOST_TOLD`, one on each line; the other attributes are those of the first error.
+    """
 
     def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
         first = parts[0]
@@ -89,7 +92,10 @@ class ParameterError(NodeError):
 
 def parameters_of(error: Exception) -> tuple[str, ...]:
     """Names of the model inputs whose values are needed at compile time, if the first error is a ParameterError; else
-    none. Errors of later nodes may be its consequences, and are ignored."""
+    none.
+
+    Errors of later nodes may be consequences of the first one, and are ignored.
+    """
     parts = error.parts if isinstance(error, NodesError) else (error,)
     if not isinstance(parts[0], ParameterError):
         return ()
@@ -108,7 +114,7 @@ class NamedNode(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class NodeErrors:
-    """Raises errors about nodes of a model; messages call the model `source`."""
+    """Raises errors about nodes of a model; `source` names the model in messages."""
 
     source: str
 

@@ -1,8 +1,8 @@
-"""Tensor data that a model stores in other files. All locations are checked before the first byte is read.
+"""Tensor data that a model stores in other files.
 
-A location must name a regular file below the model's folder, links resolved; offset and length must be inside the file,
-and the length must be the one of the tensor's shape and type. The importer and the cache of compiled networks both read
-here.
+All locations are checked before the first byte is read. A location must name a regular file below the model's folder,
+links resolved; offset and length must be inside the file, and the length must be the one that the tensor's shape and
+type give. The importer and the cache of compiled networks both read through this module.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> st
 
 
 def external_tensors(label: str, model: onnx.ModelProto, folder: Path) -> list[ExternalTensor]:
-    """The external tensors of `model`, sorted by file and offset. Raises ModelError for one that may not be read."""
+    """The external tensors of `model`, sorted by file and offset. Raises ModelError for a location that may not be
+    read.
+    """
     root = os.path.realpath(folder)
     places = [_place(label, tensor, root) for tensor in _tensors(model) if _is_external(tensor)]
     if sum(place.length for place in places) > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between.
+"""Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between them.
 
 ONNX's shape inference folds only some of these operators. Models for any length use others: the positions of a sequence
 are a Slice of a constant to the size that Shape returns.
@@ -23,7 +23,7 @@ _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, shapes inferred, with integers and truth values that depend on shapes alone as initializers.
+    """The model, shapes inferred, with integers and booleans that depend on shapes alone as initializers.
 
     Nodes that cannot be folded stay, and so do nodes without readers.
     """

@@ -1,4 +1,4 @@
-"""Problem and way out of operators that no importer supports, by domain."""
+"""Problem and way out, for messages, of operators that no importer supports, by domain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 BEFORE_OPTIMIZATION = (
     "give the model before ONNX Runtime optimized it, or save it at the level ORT_ENABLE_EXTENDED"
 )
-"""The way out for operators that ONNX Runtime writes for its own use."""
+"""The way out for operators that only ONNX Runtime's optimizer writes."""
 QONNX = ("qonnx.", "finn.", "onnx.brevitas")
 """Prefixes of the domains of QONNX's operators."""
 _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
@@ -32,7 +32,9 @@ def is_qonnx(domain: str) -> bool:
 
 
 def foreign(domain: str, supported: str) -> tuple[str, str]:
-    """(problem, way out) of a node whose domain no importer supports; `supported` lists the supported domains."""
+    """(problem, way out) of a node whose domain no importer supports; `supported`: text that lists the supported
+    domains.
+    """
     for beginnings, told in _FOREIGN.items():
         if domain.startswith(beginnings):
             return told
@@ -40,7 +42,9 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 def unsupported(supported: str) -> tuple[str, str]:
-    """(problem, way out) of an unsupported operator of a known domain; `supported` lists the supported operators."""
+    """(problem, way out) of an unsupported operator of a known domain; `supported`: text that lists the supported
+    operators.
+    """
     return (
         "this operator is not supported",
         f"supported are {supported}; move it out of the model or replace it",

@@ -1,4 +1,4 @@
-"""Fusion: operators that the store pipeline computes on the way out become part of the node before them.
+"""Fusion: operators that the store pipeline can compute while it stores become part of the node before them.
 
 Every rewrite is exact: the fused graph computes the same bits as the unfused one (no rounding is dropped, moved or
 merged). `fuse` runs the rewrites to a fixed point. `fuse_pool` is separate: whether a maximum over unrounded sums pays
@@ -35,8 +35,10 @@ from .rewrites import Rewrite, remove_dead, run_rewrites
 
 
 def fuse(graph: Graph) -> Graph:
-    """The rewrites for every target: clamps fuse into the node before them, stage B into convolutions (also before
-    joined positions), tables compose; dead nodes are removed, and model inputs are flattened."""
+    """The rewrites for every target: clamps become bounds of the node before them, element-wise operators stage B of
+    convolutions (also before joined positions), tables of tables one table; dead nodes are removed, and model inputs
+    are flattened.
+    """
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
         fused = run_rewrites(graph, REPEATED, None)
@@ -46,7 +48,7 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """Model inputs that only whole-plane convolutions read become (N, K); their bytes are the same."""
+    """Model inputs that only convolutions over the whole plane read become (N, K); their bytes are the same."""
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:
         tensor = graph.tensors[graph_input.tensor]
@@ -89,7 +91,7 @@ def _flattened(operator: Int8Convolution, size: int) -> Int8Convolution:
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """An element-wise clamp becomes bounds of the only node that feeds it."""
+    """An element-wise clamp becomes bounds of the node that computes its input, if nothing else reads that node."""
 
     def merge(first: Node, second: Node) -> Node | None:
         if not isinstance(second.operator, Int8Elementwise) or not second.operator.combination.only_clamps:
@@ -134,8 +136,11 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
 
 
 def compose_tables(graph: Graph) -> Graph:
-    """An element-wise node whose operands are tables of one tensor, or the tensor itself, becomes one table: a GELU
-    written node by node, for example. All roundings stay. Tables with other readers stay as well."""
+    """An element-wise node whose operands are tables of one tensor, or the tensor itself, becomes one table: for
+    example, a GELU written node by node.
+
+    All roundings stay. Tables with other readers stay as well.
+    """
     stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
     found: dict[str, tuple[str, np.ndarray]] = {}
     nodes: list[Node] = []
@@ -153,8 +158,9 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """An element-wise node that reads a table, and nothing else but the table's input, becomes part of the table: x *
-    sigmoid(x), for example, with both roundings."""
+    """An element-wise node that reads a table and the table's input, and nothing else, becomes part of the table: for
+    example x * sigmoid(x), with both roundings.
+    """
 
     def merge(first: Node, second: Node) -> Node | None:
         if (
@@ -196,10 +202,10 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Padding positions behind the result of a 1x1 convolution, or behind each row of it, whose values are arbitrary,
+    """Padding positions after the result of a 1x1 convolution, or after each row of it, whose values are arbitrary,
     become part of the convolution: its store leaves gaps.
 
-    For accelerators, after all other rewrites; convolutions that read one of `inputs` are left alone.
+    For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -236,7 +242,7 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
     """A Swap of the result of a 1x1 convolution becomes part of the convolution, if that reads whole blocks of `block`
-    positions: no result is moved.
+    positions: then no result is moved.
 
     For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
     """
@@ -294,19 +300,22 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """An element-wise sum, product or rescaling becomes stage B of the convolution or product that feeds it.
+    """An element-wise sum, product or rescaling becomes stage B of the convolution or product that computes its
+    operand.
 
-    If convolutions feed both operands, the one with more multiplies takes it (of equals the later one): the longer the
-    array works on a tile, the more of the operand's load it hides. The fused node stands at the place of the
-    element-wise one, where the other operand has been computed. `planes` tells whether the operand of a convolution may
-    have one value for each plane.
+    If convolutions compute both operands, the one with more multiplies takes it (of equals the later one): the longer
+    the array works on a tile, the more of the operand's load it hides. The fused node takes the place of the
+    element-wise one, where the other operand has been computed. `planes`: whether the operand of a convolution may have
+    one value for each plane.
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
     makers = graph.producers()
 
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
-        """Rank of the producer of an operand as the node that takes the reader; (-1, -1): it cannot."""
+        """Preference for the producer of `tensor` as the node that takes the reader's combination; (-1, -1): it
+        cannot.
+        """
         maker = makers.get(tensor)
         if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
             return (-1, -1)
@@ -347,7 +356,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
     """A max-pool that is the only reader of a convolution without stage B moves before the convolution's stage A.
 
-    `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotone, so the
+    `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
     maximum of the rounded sums is the rounded maximum.
     """
 
@@ -365,16 +374,16 @@ def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
 
 
 def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
-    """Both nodes as one node of `operator`, with the inputs of the first and the output of the second."""
+    """Both nodes as one node with `operator`, the inputs of the first and the output of the second."""
     members = (*first.members, *second.members)
     return replace(first, operator=operator, output=second.output, members=members)
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges nodes with the producer of one of their operands, where no other node reads the operand, in one walk.
+    """Merges nodes with the producer of one of their operands, if no other node reads the operand, in one walk.
 
-    The merged node stands at the place of the reader, so all its operands have been computed, and it stores the
-    reader's result.
+    The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's
+    result.
     """
     uses = graph.uses()
     makers: dict[str, Node] = {}

@@ -20,7 +20,7 @@ def window_extent(kernel: int, dilation: int) -> int:
 
 
 def output_size(size: int, kernel: int, stride: int, dilation: int, pad_begin: int, pad_end: int) -> int:
-    """Number of whole windows along one axis; 0 or less where none fits."""
+    """Number of whole windows along one axis; 0 or less if none fits."""
     return (size + pad_begin + pad_end - window_extent(kernel, dilation)) // stride + 1
 
 
@@ -35,7 +35,9 @@ def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """`te.blocks.Window` in any number of dimensions; `pads` are those before each dimension, then those behind."""
+    """`te.blocks.Window` in any number of dimensions; `pads`: first those before each dimension, then those
+    after each.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -51,8 +53,10 @@ class Windows:
 def automatic_pads(
     mode: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads (before, then behind each dimension) of auto_pad SAME_UPPER, SAME_LOWER or VALID. SAME_...: ceil(size /
-    stride) outputs."""
+    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: first those before each dimension, then those after each.
+
+    SAME_...: ceil(size / stride) outputs.
+    """
     totals = [
         0 if mode == "VALID" else max(0, (ceil_div(size, stride) - 1) * stride + window_extent(k, d) - size)
         for size, k, stride, d in zip(sizes, kernel, strides, dilations, strict=True)
@@ -95,7 +99,7 @@ def average_divisors(
         before, behind = window.pads[axis], window.pads[rank + axis]
         starts = np.arange(output_size(size, kernel, stride, dilation, before, behind)) * stride - before
         bounds = (-declared[axis], size + declared[rank + axis]) if count_include_pad else (0, size)
-        # For elements start + k * dilation: the first k inside, and the first k behind the end.
+        # For elements start + k * dilation: the first k inside, and the first k after the end.
         first, end = (np.clip(-((starts - bound) // dilation), 0, kernel) for bound in bounds)
         counts = counts[..., None] * np.maximum(end - first, 0)
     return counts.astype(np.int32)
@@ -104,8 +108,9 @@ def average_divisors(
 def positions_read(
     size: int, kernel: int, stride: int, dilation: int, pad_begin: int, outputs: np.ndarray
 ) -> np.ndarray:
-    """Positions along one axis, of `size`, that some window reads: bool (size,). `outputs`, bool (windows,), selects
-    windows."""
+    """Positions of an axis with `size` positions that some window reads: bool (size,). `outputs`, bool (windows,): the
+    windows that count.
+    """
     starts = np.flatnonzero(outputs) * stride - pad_begin
     touched = (starts[:, None] + dilation * np.arange(kernel)).reshape(-1)
     read = np.zeros(size, dtype=bool)
@@ -116,9 +121,9 @@ def positions_read(
 def plane_read(
     plane: Pair, window: Window, outputs: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of an (H, W) plane that `window` reads somewhere: bool (H,) and bool (W,).
+    """Rows and columns of an (H, W) plane that `window` reads: bool (H,) and bool (W,).
 
-    An element is read if its row and its column are. `outputs` selects the rows and columns of windows (None: all).
+    An element is read if its row and its column are. `outputs`: the rows and columns of windows that count (None: all).
     """
     if outputs is None:
         return _plane_read_by_all(plane, window)

@@ -28,10 +28,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of `shape`, (N, C, ...) where channels matter.
+    """A tensor of `shape`, (N, C, ...) if channels matter.
 
     With `block` above 1 its memory layout is blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C;
-    else row-major. `quantization` gives the real values of a quantized tensor.
+    else row-major. `quantization`: the meaning of the stored values of a quantized tensor.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Tensor:
 
     @property
     def grid(self) -> Quantization:
-        """The quantization; ValueError if the tensor has none."""
+        """The tensor's quantization. Raises ValueError if it has none."""
         if self.quantization is None:
             raise ValueError(f"tensor '{self.name}' is not quantized")
         return self.quantization
@@ -81,9 +81,9 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """One operator applied to tensors; `members` are the names of the ONNX nodes that it implements.
+    """One operator applied to tensors; `members`: names of the ONNX nodes that it implements.
 
-    Operators with several outputs have all but the first in `more_outputs`, which are row-major. Fused real-valued
+    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Fused real-valued
     expressions are over elements of `inputs` (`te.scalars.argument(i)` for input i, broadcast as numpy does): `data`
     replaces the single input of the operator; `result`, an expression of the operator's result `te.scalars.ELEMENT` and
     of inputs, is the stored value.
@@ -126,7 +126,7 @@ class Node:
 class GraphInput:
     """An input of the model, called `name`, with the model's `shape` and `dtype`.
 
-    For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes where `dtype` is float32,
+    For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes if `dtype` is float32,
     reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
     """
 
@@ -186,7 +186,7 @@ class Graph:
         return tuple([entry.name for entry in self.inputs])
 
     def uses(self) -> Counter[str]:
-        """How often each tensor is read, by nodes and as an output."""
+        """The number of times that each tensor is read, by nodes and as an output."""
         counts = Counter(name for node in self.nodes for name in node.inputs)
         counts.update(output.tensor for output in self.outputs)
         return counts

@@ -17,7 +17,7 @@ class InputError(UserError):
 
 
 def arrays_by_name(given: object) -> Mapping[str, np.ndarray]:
-    """The inputs of a caller, checked to be a mapping of numpy arrays by name. Raises InputError for anything else."""
+    """The inputs of a caller, if they are a mapping of numpy arrays by name. Raises InputError for anything else."""
     if not isinstance(given, Mapping):
         raise InputError(
             f"inputs must be a dictionary of numpy arrays by name, as in {{'x': array}}, not {type(given).__name__}"

@@ -1,6 +1,6 @@
 """The form of an integer graph for processors: activations in blocks of channels, and the host's conversions as nodes.
 
-Activations are uint8 (stored value + 128), the operand type of dot products of unsigned by signed bytes.
+Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .onnx_strided_views import permutation_of
 from .operators import Permute
 
 BLOCKS = (4, 8, 16)
-"""Possible numbers of channels in a block, each a multiple of a dot product's depth."""
+"""Possible numbers of channels in a block, each a multiple of the depth of a dot product instruction."""
 
 
 def block_of(channels: int, lanes: int) -> int:
@@ -75,7 +75,7 @@ def converted_inputs(graph: Graph) -> frozenset[str]:
 
 
 class _State:
-    """The graph under construction. `names` maps tensors of the integer graph to their names here."""
+    """The graph under construction. `names`: names here of the integer graph's tensors."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
@@ -101,7 +101,7 @@ class _State:
         return name
 
     def add_input(self, entry: GraphInput) -> None:
-        """Adds the nodes that make an activation of a model input: Permute if needed, then Quantize."""
+        """Adds the nodes that convert a model input to an activation: Permute if needed, then Quantize."""
         source = entry.name
         if (axes := entry.permutation) is not None:
             given = self.tensors[source]
@@ -116,8 +116,9 @@ class _State:
         self.nodes.append(Node(name=name, members=(), operator=operator, inputs=(source,), output=stored))
 
     def add_output(self, output: GraphOutput) -> GraphOutput:
-        """Adds the nodes that make a model output of a stored tensor (Dequantize, then Permute if needed); returns the
-        output."""
+        """Adds the nodes that convert a stored tensor to a model output (Dequantize, then Permute if needed); returns
+        the output.
+        """
         name = self._declare(Tensor(name=output.name, shape=output.shape, dtype=output.dtype))
         if output.tensor in self.graph.constants:
             self.constants[name] = load_output(output, self.graph.constants[output.tensor])

@@ -22,7 +22,7 @@ ActivationType = Literal["int8", "uint8"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """real = scale * (integer - zero_point), with both integers in the model's own type `dtype`."""
+    """real = scale * (integer - zero_point), with integers and zero point in the model's own type `dtype`."""
 
     scale: np.float32
     zero_point: int
@@ -85,7 +85,7 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = stage A of `post`, of bias + sum over window, with the scale of the window's divisor.
+    """Input: data. out = stage A of `post`, of bias + sum over window, with the scale for the window's divisor.
 
     Positions outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`,
     so pads add nothing. `divisors`, int32 (OH, OW): number of positions that each window counts. `scale_by_divisor`:
@@ -115,16 +115,20 @@ class Int8AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Int8Elementwise:
-    """Inputs: a, and b where `combination` has an operand. out = stage B of stored a, and of b. b has the shape of a
-    or, on targets with `Abilities.planes`, height and width 1: one value for each channel's plane."""
+    """Inputs: a, and b if `combination` has an operand. out = stage B of the stored values of a (and of b).
+
+    b has the shape of a or, on targets with `Abilities.planes`, height and width 1: one value for each channel's plane.
+    """
 
     combination: Combination
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """Input: data. out = `table`[stored value + 128], int8 (256,): any function of one quantized tensor. For
-    processors, and accelerators with the extension `table`."""
+    """Input: data. out = `table`[stored value + 128], with `table` int8 (256,): any function of one quantized tensor.
+
+    For processors, and accelerators with the extension `table`.
+    """
 
     table: np.ndarray
 
@@ -139,10 +143,13 @@ class Channels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
-    a transposed convolution, whose phases are convolutions.
+    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top)
 
-    `factors` is (sy, sx), `before` (top, left), `outputs` (channels, rows, columns), `kernel` that of the transposed
+    sy, (x + left)
+
+    sx]: the last step of a transposed convolution, whose phases are convolutions.
+
+    `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
     convolution; phase = (y + top) % sy * sx + (x + left) % sx.
     """
 
@@ -190,8 +197,9 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turned:
-    """Input: data. The `Swap` of the result of `convolution`, a plain 1x1 one, over all positions: its filters become
-    positions, and positions channels. For accelerators."""
+    """Input: data. out = `Swap`, over all positions, of the result of the plain 1x1 `convolution`: its filters become
+    positions, and positions channels. For accelerators.
+    """
 
     convolution: Int8Convolution
 
@@ -250,10 +258,11 @@ class Products:
 class Rows:
     """Input: data. A row is all channels of a position. out = stage A of `post`, of bias[c] + share, with scale[c].
 
-    The shares are computed by `isa.rows`: `softmax_shares` with the table `entries`, int64 (256,); if `entries` is
-    None, `normalized_shares`, which subtracts `zero_point` and, with `centre`, the mean; `epsilon` is (mantissa,
-    shift). `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane`, outputs are planes of that
-    many positions, arbitrary behind those of the input. For accelerators with the extension `rows`.
+    The shares (results of the softmax or normalization, before scaling) are computed by `isa.rows`: `softmax_shares`
+    with the table `entries`, int64 (256,); if `entries` is None, `normalized_shares`, which subtracts `zero_point` and,
+    with `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
+    (1,). With `plane`, outputs are planes of that many positions, arbitrary after the input's positions. For
+    accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None
@@ -268,9 +277,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Inputs: the two factors of `scores`, and the second factor of `context`, whose first is the `shares` of the
-    scores. out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory,
-    which holds scores and shares."""
+    """Inputs: the two factors of `scores`, and the second factor of `context`, whose first factor is the result of
+    `shares` on the scores.
+
+    out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory, which holds
+    scores and shares.
+    """
 
     scores: Products
     shares: Rows
@@ -279,8 +291,9 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normed:
-    """Inputs: those of `convolution`. Outputs: `rows` of the convolution's result, and this result itself. For
-    accelerators."""
+    """Inputs: the inputs of `convolution`. Outputs: `rows` of the convolution's result, and this result itself. For
+    accelerators.
+    """
 
     convolution: Int8Convolution
     rows: Rows

@@ -1,8 +1,8 @@
 """The integer interpreter: reference semantics of the integer operators. It decides where ONNX Runtime contradicts
 itself.
 
-All rounding is the one of `vdla.isa.arithmetic`. Sums of products are computed as float64 matrix products: each product
-of two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
+All rounding is that of `vdla.isa.arithmetic`. Sums of products are computed as float64 matrix products: each product of
+two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
 """
 
 from __future__ import annotations
@@ -68,8 +68,10 @@ def _results(node: Node, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
-    """The result of one node of an integer operator with one output: stored int8 inputs (N, C, H, W) or (N, K) each.
-    ValueError for other operators."""
+    """The result of one node of an integer operator with one output; stored int8 inputs, each (N, C, H, W) or (N, K).
+
+    Raises ValueError for other operators.
+    """
     # A tensor (N, K) may be combined with one (N, K, 1, 1).
     operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:
@@ -126,14 +128,14 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
 
 
 def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
-    """Each row of `columns` positions padded with zeros to `pitch`; all rows as one column of positions."""
+    """Each row of `columns` positions padded with zeros to `pitch`; then all rows as one column of positions."""
     lines = data.reshape(*data.shape[:2], -1, columns)
     padded = np.pad(lines, ((0, 0), (0, 0), (0, 0), (0, pitch - columns)))
     return padded.reshape(*data.shape[:2], -1, 1)
 
 
 def _first(data: np.ndarray, count: int | None) -> np.ndarray:
-    """The first `count` positions as one column; `data` itself where `count` is None."""
+    """The first `count` positions as one column; `data` itself if `count` is None."""
     return data if count is None else data.reshape(*data.shape[:2], -1, 1)[:, :, :count]
 
 

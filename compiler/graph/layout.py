@@ -1,8 +1,9 @@
-"""Memory layouts of tensors: packing and unpacking of activations and constants. Legalization picks the layout.
+"""Memory layouts of tensors: packing and unpacking of activations and constants.
 
-*blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block] (`te.blocks.Blocks`), read and written by every
-layer; lanes beyond N and C are arbitrary. *interleaved*: int8 [N, H, W, C] without gaps, the host's order of images;
-only graph inputs have it, and only if every reader supports it (`LOAD.PATCH`: few channels, a short row of the window).
+Legalization picks the layout. *blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block]
+(`te.blocks.Blocks`), read and written by every layer; lanes beyond N and C are arbitrary. *interleaved*: int8 [N, H, W,
+C] without gaps, the host's order of images; only graph inputs have it, and only if every reader supports it
+(`LOAD.PATCH`: few channels, a short row of the window).
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], a row of block channels for each tap.
+    """int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], in which each tap is a row of the block's
+    channels.
 
     T = ceil(kh * kw / m), where a tile holds m = min(block_in, block_out) rows.
     """
@@ -131,8 +133,8 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
     """int8 (C, kh, kw) packed by `pack_depthwise_weight`, with the taps grouped by `TapGroups`.
 
-    `dilation` is int [1], that of columns. A kernel row is its groups, a group TAPS rows, in T tiles. On a machine that
-    sweeps over the window the order is that of `Sweep.packed`.
+    `dilation`: int [1], the dilation of columns. A kernel row is its groups, a group TAPS rows, in T tiles. On a
+    machine that sweeps over the window the order is that of `Sweep.packed`.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))
@@ -189,7 +191,7 @@ Form = Callable[..., np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant:
-    """Arrays with their packing function. Packed only when the bytes are needed: timing depends on none of them."""
+    """Arrays with their packing function. They are packed only when their bytes are needed, which timing never does."""
 
     form: Form
     arrays: tuple[np.ndarray, ...]

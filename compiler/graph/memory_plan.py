@@ -39,7 +39,7 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
     """First and last step of every tensor that is not a constant; node i is step i.
 
     Graph inputs live from step -1, graph outputs to step len(nodes). The lives of a node's inputs and outputs overlap,
-    since it reads while it writes. `root` maps a view to the tensor whose memory it uses; the life of the view extends
+    since it reads while it writes. `root`: maps a view to the tensor whose memory it uses; the life of the view extends
     that of the root.
     """
     lives = {entry.tensor: (-1, -1) for entry in graph.inputs}
@@ -58,7 +58,9 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """Least bytes of memory for a graph's tensors: inputs and outputs, plus the most bytes of others live at once."""
+    """Least bytes of memory for a graph's tensors: inputs and outputs, plus the most bytes of other tensors that live
+    at a time.
+    """
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
     steps: Counter[int] = Counter()
@@ -98,7 +100,7 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
 
 
 def _best_fit(buffer: Buffer, placed: list[tuple[int, Buffer]], alignment: int) -> int:
-    """Offset of the smallest sufficient gap between buffers alive together with `buffer`, or of the end of them all."""
+    """Offset of the smallest sufficient gap between buffers alive together with `buffer`, or after the last of them."""
     neighbours = sorted(
         (offset, offset + other.size)
         for offset, other in placed
@@ -119,9 +121,9 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
-    """Byte offsets of all tensors except constants, the arena's bytes, and its bytes without reuse.
+    """Byte offsets of all tensors except constants, the bytes of the arena, and its bytes if no memory were reused.
 
-    A view has an offset in the tensor that it is a view of.
+    The offset of a view is inside the tensor that it is a view of.
     """
 
     offsets: Mapping[str, int]
@@ -199,7 +201,7 @@ def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str
 
 
 def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
-    """Raises ModelError where the activations of a model take more bytes than `budgets` allows."""
+    """Raises ModelError if the activations of a model take more bytes than `budgets` allows."""
     check_arena(
         label,
         plan.bytes,
@@ -209,8 +211,9 @@ def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
 
 
 def format_plan(graph: Graph, plan: StoragePlan) -> str:
-    """The text of a plan: one line for each tensor by address. Tensors that share bytes are not alive together, or are
-    views."""
+    """The text of a plan: one line for each tensor, by address. Tensors that share bytes are not alive together, or are
+    views.
+    """
     lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
     for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):
         tensor = graph.tensors[name]

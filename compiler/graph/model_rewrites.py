@@ -22,8 +22,8 @@ below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
 NEEDS_A_SHAPE = frozenset(("EyeLike",))
-"""Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, like the result of an
-operator of another domain.
+"""Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, for example the result of
+an operator of another domain.
 """
 _HIDDEN = "hidden from shape inference"
 """Domain of nodes that shape inference must not see."""
@@ -179,7 +179,7 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Places of the nodes that need the shape of an input which may come from an operator of another domain."""
+    """Indices of the nodes that need the shape of an input which may come from an operator of another domain."""
     found = [place for place, node in enumerate(nodes) if _needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []
@@ -192,7 +192,7 @@ def _needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def _in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """Nodes have other domains, by place, within a `with` statement, which gets their own domains."""
+    """A context in which nodes have other domains, by node index; at its end they get their own domains back."""
     before = {place: model.graph.node[place].domain for place in domains}
     _set_domains(model, domains)
     try:
@@ -202,7 +202,7 @@ def _in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[
 
 
 def _set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Sets the domains of nodes, by place. The model imports `_HIDDEN` while a node is of it."""
+    """Sets the domains of nodes, by node index. The model imports `_HIDDEN` while a node has this domain."""
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == _HIDDEN]

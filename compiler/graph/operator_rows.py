@@ -1,6 +1,6 @@
 """Rows of the table of operators: a function that reads nodes of an operator, and the attributes that it reads.
 
-A row refuses a node with an attribute that it does not name, unless the attribute has the operator's default value. So
+A row rejects a node with an attribute that it does not name, unless the attribute has the operator's default value. So
 no attribute is ignored silently.
 """
 
@@ -79,12 +79,12 @@ class Row(Generic[Context, Result]):
         return self.function(context, node)
 
     def takes(self, node: OnnxNode, opset: int) -> bool:
-        """Whether all attributes of a node are read by the row or have default values."""
+        """Whether the row reads all attributes of a node that do not have their default values."""
         return not any(_unread(node, [self], opset))
 
 
 def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row[Any, Any]]) -> None:
-    """Raises the NodeError of a node with an attribute that none of `rows` reads."""
+    """Raises a NodeError if a node has an attribute that none of `rows` reads."""
     for name in _unread(node, rows, context.opset):
         default = default_value(node.op_type, node.domain, name, context.opset)
         context.fail(

@@ -1,7 +1,7 @@
 """The real-valued operators: computations on tensors, without names and shapes.
 
 Operators that compute sums read float32 tensors; element-wise operators and moves read any types. Windows and epilogues
-are those of the tensor expressions (`vdla.compiler.te`), which define the exact computation.
+are classes of the tensor expressions (`vdla.compiler.te`), which define the exact computation.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Input: data (N, C, H, W). Output: (N, C, OH, OW), see `te.ops.resize`; `scales` of rows and columns are the
-    model's, None where they are the ratio of the sizes."""
+    """Input: data (N, C, H, W). Output: (N, C, OH, OW), see `te.ops.resize`. `scales` of rows and columns: the model's,
+    or None for the ratio of the sizes.
+    """
 
     mode: Literal["nearest", "linear"]
     coordinates: Coordinates
@@ -128,8 +129,9 @@ class Normalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending), of size 1 in the output or
-    removed."""
+    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending), which have size 1 in the output or
+    are removed.
+    """
 
     kind: Kind
     axes: tuple[int, ...]
@@ -137,7 +139,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeSum:
-    """Input: data. The sum of all elements up to each along `axis` (0 or more), see `te.ops.scan`."""
+    """Input: data. For each element the sum of all elements up to it along `axis` (0 or more), see `te.ops.scan`."""
 
     axis: int
     exclusive: bool
@@ -228,7 +230,8 @@ class GatherElements:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
     """Inputs and outputs: the parameters of a program of `te.ops` that needs no schedule, outputs last; a parameter's
-    elements are those of its tensor in their order."""
+    elements are those of its tensor, in the same order.
+    """
 
     program: Program
 

@@ -1,8 +1,8 @@
 """A model divided between the accelerator and the CPU into regions, each a model of its own, that run one after
 another.
 
-Tensors between regions are float32, except where the model itself passes integers. A region of the accelerator begins
-with QuantizeLinear and ends with DequantizeLinear, so it is a quantized model like any other.
+Tensors between regions are float32, unless the model itself passes integers. A region of the accelerator begins with
+QuantizeLinear and ends with DequantizeLinear, so it is a quantized model like any other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Side = Literal["accelerator", "cpu"]
 
 
 class RegionOrderError(Exception):
-    """Regions cannot run one after another: a defect of the division."""
+    """Regions that cannot run one after another, because of a defect of the division."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,8 +53,8 @@ class Region:
 class Partition:
     """The regions of a model in an order in which they can run.
 
-    `refusals`: the importer's reason for each node that the accelerator refused, by node name. `constants`: outputs of
-    the model that depend on no input.
+    `refusals`: for each node that the accelerator's importer rejected, its reason, by node name. `constants`: outputs
+    of the model that depend on no input.
     """
 
     regions: tuple[Region, ...]
@@ -123,8 +123,10 @@ def partition_model(
 
 
 def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> None:
-    """Raises RegionOrderError if a region reads a tensor that is neither `given` nor an output of an earlier region:
-    regions wait for one another, or the division lost a tensor."""
+    """Raises RegionOrderError if a region reads a tensor that is neither `given` nor an output of an earlier region.
+
+    Either regions wait for one another, or the division lost a tensor.
+    """
     made = set(given)
     for region in regions:
         for name in region.inputs:
@@ -137,8 +139,8 @@ def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> 
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     """Indices of nodes that must run on the CPU because their float32 results are needed outside of the accelerator.
 
-    A pending result exists only for its readers on the accelerator. With its node go the pending nodes before it, and
-    its readers except QuantizeLinear, which reads float32 from anywhere.
+    A pending result exists only for its readers on the accelerator. If its node must run on the CPU, so must the
+    pending nodes before it, and its readers except QuantizeLinear, which reads float32 from anywhere.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
@@ -176,8 +178,9 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """For each result of an entry node, the tensors outside the region that it is made of: one, beside constants, at
-    any input of the node."""
+    """For each result of an entry node, the tensors outside the region from which it is computed: one, besides
+    constants, at any input of the node.
+    """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):
         if item.kind == "entry":

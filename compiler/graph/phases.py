@@ -6,13 +6,14 @@ from collections.abc import Collection, Sequence
 
 
 def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection[int]]) -> tuple[int, ...]:
-    """The phase of each node; phases run one after another and alternate between the sides.
+    """The phase of each node; phases run one after another and alternate between the two sides.
 
-    `accelerated` gives the side of each node; `predecessors` of a node come before it. Every node is in the first phase
-    of its side in which all its predecessors are available. So the nodes of a phase form a convex region: a path that
-    leaves it leads to later phases only. The first phase is on the side that gives the accelerator fewer phases, then
-    fewer phases in all. So every phase but the first depends on the one before it, and the regions are maximal: between
-    two of one side a path leads through the other side, and joining them would close a cycle.
+    `accelerated`: whether each node is on the accelerator's side; `predecessors`: the nodes that come before each.
+    Every node is in the first phase of its side in which all its predecessors are available. So the nodes of a phase
+    form a convex region: a path that leaves it leads to later phases only. The first phase is on the side that gives
+    the accelerator fewer phases, then fewer phases in all. So every phase but the first depends on the one before it,
+    and the regions are maximal: between two regions of one side a path leads through the other side, and joining them
+    would close a cycle.
     """
     candidates = [_phases(accelerated, predecessors, first) for first in (True, False)]
 

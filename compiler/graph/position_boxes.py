@@ -1,4 +1,4 @@
-"""Moves of positions between planes, as few boxes of equal steps."""
+"""Moves of positions between planes, as few boxes with equal steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_PERIOD = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Positions `start` + i * `down` + j * `along` of a plane, counted row by row."""
+    """The positions `start` + i * `down` + j * `along` of a plane, counted row by row."""
 
     start: int
     down: int
@@ -23,7 +23,9 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box of moves: position (i, j) of `rows` x `columns` of the output gets that of the source (None: the fill)."""
+    """A box of moves: position (i, j) of `rows` x `columns` in `output` gets the value at position (i, j) in `source`
+    (None: the fill).
+    """
 
     rows: int
     columns: int
@@ -43,8 +45,8 @@ class _Run:
 
 
 def boxes_of(index: np.ndarray, most: int) -> list[Box]:
-    """The boxes that make up an output plane, where `index`, int (H, W), has the source position of each position; -1
-    is the fill.
+    """The boxes that make up an output plane; `index`, int (H, W), has the source position of each position, -1 for the
+    fill.
 
     Steps in the source are 0 to `most`.
     """
@@ -71,7 +73,9 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Values as the fewest runs of equal steps: one, or one for each place in a period, or consecutive ones."""
+    """Values as the fewest runs of equal steps: one run, or one for each place in a period, or runs of consecutive
+    values.
+    """
     plain = _plain_runs(values, most)
     count = len(values)
     for period in range(1, min(count // 2, MOST_PERIOD, len(plain)) + 1):
@@ -104,7 +108,7 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Boxes with boxes of one column that follow each other in equal steps merged into boxes of several columns.
+    """The boxes, with boxes of one column that follow each other in equal steps merged into boxes of several columns.
 
     Columns are the dimension with the smaller step in the output.
     """
@@ -140,7 +144,9 @@ def _turned(box: Box) -> Box:
 
 
 def _line(box: Box) -> tuple[int, int, int] | None:
-    """Key of boxes of one column that may be merged: equal keys have equal rows and steps; None for other boxes."""
+    """Key of a box of one column: boxes with equal keys have equal rows and steps and may be merged. None for other
+    boxes.
+    """
     if box.columns > 1:
         return None
     return box.rows, box.output.down, -1 if box.source is None else box.source.down

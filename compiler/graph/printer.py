@@ -1,4 +1,4 @@
-"""The text of a graph in dumps."""
+"""The text of a graph, for dumps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .operators import Elementwise, operator_class
 
 def format_graph(graph: Graph) -> str:
     """The text of a graph: inputs and outputs (also their form on the host, if that differs), and one line for each
-    node: outputs, operator, inputs, class, and the ONNX nodes that it implements."""
+    node with outputs, operator, inputs, class, and the ONNX nodes that it implements.
+    """
     lines = [f"graph {graph.name}"]
     for entry in graph.inputs:
         line = f"  input   {_tensor(graph.tensors[entry.tensor])}"
@@ -56,7 +57,7 @@ def _tensor(tensor: Tensor) -> str:
 
 
 def _value(value: object) -> str:
-    """An operator or a part of one, with the type and shape of its arrays in place of their elements."""
+    """The text of an operator or of a part of one; for arrays, type and shape in place of their elements."""
     match value:
         case np.ndarray():
             return str(value.item()) if value.size == 1 else f"{value.dtype}{list(value.shape)}"

@@ -1,5 +1,8 @@
 """Operators on integers that ONNX Runtime's quantizer writes (QOperator form), rewritten as DequantizeLinear, the float
-operator and QuantizeLinear: operators for which ONNX infers shapes and that every importer supports."""
+operator and QuantizeLinear.
+
+ONNX infers shapes for these operators, and every importer supports them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The part of an import, or of another rewrite of a model, that is needed to write steps."""
+    """The part of an import, or of another rewrite of a model, that the writing of steps needs."""
 
     integer_biases: ClassVar[bool]
     """Whether products read int32 biases directly, in steps of the product of both scales."""
@@ -38,7 +41,7 @@ class StepsContext(RowContext, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Steps(Nodes[StepsContext]):
-    """The nodes written so far to replace a node on integers."""
+    """The nodes that replace one node on integers, written so far."""
 
     @property
     def stem(self) -> str:
@@ -68,7 +71,8 @@ class _Steps(Nodes[StepsContext]):
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
         """`compute` of an operator on (N, C, ...), between Transposes if the node's data is (N, ..., C)
-        (`channels_last`)."""
+        (`channels_last`).
+        """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)
         rank = self._rank()
@@ -96,7 +100,7 @@ WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
 
 
 def _written(write: Callable[[_Steps], None]) -> WriteSteps:
-    """The function of a row of the table: returns the nodes that `write` adds for a node."""
+    """The function for the operator table that returns the nodes which `write` adds for a node."""
 
     @wraps(write)
     def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -122,8 +126,9 @@ def matmul_steps(steps: _Steps) -> None:
 
 @_written
 def gemm_steps(steps: _Steps) -> None:
-    """Steps of QGemm. A step of its bias is alpha times the product of both scales, so alpha multiplies the weights'
-    scale."""
+    """Steps of QGemm. The unit of its bias is alpha times the product of both scales, so alpha multiplies the weights'
+    scale.
+    """
     attributes = steps.attributes("alpha")
     alpha = float(steps.node.attributes.get("alpha", 1.0))
     axis = 0 if attributes.get("transB", 0) else 1
@@ -238,7 +243,7 @@ def where_steps(steps: _Steps) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Writing(NodeErrors):
-    """Context of writing steps into `model`; `nodes` are the new nodes so far."""
+    """A context for writing steps into `model`; `nodes`: the new nodes so far."""
 
     integer_biases: ClassVar[bool] = False
     opset: int
@@ -267,10 +272,9 @@ class _Writing(NodeErrors):
 
 
 def write_steps(label: str, model: onnx.ModelProto) -> bool:
-    """Replaces every node on integers or on blocks of channels by its steps; returns whether there was one. `label`
-    names the model in messages.
+    """Replaces every node on integers or on blocks of channels by its steps; returns whether there was one.
 
-    Raises NodeError for a form of a node that has no steps.
+    `label` names the model in messages. Raises NodeError for a node whose form has no steps.
     """
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
     context = _Writing(source=label, opset=opset, model=model)

@@ -1,5 +1,6 @@
-"""Collects all nodes of a model that an import refuses, in one walk: after a refused node the import continues with
-stand-ins for the node's results."""
+"""Collects all nodes of a model that an import rejects, in one walk: after a rejected node the import continues with
+stand-ins for the node's results.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from .onnx_attributes import OnnxNode
 
 @dataclass(slots=True, kw_only=True)
 class RefusedNodes:
-    """The refusals so far.
+    """The rejections so far.
 
-    `stand_in` binds a name of a refused node's output to a stand-in, and returns whether it could. `told` returns
-    whether the refusal of a node that reads a stand-in is reported, as it is no consequence of an earlier refusal.
+    `stand_in(name)`: binds the name of a rejected node's output to a stand-in, and returns whether it could.
+    `told(node)`: whether the rejection of a node that reads a stand-in is reported, because it is no consequence of an
+    earlier one.
     """
 
     source: str
@@ -26,9 +28,9 @@ class RefusedNodes:
     lost: set[str] = field(default_factory=set)
 
     def take(self, node: OnnxNode, import_node: Callable[[OnnxNode], None]) -> None:
-        """Imports a node, or records its refusal. A node that reads a result without stand-in is skipped.
+        """Imports a node, or records its rejection. A node that reads a result without a stand-in is skipped.
 
-        Raises ModelError for an error of the model itself, if no node was refused before.
+        Raises ModelError for an error of the model itself, if no node was rejected before.
         """
         if not self.lost.isdisjoint(node.inputs):
             self._lose(node)
@@ -49,7 +51,7 @@ class RefusedNodes:
             self._lose(node)
 
     def check(self) -> None:
-        """Raises the NodeError of the only refused node, or the NodesError of several."""
+        """Raises the NodeError of the only rejected node, or the NodesError of several."""
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

@@ -18,10 +18,10 @@ STEPS = 8
 
 
 def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
-    """The float32 ratio with which `rescale` equals DequantizeLinear then QuantizeLinear for the most of 256 values.
+    """The float32 ratio with which `rescale` equals DequantizeLinear, then QuantizeLinear, for the most of 256 values.
 
     Candidates are the quotient of the scales and its neighbours, nearest first. The first candidate with the fewest
-    differences wins; the search ends at one without any.
+    differences is chosen; the search ends at one without any.
     """
     real = dequantize(STORED, source.scale, source.stored_zero_point)
     expected = quantize(real, result.scale, result.stored_zero_point)

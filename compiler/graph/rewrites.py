@@ -1,6 +1,7 @@
-"""Rewrites of graphs as rows of a table. Each row names the root operators of its rewrite.
+"""Rewrites of graphs as rows of a table.
 
-For a graph without these operators the rewrite's code is neither imported nor run.
+Each row names the root operators of its rewrite. For a graph without these operators the rewrite's code is neither
+imported nor run.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Rewrite(Generic[Target]):
 def run_rewrites(
     graph: Graph, rows: Sequence[Rewrite[Target]], target: Target, dump: Dump | None = None
 ) -> Graph:
-    """The graph after the rewrites of all rows, in their order. A row is skipped if none of its root operators is in
-    the graph at its turn.
+    """The graph after the rewrites of all rows, in their order.
 
-    `dump(name, text)` gets the graph after each row.
+    A row is skipped if the graph then has none of its root operators. `dump(name, text)` receives the graph after each
+    row.
     """
     for row in rows:
         occurring = {type(node.operator) for node in graph.nodes}

@@ -1,5 +1,6 @@
-"""Padding behind the positions of a tensor, so that an exchange of channels and positions reads whole blocks: the
-tensor's producer leaves the gap, without a copy. For accelerators."""
+"""Padding after the positions of a tensor, so that an exchange of channels and positions reads whole blocks: the
+tensor's producer leaves the gap, without a copy. For accelerators.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,17 @@ from .graph import Graph, Node
 from .int8_operators import Int8Convolution, Rows, Swap
 
 EXCHANGE = 4
-"""Cycles of an exchange for each vector: it is a matrix product with a store, and the bus is busy twice as long."""
+"""Cycles of an exchange of channels and positions for each vector: it is a matrix product with a store, and the bus is
+busy twice as long.
+"""
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """The graph in which exchanged convolutions read whole blocks of `block` positions, if the producer of their input
-    can leave padding. The padding is arbitrary, and other readers read only the positions before it."""
+    """The graph in which convolutions whose channels and positions are exchanged read whole blocks of `block`
+    positions, if the producer of their input can leave padding.
+
+    The padding is arbitrary, and other readers read only the positions before it.
+    """
     makers, readers = graph.producers(), graph.readers()
     wide: dict[str, int] = {}
     for node in graph.nodes:

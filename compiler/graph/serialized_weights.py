@@ -1,4 +1,5 @@
-"""Cuts the bytes of large initializers out of a serialized model before protobuf reads it; also arrays from such bytes.
+"""Cuts the bytes of large initializers out of a serialized model before protobuf reads it; also makes arrays of these
+bytes.
 
 Protobuf copies all bytes that it reads, and copies them again for each reader; most of a network's file is weights,
 which stay unchanged. Only the lengths of fields are read here (protobuf.dev/programming-guides/encoding), and only of
@@ -18,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 Bytes = bytes | memoryview
 LEAST_BYTES = 2**16
-"""Least size of an initializer that is cut out: shapes and indices, whose values are needed in the model, are
-smaller."""
+"""Least size in bytes of an initializer that is cut out: shapes and indices, whose values are needed in the model, are
+smaller.
+"""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
@@ -72,7 +74,7 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """(start of field, start of bytes, end) of the only `raw_data` of a tensor; None if it stays in the model."""
+    """(start of field, start of bytes, end) of the only `raw_data` of a tensor; None if its bytes stay in the model."""
     found = None
     for field, begin, body, stop in _fields(whole, start, end):
         if field == _LOCATION or (field == _RAW_DATA and found is not None):
@@ -133,7 +135,7 @@ def _encoded(value: int) -> bytes:
 
 
 def tensor_bytes(tensor: TensorProto) -> int | None:
-    """Bytes of a tensor's elements; None for types that are no numbers."""
+    """Number of bytes of a tensor's elements; None for types that are no numbers."""
     bits = _element_bits(tensor.data_type)
     return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
 

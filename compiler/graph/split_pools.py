@@ -16,7 +16,7 @@ def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
     pools of one dimension.
 
     Positions outside the input never win in either, so each pool gets the pads of its dimension. The tensor between
-    them is named after the output, the node that computes it after the pool.
+    them is named after the output; the node that computes it, after the pool.
     """
     nodes: list[Node] = []
     tensors = dict(graph.tensors)

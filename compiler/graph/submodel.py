@@ -1,5 +1,6 @@
-"""Submodels: some nodes of an ONNX model as a model of their own, with the constants and entry nodes they need, and
-float32 tensors at the border."""
+"""Submodels: some nodes of an ONNX model as a model of their own, with the constants and entry nodes that they need,
+and float32 tensors at the border.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .onnx_survey import Survey
 from .qlinear import write_steps
 
 INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
-"""Types of tensors at a border, besides float32."""
+"""Types of tensors at a border, in addition to float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,10 +38,10 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
-    """`load_model`, reduced to the nodes that an output depends on, each with a unique name; integers that depend on
-    shapes alone are constants, and operators on integers are written in steps (`qlinear`).
+    """The label and the model of `load_model`, reduced to the nodes that an output depends on, each with a unique name.
 
-    A model of `least_opset` or later that ONNX cannot convert keeps its opset.
+    Integers that depend on shapes alone are constants, and operators on integers are written in steps (`qlinear`). A
+    model of `least_opset` or later that ONNX cannot convert keeps its opset.
     """
     steps = partial(write_steps, model_label(source))
     label, model = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
@@ -204,7 +205,7 @@ class SubmodelWriter:
 
 
 def _plain(dtype: np.dtype) -> Quantization:
-    """The grid of scale 1 and zero point 0: integers equal their real values."""
+    """The quantization of scale 1 and zero point 0: integers equal their real values."""
     return Quantization(scale=np.float32(1), zero_point=0, dtype="int8" if dtype == np.int8 else "uint8")
 
 

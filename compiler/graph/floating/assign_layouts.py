@@ -1,7 +1,8 @@
-"""Layouts: channels in blocks between convolutions and pools, row-major at the ends, with few changes between them.
+"""Layouts: channels in blocks between convolutions and pools, row-major at the graph's ends, with few changes of
+layout.
 
 Convolutions write blocks and read any layout; element-wise operators and pools keep the blocks of their input. A change
-of layout is a `Relayout` node, made once for all readers, or a view where the bytes keep their order. Block 1 is the
+of layout is a `Relayout` node, made once for all readers, or a view if the bytes keep their order. Block 1 is the
 row-major ("plain") layout.
 """
 
@@ -60,7 +61,9 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """The graph so far. `versions` maps (tensor, block) to the tensor that holds the same elements in that layout."""
+    """The graph so far. `versions`: for each (tensor, block), the tensor that holds the same elements in that
+    layout.
+    """
 
     graph: Graph
     tensors: dict[str, Tensor]
@@ -69,7 +72,9 @@ class _State:
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def in_blocks(self, name: str, block: int) -> str:
-        """Name of the tensor in this block size; adds the constant or the node that makes it if there is none yet."""
+        """The name of tensor `name` in blocks of `block`; if there is no such version yet, adds the constant or the
+        node that makes it.
+        """
         tensor = self.tensors[name]
         if tensor.block == block:
             return name
@@ -94,7 +99,7 @@ class _State:
 
 
 def _same_order(a: Tensor, b: Tensor) -> bool:
-    """Whether both layouts of one shape put the same bytes in the same order."""
+    """Whether two layouts of one shape put its elements in the same order in memory."""
     _, channels, *rest = a.shape
     single = math.prod(rest) == 1
     whole = [t.block == 1 or channels % t.block == 0 for t in (a, b)]
@@ -127,7 +132,7 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
         block_in = block_out = channel_block(channels, lanes)
     elif operator.groups == 1:
         block_out = whole_block(filters, lanes) if operator.transposed else channel_block(filters, lanes)
-        # Fewer channels than lanes keep their layout: the change would cost more than it saves.
+        # Fewer channels than lanes keep their layout: a change would cost more than it saves.
         block_in = lanes if data.block == 1 and channels >= lanes else data.block
     else:
         # No block may hold channels of two groups.
@@ -152,7 +157,9 @@ def _grows_for_plain_readers(state: _State, node: Node) -> bool:
 
 
 def _place_pool(state: _State, node: Node) -> None:
-    """Places a pool or resize in the blocks of its input; of several fused inputs, in the largest block size."""
+    """Places a pool or resize in the blocks of its input; if several inputs are fused, in the largest block size among
+    them.
+    """
     shape = state.graph.data_shape(node)
     read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
         state.tensors[node.inputs[0]]
@@ -179,7 +186,9 @@ def _place_concatenation(state: _State, node: Node, axis: int) -> None:
 
 
 def _joined_block(state: _State, tensors: Sequence[Tensor], axis: int) -> int:
-    """The block size of most elements of the inputs; 1 if an input before the last would not fill whole blocks."""
+    """The block size that most elements of the inputs have; 1 if an input before the last would not fill whole
+    blocks.
+    """
     if len(tensors[0].shape) < 3:
         return 1
     counts: Counter[int] = Counter()
@@ -194,7 +203,9 @@ def _joined_block(state: _State, tensors: Sequence[Tensor], axis: int) -> int:
 def _with_operands(
     state: _State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """`inputs`, with each tensor that `body` reads in the layout that matches an output in blocks of `block`."""
+    """`inputs`, in which each tensor that `body` reads is replaced by its version that matches an output in blocks of
+    `block`.
+    """
     placed = list(inputs)
     output = state.tensors[node.output]
     for i in node.operands(body):
@@ -220,7 +231,9 @@ def _place_elementwise(state: _State, node: Node, operator: Elementwise) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A tensor and the block size to read it in. `aligned`: its shape at the output's rank (constants only)."""
+    """A tensor and the block size in which it is to be read. `aligned`: its shape extended to the output's rank
+    (constants only).
+    """
 
     name: str
     block: int
@@ -228,7 +241,7 @@ class _Wanted:
 
 
 def _operand_in_blocks(state: _State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
-    """The layout in which an input can be read beside an output in blocks; None if there is none."""
+    """The layout in which an input can be read together with an output in blocks of `block`; None if there is none."""
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
     if block == 1 or aligned[1] == 1:
@@ -259,7 +272,9 @@ def _adopt(state: _State, wanted: _Wanted) -> str:
 def _keeps_zeros(
     state: _State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether the output's padding of the last channel block is zeros, if the padding of each input is zeros."""
+    """Whether the lanes of the output's last block that hold no channel are zeros, if these lanes of each input are
+    zeros.
+    """
     if output.shape[1] % block == 0:
         return True
     arrays: dict[str, np.ndarray] = {}

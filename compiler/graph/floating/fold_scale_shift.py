@@ -1,4 +1,6 @@
-"""Folds scales and shifts of channels (batch normalization too) into weights of the convolution before or behind."""
+"""Folds scales and shifts of channels (also batch normalization) into the weights of the convolution before or after
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
 def fold_scale_shift(graph: Graph) -> Graph:
-    """Folds x * scale + shift, constants per channel, in float64 and rounded once, if nothing else reads x.
+    """Folds x * scale + shift, with constants for each channel, into weights, in float64 and rounded once, if nothing
+    else reads x.
 
-    Behind a convolution or product: W * scale and bias * scale + shift. Before one: W * scale, only without a shift
+    After a convolution or product: W * scale and bias * scale + shift. Before one: W * scale, only without a shift
     (padding has no shift, and a shift in the bias would be rounded). A fold to weights that are not finite is left out.
     """
     return _fold_before(_fold_behind(graph))
@@ -35,7 +38,9 @@ def expand_batch_norm(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """`data` * `scale` + `shift`: a tensor's name, and two float64 arrays of one element or of one per channel."""
+    """The value `data` * `scale` + `shift`. `data`: a tensor's name; `scale`, `shift`: float64 arrays of one element or
+    of one for each channel.
+    """
 
     data: str
     scale: np.ndarray
@@ -48,7 +53,7 @@ def _fold_behind(graph: Graph) -> Graph:
     for node in graph.nodes:
         nodes[node.output] = node
         affine = _affine(graph, node)
-        # The node before may hold an earlier fold already: then it stands under its new output's name.
+        # The node before may already contain an earlier fold: look it up by the name of its new output.
         before = None if affine is None else nodes.get(affine.data)
         if affine is None or before is None or uses[affine.data] != 1 or not _is_plain_sum(before):
             continue
@@ -95,7 +100,9 @@ def _is_plain_sum(node: Node) -> bool:
 
 
 def _affine(graph: Graph, node: Node) -> _Affine | None:
-    """The scale and shift per channel that a node applies to one tensor of its output's shape; None for other nodes."""
+    """The scale and shift, for each channel, that a node applies to one tensor of its output's shape; None for other
+    nodes.
+    """
     if isinstance(node.operator, BatchNormalization):
         scale, shift = (graph.constants[name].astype(np.float64) for name in node.inputs[1:])
         return _Affine(node.inputs[0], scale, shift)
@@ -125,7 +132,9 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """Scale and shift of an expression in one unknown (scale None: it reads no unknown); None if it is not linear."""
+    """Scale and shift of an expression in one unknown; scale None if it reads no unknown. None if the expression is not
+    linear.
+    """
     match body:
         case Const(value=value):
             return None, np.array([float(value)])

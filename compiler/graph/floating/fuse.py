@@ -1,10 +1,10 @@
-"""Fusion by operator class: element-wise operators join the kernel that makes their argument or reads their result.
+"""Fusion by operator class: element-wise operators join the kernel that computes their argument or reads their result.
 
 The rules are the TVM paper's (OSDI 2018, section 3): injective operators join each other; operators that compute tiles
-or rows (convolutions, products, pools, reductions, and moves) take the injective operators behind them; reductions and
-moves also take the injective operators before them. Nothing else may read the tensor between the two nodes; only an
-operator that costs no more than reading its result is repeated in each reader. A fused node takes the position of its
-last member, where all its inputs are computed.
+or rows (convolutions, products, pools, reductions, and moves) also compute the injective operators after them;
+reductions and moves also those before them. Nothing else may read the tensor between the two nodes; only an operator
+that costs no more than reading its result is repeated in each reader. A fused node takes the position of its last
+member, where all its inputs are computed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from ..operators import (
 )
 
 LARGEST_BODY = 64
-"""Largest expression of a fused operator, in nodes: a value that is read twice is repeated, so sizes can explode."""
+"""Largest expression of a fused operator, in nodes of the expression: a value that is read twice is repeated, so sizes
+can explode.
+"""
 
 
 def fuse(graph: Graph) -> Graph:
@@ -59,7 +61,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 class _Pairs:
-    """Cache of fusions of two nodes, None among them: rules start again after each fusion and retry most pairs.
+    """Cache of fusions of two nodes (None if they cannot fuse): rules start again after each fusion and retry most
+    pairs.
 
     A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
     """
@@ -121,7 +124,8 @@ def _joined_producer(
     """An element-wise node fused with the producer of an argument, and that producer; None if no producer fuses."""
     if not isinstance(node.operator, Elementwise):
         return None
-    # Latest producer first: an Add of two convolutions joins the later one, so the earlier result waits less long.
+    # Latest producer first: an Add of two convolutions joins the later one, so the earlier result waits less
+    # long.
     for source in sorted(set(node.inputs), key=lambda name: -position.get(name, -1)):
         before = producers.get(source)
         if before is None or uses[source] != node.inputs.count(source):
@@ -195,7 +199,9 @@ def _replaced(graph: Graph, fused: Mapping[int, Node], gone: Node) -> Graph:
 
 
 def _is_cheap(graph: Graph, node: Node) -> bool:
-    """Whether recomputing an element costs no more than a read: no calls, at most one input above 1/8 of its size."""
+    """Whether recomputing an element costs no more than a read: no calls, and at most one input larger than 1/8 of the
+    result.
+    """
     assert isinstance(node.operator, Elementwise)
     if any(isinstance(e, Call) for e in walk_expr(node.operator.body)):
         return False
@@ -204,7 +210,7 @@ def _is_cheap(graph: Graph, node: Node) -> bool:
 
 
 def _with_result(graph: Graph, before: Node, node: Node) -> Node | None:
-    """`before` with the element-wise `node` as the last step on its result; None if the two cannot fuse."""
+    """`before` with the element-wise `node` as the last step on its result; None if the two cannot be fused."""
     operator = node.operator
     assert isinstance(operator, Elementwise)
     shape = graph.tensors[node.output].shape
@@ -234,7 +240,9 @@ def _with_result(graph: Graph, before: Node, node: Node) -> Node | None:
 
 
 def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
-    """`node`, which computes the element-wise `before` in place of reading its result; None if the two cannot fuse."""
+    """`node` computing the element-wise `before` itself instead of reading its result; None if the two cannot
+    be fused.
+    """
     assert isinstance(before.operator, Elementwise)
     shape = graph.tensors[before.output].shape
     positions = [i for i, name in enumerate(node.inputs) if name == before.output]
@@ -260,7 +268,7 @@ def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
         argument(i).name: argument(names.index(name), graph.tensors[name].dtype)
         for i, name in enumerate(before.inputs)
     }
-    # The operands of the expression on the result move to positions behind the new inputs.
+    # The operands of the expression on the result move to positions after the new inputs.
     later = node.operands(node.result)
     moved = {
         argument(i).name: argument(len(names) + n, graph.tensors[node.inputs[i]].dtype)
@@ -285,9 +293,11 @@ def _with_members(node: Node, before: Node) -> Node | None:
 
 
 def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
-    """A node's inputs and its `body`, with the expression of the element-wise `before` in place of one operand."""
+    """The inputs and the `body` of a node in which the expression of the element-wise `before` replaces operand
+    `position`.
+    """
     assert isinstance(before.operator, Elementwise) and body is not None
-    # The first input of `before` takes the operand's position, the others stand at the end.
+    # The first input of `before` takes the operand's position, the others are appended.
     first, *rest = before.inputs
     inputs = [*node.inputs, *rest]
     inputs[position] = first
@@ -346,7 +356,9 @@ def _extended(
 
 
 def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
-    """Whether a node's kernel can read a tensor element by element beside its result, which has this shape."""
+    """Whether a node's kernel can read tensor `name` element by element together with its result, whose shape is
+    `shape`.
+    """
     other = graph.tensors[name].shape
     dimensions = _dimensions(node, shape)
     if dimensions is None or len(other) > len(shape) or not _spreads(other, shape, dimensions):
@@ -359,9 +371,11 @@ def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
 
 
 def _dimensions(node: Node, shape: Shape) -> Shape | None:
-    """The result's shape as the kernel loops over it: dimensions that cannot broadcast apart are merged into one.
+    """The result's shape as the kernel loops over it: dimensions over which the kernel has one loop are merged into
+    one.
 
-    None for operators whose kernel does not fuse an element-wise step."""
+    None for operators whose kernel does not fuse an element-wise step.
+    """
     match node.operator:
         case Convolution():
             return (*shape[:2], prod(shape[2:]))
@@ -377,9 +391,10 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
 
 
 def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
-    """Whether a node may compute the element-wise `before` in place of reading its data, which have this shape.
+    """Whether a node may compute the element-wise `before` instead of reading its data, whose shape is `shape`.
 
-    It may if it reads each element about once, in loops along which the inputs of `before` broadcast."""
+    It may if it reads each element about once, in loops along which the inputs of `before` broadcast.
+    """
     assert isinstance(before.operator, Elementwise)
     match node.operator:
         case Reduction():

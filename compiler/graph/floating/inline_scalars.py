@@ -16,11 +16,11 @@ from ..operators import Elementwise, Reshape
 
 
 def inline_scalars(graph: Graph) -> Graph:
-    """The graph whose element-wise operators hold numbers in place of one-element constant inputs. NaN stays an input.
+    """The graph whose element-wise operators contain numbers in place of one-element constant inputs.
 
-    An input that the expression then does not read (behind a constant condition) is dropped, or replaced by zeros if
-    the result's shape depends on it: so a kernel is not fused with producers of unused values. A result that is one
-    number becomes a constant, and so do views of it.
+    NaN stays an input. An input that the expression then does not read (because a condition is constant) is dropped, or
+    replaced by zeros if the result's shape depends on it: so a kernel is not fused with producers of unused values. A
+    result that is one number becomes a constant, and so do views of it.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []
@@ -64,7 +64,9 @@ def _inlined(graph: Graph, node: Node) -> Node:
 
 
 def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) -> Node:
-    """The node without inputs that its body does not read; zeros that keep the result's shape go to `constants`."""
+    """The node without inputs that its body does not read. Zeros that give the result its shape are added to
+    `constants`.
+    """
     if not isinstance(node.operator, Elementwise):
         return node
     body, shape = node.operator.body, graph.tensors[node.output].shape

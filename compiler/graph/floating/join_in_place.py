@@ -1,8 +1,8 @@
-"""Concatenations without a copy: the inputs' producers write straight into the result.
+"""Concatenations without a copy: the inputs' producers write directly into the result.
 
-If all dimensions before the axis are 1, each input is a contiguous stretch of the result and can be a view of it. A
-tensor that several concatenations read is placed in the last one. A concatenation whose inputs follow each other in
-the result of a later one (a chain in which each concatenation adds a tensor) needs no memory of its own.
+If all dimensions before the axis are 1, each input is a contiguous piece of the result and can be a view of it. A
+tensor that several concatenations read is placed in the last one. A concatenation whose inputs follow each other in the
+result of a later one (a chain in which each concatenation adds a tensor) needs no memory of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """State of the walk. `places` maps a tensor to its place: the concatenation's result and the byte offset in it."""
+    """State of the walk over nodes. `places`: for each placed tensor, the concatenation's result and the byte offset in
+    it.
+    """
 
     graph: Graph
     sources: dict[str, str]

@@ -1,4 +1,6 @@
-"""Moves views out of the way of fusion: contiguous slices become views, element-wise operators go before views."""
+"""Moves views so that they do not separate operators that can be fused: contiguous slices become views, and
+element-wise operators go before views.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from ..rewrites import remove_dead
 def move_views(graph: Graph) -> Graph:
     """The graph with contiguous slices that start on a cache line as views, and view(f(x)) in place of f(view(x)).
 
-    An operator and the element-wise operators after it become neighbours, whatever reshapes the model has between. The
-    other inputs of f are viewed in x's shape; f stays behind the view if an input has no form in that shape, or needs
-    a view and is computed after x. (Of two tensors in different shapes f moves to the later one only; else it would
-    move back and forth.)
+    An operator and the element-wise operators after it become neighbours, whatever reshapes the model has between them.
+    The other inputs of f are viewed in x's shape; f stays after the view if an input has no form in that shape, or
+    needs a view and is computed after x. (If f reads two tensors in different shapes, it moves only to the later one;
+    else it would move back and forth.)
     """
     uses = graph.uses()
     nodes: list[Node] = []
@@ -28,7 +30,7 @@ def move_views(graph: Graph) -> Graph:
     changed = False
 
     def append(node: Node) -> None:
-        # A view has the age of its source; inputs and constants (-1) are older than all nodes.
+        # A view counts as old as its source; inputs and constants (-1) are older than all nodes.
         looks = isinstance(node.operator, Reshape)
         ages.update(dict.fromkeys(node.outputs, ages.get(node.inputs[0], -1) if looks else len(nodes)))
         nodes.append(node)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
     """The target of the rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
-    (`use_winograd`); None: no convolution uses it."""
+    (`use_winograd`; None: no convolution uses it).
+    """
 
     lanes: int
     tiling: Tiling | None = None
@@ -40,8 +41,8 @@ def graph_passes(
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
     Without `fusion` every operator of the model is a kernel, batch normalization too, and only operators that no output
-    needs are removed: the baseline of fusion. With `join` (and fusion) inputs of concatenations are written straight
-    into the result. `tiling` chooses convolutions for `use_winograd`.
+    needs are removed: the baseline for the gain of fusion. With `join` (and fusion) inputs of concatenations are
+    written directly into the result. `tiling`: chooses convolutions for `use_winograd`.
     """
     rows = (
         REMOVE_DEAD,
@@ -56,7 +57,7 @@ def graph_passes(
 
 
 def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None) -> Graph:
-    """The graph after all passes; `dump(name, text)` gets the imported graph and each result."""
+    """The graph after all passes; `dump(name, text)` receives the imported graph and the result of each pass."""
     if dump is not None:
         dump("import", format_graph(graph))
     return run_rewrites(graph, passes.rows, passes.target, dump)

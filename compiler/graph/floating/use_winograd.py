@@ -23,8 +23,9 @@ from ..graph import Graph, Node, Tensor, unused
 from ..operators import Convolution, WinogradOutputs, WinogradTiles
 
 Tiling = Callable[[Sizes, int], int | None]
-"""Maps a convolution that `suits_winograd` accepts and its block size to the outputs along a side of a tile, one of
-`te.ops.winograd.OUTPUTS`; None if the method does not pay."""
+"""A function of a convolution that `suits_winograd` accepts and its block size; returns the outputs along a side of a
+tile, one of `te.ops.winograd.OUTPUTS`, or None if the method does not pay.
+"""
 
 
 def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
@@ -66,7 +67,9 @@ def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Size
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """The graph so far. `tiles` maps (tensor, outputs along a side of a tile, pads) to the tensor of its tiles."""
+    """The graph so far. `tiles`: for each (tensor, outputs along a side of a tile, pads), the tensor of its transformed
+    tiles.
+    """
 
     tensors: dict[str, Tensor]
     constants: dict[str, np.ndarray]

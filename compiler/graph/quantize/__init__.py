@@ -1,1 +1,1 @@
-"""Post-training quantization: a float32 ONNX model and calibration data to an ONNX model in QDQ form."""
+"""Post-training quantization: from a float32 ONNX model and calibration data to an ONNX model in QDQ form."""

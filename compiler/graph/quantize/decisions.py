@@ -23,8 +23,11 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A node with decisions of its own. `group` is the tensor whose scale its result `tensor` has; `weighted`: it has
-    weights. A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided."""
+    """A node with decisions of its own. `group`: the tensor whose scale its result `tensor` shares; `weighted`: it has
+    weights.
+
+    A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided.
+    """
 
     name: str
     operator: str
@@ -35,7 +38,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """Layers that stay float, groups of tensors that are int8 instead of uint8, layers whose weights have one scale."""
+    """Decisions for all layers: `floats`, layers that stay float; `symmetric`, groups of tensors that are int8 instead
+    of uint8; `per_tensor`, layers whose weights have one scale.
+    """
 
     floats: frozenset[str] = field(default_factory=frozenset[str])
     symmetric: frozenset[str] = field(default_factory=frozenset[str])
@@ -78,8 +83,9 @@ class Calibrated:
         }
 
     def settled(self, decisions: Decisions) -> Decisions:
-        """The decisions without the ones that have no effect, such as an addition that stays float between layers on
-        integers: its inputs and its output are rounded all the same."""
+        """The decisions without those that have no effect, such as an addition that stays float between layers on
+        integers: its inputs and its output are rounded in either case.
+        """
         floats = decisions.floats
         while idle := self._idle(plan := self.plan_of(replace(decisions, floats=floats)), floats):
             floats -= idle
@@ -106,7 +112,9 @@ class Calibrated:
         }
 
     def write(self, decisions: Decisions) -> QuantizedModel:
-        """The model in QDQ form. Raises ModelError if no product computes on integers; ScaleError as `write_qdq`."""
+        """The model in QDQ form. Raises ModelError if no product computes on integers, and ScaleError as `write_qdq`
+        does.
+        """
         plan = self.plan_of(decisions)
         check_products(self.model, plan)
         grids = self.grids_of(decisions)
@@ -123,8 +131,9 @@ def check_products(model: FloatModel, plan: Plan) -> None:
 
 
 def layers_of(plan: Plan) -> tuple[Layer, ...]:
-    """The layers of a plan in the order of the model; before them the groups with a scale that no layer writes, such as
-    the model's inputs."""
+    """The layers of a plan in the order of the model; before them the groups of tensors whose scale no layer
+    determines, such as the model's inputs.
+    """
     layers = tuple(
         Layer(
             name=node.name,
@@ -144,7 +153,9 @@ def layers_of(plan: Plan) -> tuple[Layer, ...]:
 
 
 def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel: bool) -> Decisions:
-    """The same decisions for all layers: integers with these activations, and weight scales per channel or tensor."""
+    """Equal decisions for all layers: integers with activations of type `activations`, and weight scales per channel or
+    per tensor.
+    """
     layers = tuple(layers)
     return Decisions(
         symmetric=frozenset(layer.group for layer in layers if activations == "int8"),
@@ -154,13 +165,14 @@ def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel
 
 _OPPOSITES = {"u8": "s8", "per-channel": "per-tensor", "float": "quantized"}
 WORDS = (*_OPPOSITES, *_OPPOSITES.values())
-"""Words of decisions for a layer."""
+"""The words that name decisions for a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """Decisions `chosen` by the user. They apply to float or integer for the layers `places`, to the activation type of
-    `groups`, and to the weight scales of the layers `weights`."""
+    """Decisions `chosen` by the user, and what they apply to: float or integer for the layers `places`, the activation
+    type of `groups`, the weight scales of the layers `weights`.
+    """
 
     chosen: Decisions = field(default_factory=Decisions)
     places: frozenset[str] = field(default_factory=frozenset[str])
@@ -180,7 +192,7 @@ class Fixed:
 def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[str]]) -> Fixed:
     """Parses the user's decisions: words by layer, as in {"conv1": ["float"], "fc": ["u8", "per-channel"]}.
 
-    Raises UserError for unknown layers (with `source`), unknown words and words that contradict each other.
+    Raises UserError for unknown layers (naming `source`), unknown words and words that contradict each other.
     """
     fixed = Fixed()
     names = {layer.name: layer for layer in layers}

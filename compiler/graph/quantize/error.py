@@ -36,28 +36,28 @@ class Error:
 
     @property
     def sqnr(self) -> float | None:
-        """Signal to quantization noise in dB, 10 log10(sum a^2 / sum (a - b)^2); None where either is zero."""
+        """Signal to quantization noise in dB, 10 log10(sum a^2 / sum (a - b)^2); None if either sum is zero."""
         if not self.noise or not self.signal:
             return None
         return 10.0 * math.log10(self.signal / self.noise)
 
     @property
     def relative(self) -> float | None:
-        """sqrt(sum (a - b)^2 / sum a^2); None where all of a is zero and b is not."""
+        """sqrt(sum (a - b)^2 / sum a^2); None if all of a is zero and b is not."""
         if not self.signal:
             return None if self.noise else 0.0
         return math.sqrt(self.noise / self.signal)
 
     @property
     def relative_maximum(self) -> float | None:
-        """max |a - b| / max |a|; None where all of a is zero and b is not."""
+        """max |a - b| / max |a|; None if all of a is zero and b is not."""
         if not self.largest:
             return None if self.largest_difference else 0.0
         return self.largest_difference / self.largest
 
     @property
     def top1(self) -> float | None:
-        """Fraction of rows whose largest value has the same index in both; None for tensors that are no vectors."""
+        """Fraction of rows whose largest value has the same index in a and b; None for tensors that are no vectors."""
         return self.rows_agreeing / self.rows if self.rows else None
 
 

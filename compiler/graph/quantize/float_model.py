@@ -1,4 +1,4 @@
-"""A float32 model while it is rewritten: nodes and constants that can be replaced, and the errors of nodes."""
+"""A float32 model while it is rewritten: nodes and constants that can be replaced, and errors about nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger
 class FloatModel(NodeErrors):
     """A model in parts: `header` has its inputs, outputs and operator sets, the other fields the rest.
 
-    All `nodes` have names. `types`: ONNX's element types of activations by name. `static_shapes`: the known shapes.
+    All `nodes` have names. `types`: ONNX's element types of activations by name. `static_shapes`: known shapes by name.
     """
 
     header: onnx.ModelProto
@@ -69,7 +69,7 @@ class FloatModel(NodeErrors):
         return array if array is not None and array.dtype == np.float32 else None
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Adds a constant under `name`, with a number behind it where that is taken; returns its name."""
+        """Adds a constant under `name`, with a number appended if the name is taken; returns its name."""
         taken = self.constants.keys() | self.types.keys()
         unique, suffix = name, 1
         while unique in taken:
@@ -79,7 +79,9 @@ class FloatModel(NodeErrors):
         return unique
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """Value of a constant input, None where it is left out; fails if the input is not constant. `what` names it."""
+        """The value of a constant input, None if it is left out; fails if the input is not constant. `what`: the
+        input's name in messages.
+        """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         if node.inputs[index] not in self.constants:
@@ -92,8 +94,8 @@ def read_float_model(
 ) -> FloatModel:
     """Reads a float model of opset 13 or later; nodes that do not depend on its inputs become constants.
 
-    A dynamic first dimension becomes `batch` (None: it is refused). With `unroll` a recurrent node becomes the nodes of
-    all its steps. Raises ModelError, also for a model that is already quantized.
+    A dynamic first dimension becomes `batch` (None: it is an error). With `unroll` a recurrent node becomes the nodes
+    of all its steps. Raises ModelError, also for a model that is already quantized.
     """
     label, proto = load_model(source, batch=batch)
     proto = unrolled(label, proto) if unroll else proto
@@ -138,12 +140,12 @@ def read_float_model(
 
 
 def input_name(node: onnx.NodeProto, index: int) -> str:
-    """Name of an input; "" where it is left out."""
+    """Name of an input; "" if it is left out."""
     return node.input[index] if index < len(node.input) else ""
 
 
 def names_read(node: onnx.NodeProto) -> Iterable[str]:
-    """All names that a node and its subgraphs read, each as often as it is read."""
+    """All names that a node and its subgraphs read, each as many times as it is read."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -159,7 +161,8 @@ def assemble(
     *,
     outputs: Sequence[str] | None = None,
 ) -> onnx.ModelProto:
-    """Builds a model with the header's inputs, and its outputs or instead the float32 tensors `outputs`.
+    """Builds a model with the header's inputs, and with its outputs or, if given, the float32 tensors `outputs`
+    instead.
 
     Initializers that no node reads and that are no outputs are left out.
     """
@@ -183,7 +186,9 @@ def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProt
 
 
 def _constant_outputs(model: FloatModel, node: OnnxNode, opset: int) -> dict[str, np.ndarray] | None:
-    """Values of the outputs of a node that depends on no input; None for other nodes, and for the model's outputs."""
+    """Values of the outputs of a node that depends on no input; None for other nodes, and for nodes that compute
+    outputs of the model.
+    """
     if node.domain not in ("", "ai.onnx") or any(attribute.g.node for attribute in node.proto.attribute):
         return None
     if set(node.outputs) & set(model.outputs) or "seed" in node.attributes or "Random" in node.op_type:

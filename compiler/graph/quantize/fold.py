@@ -1,4 +1,5 @@
-"""Rewrites of a float model that leave fewer tensors to quantize; each changes the model in place, not its function.
+"""Rewrites of a float model that leave fewer tensors to quantize; each changes the model in place, but not its
+function.
 
 Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes its
 pads; a mean over all rows and columns becomes a GlobalAveragePool.
@@ -36,7 +37,7 @@ def weight_axis(node: OnnxNode) -> int:
 
 
 def skip_identities(model: FloatModel) -> None:
-    """Removes Identity, and Dropout without a used mask: their readers read their input."""
+    """Removes Identity, and Dropout whose mask is not read: their readers read their input."""
     inside = {
         name for node in model.nodes for name in set(names_read(node)) - set(node.input)
     }  # of graphs inside of nodes, which name it where no node here can be changed
@@ -85,7 +86,7 @@ def fold_pads(model: FloatModel) -> None:
 
 
 def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
-    """The constant pads of a Pad with zeros on all axes; None for any other Pad."""
+    """The constant pads of a Pad that pads with zeros; None for any other Pad."""
     if pad.text("mode", "constant") != "constant" or len(pad.inputs) > 3:
         return None
     if any(name and name not in model.constants for name in pad.inputs[1:]):
@@ -97,7 +98,9 @@ def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
 
 
 def name_global_pools(model: FloatModel) -> None:
-    """Replaces ReduceMean over H and W of (N, C, H, W) by GlobalAveragePool, and Flatten if it drops the axes."""
+    """Replaces ReduceMean over H and W of (N, C, H, W) by GlobalAveragePool, followed by Flatten if the mean drops the
+    axes.
+    """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
         nodes.append(proto)
@@ -145,7 +148,9 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 
 def fold_biases(model: FloatModel) -> None:
-    """Folds an Add of a constant per channel into the bias of a product without bias that only the Add reads."""
+    """Folds an Add of a constant for each channel into the bias of a product without bias, if only the Add reads the
+    product.
+    """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         if node.op_type != "Add":
@@ -166,7 +171,9 @@ def fold_biases(model: FloatModel) -> None:
 
 
 def fold_batch_norms(model: FloatModel) -> None:
-    """Folds BatchNormalization into the product before it; else, on (N, C, H, W), makes it a 1x1 depthwise Conv."""
+    """Folds BatchNormalization into the product before it; if there is none, and for (N, C, H, W), replaces it by a 1x1
+    depthwise Conv.
+    """
     uses, producers = model.uses(), model.producers()
     for proto in list(model.nodes):
         if proto.op_type != "BatchNormalization" or not model.is_float(proto.input[0]):
@@ -243,7 +250,7 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """Gives the product the output of `last`, and removes `last`."""
+    """Makes the product compute the output of `last`, and removes `last`."""
     del producers[product.output[0]]
     product.output[0] = last.output[0]
     producers[last.output[0]] = product

@@ -73,7 +73,7 @@ def choose_range(
 
 
 def _percentile(histogram: Histogram, percentile: float) -> Range:
-    """The range of `percentile` percent of the values; half of the others lie below it, half above."""
+    """The range that contains `percentile` percent of the values; half of the others are below it, half above."""
     outside = histogram.counts.sum() * (1.0 - percentile / 100.0) / 2.0
     below, edges = np.cumsum(histogram.counts), np.linspace(histogram.low, histogram.high, BINS + 1)
     first = int(np.searchsorted(below, outside, "right"))
@@ -82,7 +82,9 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
-    """The range of least square error, found by shrinking each end in turn, twice; of equal errors the larger range."""
+    """The range with the least square error, found by shrinking each end in turn, twice; of equal errors the larger
+    range.
+    """
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0
     values, weights = values[used], histogram.counts[used].astype(np.float64)

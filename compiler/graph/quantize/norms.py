@@ -28,7 +28,7 @@ class Norm:
 
 
 def find_norms(model: FloatModel) -> dict[str, Norm]:
-    """Maps the name of its result to each normalization that the model writes node by node."""
+    """All normalizations that the model writes node by node, by the name of their result."""
     matcher = _Matcher(model)
     found = (matcher.norm(node) for node in model.nodes if node.op_type == "ReduceMean")
     return {norm.nodes[-1].output[0]: norm for norm in found if norm is not None}
@@ -46,7 +46,7 @@ class _Matcher:
         self.order = {node.output[0]: index for index, node in enumerate(model.nodes)}
 
     def norm(self, mean: onnx.NodeProto) -> Norm | None:
-        """The normalization whose mean of squares is the node `mean`; None if `mean` belongs to none."""
+        """The normalization whose mean of squares the node `mean` computes; None if there is none."""
         squares = self.producers.get(mean.input[0])
         if squares is None or not self._over_rows(mean) or not self._squared(squares):
             return None
@@ -76,9 +76,11 @@ class _Matcher:
         return node.op_type == "Pow" and self._number(node.input[1]) == 2
 
     def _root(self, name: str, nodes: list[onnx.NodeProto]) -> tuple[str, bool] | None:
-        """The root of the mean of squares `name`: its name, and whether it is 1 / root; None if there is no root.
+        """The root of the mean of squares `name`: the name of the tensor, and whether it is 1 / root; None if there is
+        no root.
 
-        Appends the matched nodes to `nodes`."""
+        Appends the matched nodes to `nodes`.
+        """
         power, inverse = 1.0, False
         while power != 0.5 or not inverse:
             node = self._only_reader(name)
@@ -105,7 +107,9 @@ class _Matcher:
         return name, True
 
     def _centred(self, rows: str, nodes: list[onnx.NodeProto]) -> str | None:
-        """The tensor whose rows are normalized: `rows`, or x if `rows` is x - mean(x), whose nodes go to `nodes`."""
+        """The tensor whose rows are normalized: `rows` itself or, if `rows` is x - mean(x), x; the nodes of the
+        difference are appended to `nodes`.
+        """
         sub = self.producers.get(rows)
         if sub is None or sub.op_type != "Sub":
             return rows
@@ -118,7 +122,7 @@ class _Matcher:
         return sub.input[0]
 
     def _gain_and_offset(self, nodes: list[onnx.NodeProto]) -> None:
-        """Appends the Mul and the Add that follow, with constants of one number per column or one for all."""
+        """Appends the Mul and the Add that follow, if their constants have one number per column or one for all."""
         for kind in ("Mul", "Add"):
             name = nodes[-1].output[0]
             node = self._only_reader(name)

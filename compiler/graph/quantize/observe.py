@@ -16,9 +16,11 @@ from .scales import activation_quantization
 
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], Arrays]
-"""Computes all outputs of a model by name from its inputs by name."""
+"""A function from a model's inputs, by name, to all of its outputs, by name."""
 Prepare = Callable[[onnx.ModelProto], Run]
-"""Compiles a float model to a `Run`. The caller supplies it, since this package only reads and writes models."""
+"""A function that compiles a float model to a `Run`. The caller supplies it, since this package only reads and writes
+models.
+"""
 
 
 def prepare_outputs(model: FloatModel, names: Sequence[str], prepare: Prepare) -> Run:

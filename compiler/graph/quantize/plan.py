@@ -37,7 +37,9 @@ POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
 LOOK_UPS = frozenset(["Gather", "GatherElements"])
 HIDDEN = 1e4
-"""Least magnitude of a negative constant that makes an addend of scores a mask; 8 bits cannot hold scores and mask."""
+"""Least magnitude of a negative constant that makes an addend of scores a mask; 8 bits cannot represent both scores and
+mask.
+"""
 ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
     ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Expand"]
@@ -84,7 +86,9 @@ class Plan:
 
 
 def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole: bool = False) -> Plan:
-    """Chooses the nodes on integers and the groups of tensors with one scale; nodes with names `floats` stay float."""
+    """Chooses the nodes on integers and the groups of tensors with one scale; nodes whose names are in `floats` stay
+    float.
+    """
     sources = {info.name for info in model.inputs if model.is_float(info.name)}
     uses, producers = model.uses(), model.producers()
     chosen: dict[str, onnx.NodeProto] = {}
@@ -198,8 +202,11 @@ def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[st
 
 
 def computed_beside(model: FloatModel) -> frozenset[str]:
-    """Names of the float tensors that are computed from integer inputs alone, without any product: for example the
-    sines of positions in a rotary embedding. Only an Add or Mul with a quantized tensor quantizes them."""
+    """Names of the float tensors that are computed from integer inputs alone, without any product: for example, the
+    sines of positions in a rotary embedding.
+
+    Only an Add or Mul with a quantized tensor quantizes them.
+    """
     integers = {info.name for info in model.inputs if not model.is_float(info.name)}
     for node in model.nodes:
         names = {name for name in node.input if name and name not in model.constants}
@@ -284,7 +291,7 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
 
 
 def _masks(proto: onnx.NodeProto) -> range:
-    """Indices of outputs without values of the input: the indices of a MaxPool, the mask of a Dropout."""
+    """Indices of outputs that contain no values of the input: the indices of a MaxPool, the mask of a Dropout."""
     return range(1, len(proto.output)) if proto.op_type in ("MaxPool", "Dropout") else range(0)
 
 

@@ -23,7 +23,8 @@ from .write_qdq import QuantizedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Options of quantization: dtype of activations, method of calibration and its percentile, scales of weights.
+    """Options of quantization: type of activations, method of calibration and its percentile, scales of weights per
+    channel or per tensor.
 
     `whole`: quantize functions, softmax, normalizations and products of two activations too (`plan`).
     """
@@ -77,11 +78,12 @@ def quantize_model(
     choices: Mapping[str, Collection[str]] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Quantized:
-    """Quantizes a model of `read_model`, with scales from `samples`: the model's inputs by name, one mapping per run.
+    """Quantizes a model that `read_model` returned, with scales from `samples`: the model's inputs by name, one mapping
+    for each run.
 
-    `prepare` makes a float model ready to run. `choices` are decisions for single layers (`decisions.fix`). `advance`
-    is called after each of the `runs_needed` runs. Raises ModelError for a model in which there is no product to
-    quantize, or that computes NaN or infinities from the samples; ScaleError for scales that float32 cannot hold.
+    `prepare` makes a float model ready to run. `choices`: decisions for single layers (`decisions.fix`). `advance` is
+    called after each of the `runs_needed` runs. Raises ModelError for a model in which there is no product to quantize,
+    or that computes NaN or infinities from the samples; ScaleError for scales that float32 cannot represent.
     """
     plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
@@ -143,7 +145,7 @@ def _float_outputs(model: FloatModel) -> list[str]:
 
 
 def runs_needed(recipe: Recipe, samples: int) -> int:
-    """Number of calls of `advance` by `quantize_model` for `samples` samples."""
+    """Number of times that `quantize_model` calls `advance` for `samples` samples."""
     return (2 if recipe.method == "minmax" else 3) * samples
 
 
@@ -156,7 +158,7 @@ def _measure(
     prepare: Prepare,
     advance: Callable[[], None],
 ) -> None:
-    """Adds the errors over all samples to `errors`, by the float model's tensors, which `run` computes."""
+    """Adds the errors over all samples to `errors`, by tensor of the float model; `run` computes these tensors."""
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
     given = {info.name for info in model.inputs}
     run_quantized = prepare(simulated(written.proto, [name for name in kept.values() if name not in given]))

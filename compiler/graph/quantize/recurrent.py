@@ -1,4 +1,4 @@
-"""Unrolls RNN, GRU and LSTM of a float model to the nodes of all steps, which can be quantized."""
+"""Unrolls RNN, GRU and LSTM nodes of a float model to the nodes of all steps, which can be quantized."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Context(NodeErrors):
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input's shape; fails where it is not known."""
+        """The shape of an input of a node, as a tensor; fails if it is not known."""
         name = node.inputs[index]
         if name not in self.shapes:
             self.fail(

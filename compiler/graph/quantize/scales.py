@@ -18,13 +18,15 @@ from vdla.isa.arithmetic import checked_scales
 from ..int8_operators import ActivationType, Quantization
 
 RoundScale = Callable[[NDArray[np.float64]], NDArray[np.float32]]
-"""Rounds ideal scales to the float32 scales that are stored."""
+"""A function that rounds ideal scales to the float32 scales that are stored."""
 
 STEPS = {"uint8": 255, "int8": 127}
 """Steps between the ends of a range: all 256 integers, or the 127 on either side of zero."""
 WEIGHT_STEPS = 127
 LEAST_SCALE = 2.0**-60
-"""Least scale: products of two scales stay normal float32 numbers; smaller values are rounding errors only."""
+"""Least scale: products of two scales must be normal float32 numbers, and smaller scales represent rounding errors
+only.
+"""
 MOST_BIAS = 2**30
 """Largest bias: half of the range of an int32 accumulator; the other half is for the sum of products."""
 
@@ -54,7 +56,7 @@ def weight_scales(
     input_scale: float = 1.0,
     round_scale: RoundScale = nearest,
 ) -> NDArray[np.float32]:
-    """float32 scales of `weight` along `axis`, shape (channels,), or with None one scale for all of it, shape ().
+    """float32 scales of `weight` along `axis`, shape (channels,); with None one scale for all of it, shape ().
 
     The largest magnitude becomes 127. Channels of zeros get the largest scale of all channels, so that their bias has
     the same resolution; a scale is large enough that the channel's bias in units of `input_scale` * scale is at most

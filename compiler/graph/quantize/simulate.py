@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from .float_model import assemble, constant_protos
 
 ROUNDER = np.float32(1.5 * 2**23)
-"""Addend whose addition and subtraction round float32 of magnitudes below 2**22 to integers, half to even."""
+"""Adding and subtracting this number rounds float32 of magnitudes below 2**22 to integers, half to even."""
 
 
 def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
@@ -42,7 +42,9 @@ def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto
 def _rounding(
     node: onnx.NodeProto, arrays: dict[str, np.ndarray], constants: dict[str, np.ndarray]
 ) -> list[onnx.NodeProto]:
-    """The nodes of a QuantizeLinear less its zero point: the bounds are integers, so Clip may precede rounding."""
+    """The nodes that compute the result of a QuantizeLinear minus its zero point. The bounds are integers, so Clip may
+    precede rounding.
+    """
     data, scale, zero_point = node.input
     limits, zero = np.iinfo(arrays[zero_point].dtype), int(arrays[zero_point])
     output = node.output[0]

@@ -1,8 +1,8 @@
-"""Writes a model in QDQ form from a plan and its scales.
+"""Writes a model in QDQ form, given a plan and its scales.
 
-Weights and biases are integer initializers behind a DequantizeLinear; every quantized tensor passes one QuantizeLinear
-and one DequantizeLinear, which all its readers share. Float operators read inputs of the model and results of float
-operators unquantized.
+Weights and biases are integer initializers followed by a DequantizeLinear; every quantized tensor passes one
+QuantizeLinear and one DequantizeLinear, which all its readers share. Float operators read inputs of the model and
+results of float operators unquantized.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def write_qdq(
     *,
     per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
-    """Returns the checked model; weights have one scale per output channel, or one in all for the nodes `per_tensor`.
+    """Returns the checked model; weights have one scale per output channel, or one in all for the nodes in
+    `per_tensor`.
 
     Raises ScaleError if a product of scales is not finite in float32.
     """
@@ -61,7 +62,7 @@ def write_qdq(
 
 
 class _Writer:
-    """Writes the nodes in order; a pair of QuantizeLinear and DequantizeLinear stands before its first reader."""
+    """Writes the nodes in order; a pair of QuantizeLinear and DequantizeLinear is inserted before its first reader."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class _Writer:
         self._weights: dict[tuple[object, ...], str] = {}
 
     def float_node(self, node: onnx.NodeProto) -> None:
-        """Adds a float node, which reads results of quantized nodes behind their DequantizeLinear."""
+        """Adds a float node, which reads results of quantized nodes after their DequantizeLinear."""
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         for index, name in enumerate(copy.input):
@@ -126,7 +127,9 @@ class _Writer:
         return self.dequantized[name]
 
     def _pair(self, name: str) -> None:
-        """Quantizes a result; an output of the model keeps its name behind the DequantizeLinear."""
+        """Adds the QuantizeLinear and DequantizeLinear of a result; an output of the model gives its name to the result
+        of the DequantizeLinear.
+        """
         if name in self.model.outputs:
             before = self._free(f"{name}_QuantizeLinear_Input")
             self._rename(name, before)
@@ -144,7 +147,9 @@ class _Writer:
                 return
 
     def _clamps_nothing(self, node: onnx.NodeProto) -> bool:
-        """Whether a clamp's bounds contain all values of its quantization, as a ReLU's contain uint8 from 0 on."""
+        """Whether a clamp has no effect because its bounds contain all values of its quantization, as a ReLU's contain
+        uint8 from 0 on.
+        """
         bounds = [0.0, np.inf]
         if node.op_type == "Clip":
             given = [self.model.array(read_node(node, 0), index, "bound") for index in (1, 2)]
@@ -187,7 +192,7 @@ class _Writer:
         copy.input[2] = self._weights[key]
 
     def _free(self, name: str) -> str:
-        """`name`, with a number appended if it, or a name that `OnnxGraph` derives from it, is taken."""
+        """`name`, with a number appended if it is taken, or if a name that `OnnxGraph` derives from it is."""
         suffixes = (
             "",
             "_scale",
