@@ -35,6 +35,7 @@ from vdla.codesign.explore.report.sensitivity import sensitivity
 from vdla.codesign.technology.components import default_components, shipped_components
 from vdla.codesign.technology.energy import energy_by_unit
 from vdla.codesign.technology.rungs import TABLE
+from vdla.hw.harness.engine import hardware
 from vdla.isa.config import load_config
 from vdla.isa.program import load_program
 
@@ -335,7 +336,9 @@ def test_comparisons_in_python(model: Path):
 def test_a_verified_front(vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # The second call generates the same Verilog.
     monkeypatch.setattr(verify_front, "rtl_files", cache(verify_front.rtl_files))
-    (tmp_path / "space.toml").write_text('base = "tiny"\n[fields]\nread_latency = [30, 100]\n')
+    # FIFOs of tiny's own sizes: the RTL is that of tiny, which many tests load.
+    fields = "read_latency = [30, 100]\nload_fifo_bytes = [2048]\nstore_fifo_bytes = [512]\n"
+    (tmp_path / "space.toml").write_text(f'base = "tiny"\n[fields]\n{fields}')
     out = tmp_path / "out"
     study = ("explore", tmp_path / "space.toml", "--network", model, "-o", out, "--strategy", "exhaustive")
     outcome = vdla(*study, "--objective", "cycles", "--no-pictures", "--verify-front", "9")
@@ -347,6 +350,7 @@ def test_a_verified_front(vdla, model: Path, tmp_path: Path, monkeypatch: pytest
     assert verified["cycles"] == json.loads((folder / "cosim.json").read_text())["cycles"]
     program = load_program(folder / "mlp.npz")
     assert program.config.digest == load_config(out / "front" / "0.toml").digest
+    assert hardware(program.config) == hardware(load_config("tiny"))
     assert "module vdla" in (folder / "vdla.v").read_text() and (folder / "vdla.h").exists()
     # What was co-simulated is not again.
     with monkeypatch.context() as patch:
