@@ -1,6 +1,6 @@
 """Compiles code that many tests need, where it is not kept yet.
 
-`simulator`: numba, 75 s of a core. `rtl`: the libraries of the preset tiny for co-simulation and for cocotb benches,
+`simulator`: numba, 100 s of a core. `rtl`: the libraries of the preset tiny for co-simulation and for cocotb benches,
 40 s. Two test processes that need the same code at once would each take as long, or one would wait for the other.
 """
 
@@ -10,10 +10,14 @@ from vdla.isa.config import load_config
 
 
 def simulator() -> None:
-    """Compile the simulator, by a simulation."""
+    """Compile the simulator, by a simulation; then what counts the bits that change."""
     from vdla.codesign.network_run import load_simulator
+    from vdla.sim.statistics import operand_statistics
+    from vdla.verify.random_programs import random_program
 
     load_simulator()
+    program = random_program(load_config("tiny"), 0)
+    operand_statistics(program.config, program.instructions, program.image)
 
 
 def rtl() -> None:
