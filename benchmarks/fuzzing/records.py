@@ -27,7 +27,7 @@ def record_case(seed: int, index: int, folder: Path) -> Outcome:
 
 @functools.cache
 def _recorded() -> tuple[bytes, bytes]:
-    network = quantized_network(Draw("a network for records", 0, 5)).SerializeToString()
+    network = quantized_network(Draw("a network for records", 0, 34)).SerializeToString()
     with tempfile.TemporaryDirectory() as place:
         model, path = Path(place, "net.onnx"), Path(place, "records.jsonl")
         model.write_bytes(network)
