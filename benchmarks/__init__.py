@@ -1,1 +1,1 @@
-"""Measurements beside peers: scripts that write the committed results, and in `harness` their common parts."""
+"""Measurements, most of them against peers: scripts that write the committed results; `harness` has what they share."""

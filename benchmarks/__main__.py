@@ -33,7 +33,9 @@ def main(options: Given) -> None:
 
 
 def run_named(name: str, words: list[str]) -> None:
-    """Runs a benchmark with its arguments; files of results name the command `python benchmarks/NAME.py`, too."""
+    """Runs a benchmark with its arguments; files of results record the command as `python benchmarks/NAME.py`
+    as well.
+    """
     sys.argv = [str(ROOT / "benchmarks" / f"{name}.py"), *words]
     module = import_module(f"vdla.benchmarks.{name}")
     run_script(module.__doc__, module.OPTIONS, module.main)

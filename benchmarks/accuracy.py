@@ -40,7 +40,7 @@ from vdla.compiler.runtime.layers import layers_of
 SEED = 7
 CALIBRATIONS = 64
 EXTENSIONS = ("rows",)
-"""The extension for normalizations and softmax, beside those of `vta`."""
+"""Extensions for normalizations and softmax, in addition to those of `vta`."""
 NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
     "cnn": (cnn, lambda images: images, 12),
     "transformer": (transformer, patches, 30),
@@ -49,7 +49,7 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
 
 
 def measure(name: str, images: int | None) -> dict[str, Any]:
-    """A network's figures on `images` held-out images (None: all)."""
+    """The figures of a network on `images` held-out images (None: all)."""
     build, seen, epochs = NETWORKS[name]
     train, train_labels, test, labels = digits()
     train, test, labels = seen(train), seen(test)[:images], labels[:images]

@@ -44,10 +44,10 @@ KINDS = {
     "with sweeps or wide loads": range(HELD_OUT + SWEEPING, HELD_OUT + FOLDING),
     "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
 }
-"""Draws that models are judged on: any machines, and small machines with one feature in common."""
+"""Draws of machines on which models are judged: any machines, and small machines with one feature in common."""
 SPLITS, FITTED_OF = 10, 0.75
-"""Number of random splits of the training machines on which fit and interval are repeated, and the part of each kind of
-draw that is fitted on.
+"""Number of random splits of the training machines on which fit and interval are repeated, and the share of each kind
+of draw on which the model is fitted.
 """
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
@@ -103,8 +103,8 @@ def _with_intervals(
     head: Mapping[str, Any],
     scale: Scale,
 ) -> CellModel:
-    """The model with intervals from `logic` and `path`: true over predicted values of training machines left out of a
-    fit.
+    """The model with intervals from the ratios `logic` and `path`: true over predicted values of training machines left
+    out of a fit.
     """
     return replace(
         fit.fit(training, head, scale),
@@ -114,8 +114,8 @@ def _with_intervals(
 
 
 def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Mean error and coverage of the interval for random splits of the training machines; part of each kind is fitted
-    on.
+    """Mean error and coverage of the interval for random splits of the training machines, in which a part of each kind
+    is fitted.
     """
     kinds = [[row for row in training if row.draw in _below(draws)] for draws in KINDS.values()]
     found: list[dict[str, dict[str, float]]] = []
@@ -136,12 +136,12 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """The draws of the same kind of machine that models are fitted on."""
+    """The draws, of the same kind of machine, on which models are fitted."""
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
-    """Common parts of the machines that models are judged on and the machines that they are fitted on.
+    """Parts that the judged machines have in common with the machines on which models are fitted.
 
     `logic_share`: of a machine's logic, the share in modules that a training machine has with the same area to 0.01
     square micrometres; median, least and most over machines. `longest_paths`: number of machines whose longest path
@@ -165,7 +165,7 @@ def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[s
 
 
 def _each(own: tuple[int, float]) -> float:
-    """Area of one instance, in square micrometres."""
+    """Area of one instance, in square micrometres, from (number of instances, total area)."""
     return round(own[1] / own[0], 2)
 
 
@@ -174,7 +174,9 @@ def _mean_error(ratios: Sequence[float]) -> float:
 
 
 def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors and coverage on machines that were not used for any fit: of all, by kind of draw, and for each machine."""
+    """Errors and coverage on machines that were not used for any fit: over all of them, by kind of draw, and for each
+    machine.
+    """
     machines = [_machine(model, row, scale) for row in held]
     kinds = {
         kind: [machine for machine in machines if machine["draw"] in draws] for kind, draws in KINDS.items()
@@ -224,7 +226,7 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
 
 
 def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Errors on the larger half of the training machines of a model that was fitted to the smaller half."""
+    """Errors of a model that was fitted to the smaller half of the training machines, on the larger half."""
     rows = sorted(training, key=lambda row: row.logic)
     small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     model, ends = fit.fit(small, head, scale), fit.interval(fit.ratios_left_out(small, head, scale)[0])

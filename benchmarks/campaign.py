@@ -42,7 +42,7 @@ OPTIONS = (Option("steps", f"else all: {ABOUT}", nargs="*", metavar="STEP", know
 
 
 def main(options: Given) -> int:
-    """Runs the steps named, or all, and prints the result of each."""
+    """Runs the steps whose names are given (or all), and prints the result of each."""
     rows = [_run(step) for step in STEPS if step.name in options.steps or not options.steps]
     if len(rows) == len(STEPS):
         write_results("campaign", {"steps": rows})

@@ -43,27 +43,27 @@ from vdla.util.files import write_whole
 
 KIB = 1024
 MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES, MOST_ENABLED_BITS = 2048, 64, 128, 1 << 17
-"""Limits of drawn machines: products, lanes, lanes times banks, and bits of a weight tile times bus words of one tile.
-
-The synthesis of larger machines takes many minutes (Yosys reads a memory's write enables one lane after the other).
+"""Limits of drawn machines: products; lanes; lanes times banks; bits of a weight tile times bus words of a tile. The
+synthesis of larger machines takes many minutes (Yosys reads a memory's write enables one lane after the other).
 """
 LEAVABLE = ("post", "patch", "depthwise")
-"""Extensions, each of which one machine in eight lacks."""
+"""Extensions that each are missing in one machine of eight."""
 HELD_OUTS = 30
 """Number of draws from HELD_OUT on, which are not used for any fit."""
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""The first draw with a chain memory, the number that models are fitted on, and the number that they are judged on
-(from HELD_OUT + CHAINED on)."""
+"""With a chain memory: number of the first draw, number of draws on which models are fitted, and number on which they
+are judged (from HELD_OUT + CHAINED on).
+"""
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""The first draw with extensions of EXTRAS, and their numbers, fitted and held out."""
+"""With extensions of EXTRAS: number of the first draw, number of fitted draws, number of held-out draws."""
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions, each of which half of these machines have, if they can."""
+"""Extensions, each of which half of the draws from EXTENDED on have, if they can."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""The first draw with statistics of rows, and their numbers, fitted and held out."""
+"""With statistics of rows: number of the first draw, number of fitted draws, number of held-out draws."""
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""The first draw with sweeps or wide loads, and their numbers, fitted and held out."""
+"""With sweeps or wide loads: number of the first draw, number of fitted draws, number of held-out draws."""
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""The first draw with an array that folds, and their numbers, fitted and held out."""
+"""With an array that folds: number of the first draw, number of fitted draws, number of held-out draws."""
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products of small machines: those with a chain memory, with extensions of EXTRAS, with statistics
 of rows, with sweeps or wide loads, or with an array that folds.
@@ -71,7 +71,7 @@ of rows, with sweeps or wide loads, or with an array that folds.
 
 
 def draw(number: int) -> Config:
-    """Machine `number`: its fields, all on which the RTL depends, are drawn from the space that an exploration would
+    """Machine `number`: all fields on which the RTL depends are drawn from the space that an exploration would
     search.
     """
     for attempt in range(1000):
@@ -86,13 +86,13 @@ def draw(number: int) -> Config:
 
 
 def _attempt(rng: np.random.Generator, name: str) -> Config | None:
-    """A machine; None if the drawn fields are invalid together, or if it is too large."""
+    """A random machine; None if the drawn fields are invalid together, or if it is too large."""
 
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
 
     def size(element: int, *kib: int) -> int:
-        """A random size in bytes, in whole elements; that of one scratchpad in four is no power of two."""
+        """A random size in bytes, in whole elements; one size in four is no power of two."""
         elements = max(2, KIB * pick(*kib) // element)
         if rng.random() < 0.25:
             elements = int(rng.integers(max(2, elements // 2), elements + 1))
@@ -153,7 +153,7 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
     """A small machine of the given `kind`: with a chain memory of some hundred words, with some of EXTRAS, with
     statistics of rows, with sweeps or wide loads, or with an array that folds.
 
-    None if `config` is too large for this, or lacks STORE.POST, which most of these features need.
+    None if `config` is too large for its kind, or lacks STORE.POST, which most of these features need.
     """
     if kind >= FOLDING:
         return _folding(config, rng)
@@ -174,7 +174,7 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
 def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
     """A machine with `taps` and `sweep`, `wide_loads` or both; one in two has zero points, one in four a chain memory.
 
-    Raises ConfigError.
+    Raises ConfigError for fields that are invalid together.
     """
     more = ["taps", *(name for name in ("sweep", "wide_loads") if rng.random() < 0.75)]
     more += ["zero_points"] if rng.random() < 0.5 else []

@@ -41,7 +41,7 @@ MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 TARGETS = ("cuda -arch=sm_90", "llvm")
 PEER = "onnxruntime"
 TIMEOUT = 600.0
-"""Seconds after which a process counts as hanging and is killed."""
+"""Seconds after which a process is killed as hanging."""
 COMPILE = (*ENTRY, "compile")
 SESSION = """
 import json, sys, time
@@ -101,7 +101,7 @@ def main(options: Given) -> None:
 
 
 def keep_bytecode() -> None:
-    """Lets Python write the bytecode of our sources, as by default."""
+    """Allows Python to write the bytecode of the package's sources, as it does by default."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (
         "codesign.cli.commands",
@@ -115,7 +115,7 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The rows of a model: those for each target, and ONNX Runtime's."""
+    """The rows of a model: one for each target and state of its cache, and ONNX Runtime's."""
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
         round_rows = [row for target in targets for row in states(path, target)]

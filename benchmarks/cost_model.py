@@ -44,11 +44,11 @@ from vdla.isa.config import load_config
 from vdla.util.files import write_whole
 
 MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
-"""Models by the names of their columns. Each uses the features of that name, except "quick", which uses
-the account's.
+"""Models by the names of their columns. Each uses the features with its own name, except "quick", which uses the
+account's.
 """
 BEST = 8
-"""Number of candidates that a model may select: a batch."""
+"""Number of candidates that a model may select, as in a batch."""
 ACCELERATOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5")
 PROCESSOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5", "dense:256,256,256")
 SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x 256 x 256")
@@ -67,9 +67,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Measurements of n points: features of the account and of the program, float64 [n, *]; costs float64 [n].
+    """Measurements of n points: features of the account and of the program, float64 [n, *]; costs, float64 [n].
 
-    Also the milliseconds that it takes to compute the features of one point's program.
+    `reading`: milliseconds to compute the features of one point's program.
     """
 
     account: np.ndarray
@@ -87,8 +87,8 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`rank` and `top` of all MODELS trained on `samples` points of a space; milliseconds to lower a point and read its
-    features.
+    """`rank` and `top` of all MODELS trained on `samples` points of a space. `reading`: milliseconds to lower a point
+    and read its features.
     """
 
     space: str
@@ -216,7 +216,9 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 
 def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
-    """The data from a file of the folder; if the file is missing, those from `collected`, which are written to it."""
+    """The data from a file of the folder; if the file is missing, the data from `collected`, which are then written to
+    it.
+    """
     if folder is None:
         return collected()
     file = folder / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"

@@ -93,7 +93,7 @@ def measure(name: str, rounds: int) -> dict[str, object]:
 
 
 def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterator[dict[str, Any]]:
-    """Rows of the networks in files, as they are measured; with `write` all are written at the end."""
+    """Rows of the networks in files, as they are measured; with `write` all rows are written at the end."""
     rows: list[OutsideRow] = []
     for path in paths:
         rows.append(measure_file(path, rounds))

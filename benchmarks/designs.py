@@ -37,7 +37,7 @@ ARRAYS = {
     32: {"inp": 64, "wgt": 1024, "acc": 256, "par": 4},
     64: {"inp": 128, "wgt": 4096, "acc": 512, "par": 8},
 }
-"""KiB of the memories beside the array, for each size of array."""
+"""KiB of the memories around the array, for each size of array."""
 BUSES = (8, 16, 32)
 LATENCIES = (30, 100, 200)
 
@@ -61,7 +61,7 @@ def machines() -> list[Config]:
 
 
 def one_round(network: Network, *, keep: bool) -> dict[str, float]:
-    """Mean seconds of each step over all machines, and the number of designs a second."""
+    """Mean seconds of each step over all machines, and the number of designs per second."""
     compiling, simulating, evaluating = [], [], []
     both = (ScheduleCache(), ScheduleCache())
     components = default_components()

@@ -41,7 +41,7 @@ ATTENTION = ("Products", "Rows", "Table")
 
 
 def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
-    """The quantized encoder's file."""
+    """The file of the quantized encoder."""
     plain, out = (folder / f"{name}.onnx" for name in ("plain", "quantized"))
     plain.write_bytes(bert_encoder(0, 1, sequence, sizes).SerializeToString())
     rng = np.random.default_rng(SEED)
@@ -55,8 +55,8 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
 
 
 def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The layers of attention: two products of activations with all layers between them, or such layers fused; and
-    moves.
+    """The layers of attention: two products of activations with all layers between them, or the fused layer;
+    and moves.
     """
     products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
     pairs = list(zip(products[::2], products[1::2], strict=True))

@@ -80,7 +80,8 @@ def main(options: Given) -> None:
 def gather(
     wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
-    """The rows to fit on, by machine: the `wanted` programs and all other programs in the file at `path`.
+    """The rows on which the model is fitted, by machine: the `wanted` programs and all other programs in the file at
+    `path`.
 
     Also returns facts on the machines. Programs that are in the file are taken from it; others are replayed and added
     to it.
@@ -231,7 +232,9 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean error of data energy by a model that ignores changing bits: every operation costs the same."""
+    """Mean error of data energy by a model that ignores changing bits, so that all operations of a kind cost
+    the same.
+    """
 
     def without(row: dict[str, Any]) -> dict[str, Any]:
         lanes = row["changes"]["loaded_lanes"]

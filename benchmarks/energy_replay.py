@@ -33,7 +33,7 @@ def main(options: Given) -> None:
 
 
 def compared(machine: Replayed, seed: int) -> dict[str, Any]:
-    """Picojoules a cycle by three methods: OpenSTA, OpenSTA's rules with our loads, slews and tables, and our replay.
+    """Picojoules per cycle by three methods: OpenSTA, OpenSTA's rules with our loads, slews and tables, and our replay.
 
     OpenSTA's version adds the energies of a rise and a fall for every change, newer ones take their mean: therefore
     energy inside cells is halved before the comparison. OpenSTA ignores the load of clock pins, whose net no cell

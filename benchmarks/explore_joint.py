@@ -81,7 +81,9 @@ def described(machine: Config, figures: Figures, network: Network) -> dict[str, 
 
 
 def as_in_a_space(machine: Config) -> Config:
-    """The machine with FIFO sizes derived from its memory, as in a study's machines; `vta` itself states its sizes."""
+    """The machine with FIFO sizes derived from its memory, as all machines of a study have them; `vta` itself states
+    its sizes.
+    """
     return replace(machine, **{f"{fifo}_fifo_bytes": None for fifo in FIFOS})
 
 
@@ -92,7 +94,7 @@ def best(explored: vdla.Explored) -> Design:
 
 
 def gains(network: Network) -> list[dict[str, Any]]:
-    """Gains of trials on `vta` with smaller scratchpads, one row for each."""
+    """Gains of trials on `vta` with smaller scratchpads, one row for each set of scratchpads."""
     found = []
     for inputs, weights, sums in SCRATCHPADS:
         machine = as_in_a_space(

@@ -50,8 +50,8 @@ LONGEST = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """The files of an undisturbed study, the seconds until its first record, and those from its last
-    record to its end.
+    """The files of an undisturbed study, the seconds until its first record, and the seconds from its last record to
+    its end.
     """
 
     records: bytes
@@ -114,14 +114,15 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
 def searched(records: bytes) -> int:
     """Number of complete records of designs that the search chose.
 
-    Records after those are of designs of the front, with more schedules tried.
+    Later records are of designs of the front, with more schedules tried.
     """
     keys = [json.loads(line)["study"] for line in records.splitlines(keepends=True) if line.endswith(b"\n")]
     return keys.count(keys[0]) if keys else 0
 
 
 def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
-    """Starts the command and kills its process group at a random moment. Returns the part of the study that it was in.
+    """Starts the command and kills its process group at a random moment. Returns the part of the study that was running
+    then.
 
     If the study ends before that moment, it is started again from the beginning, with an earlier moment.
     """

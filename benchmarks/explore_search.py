@@ -52,11 +52,11 @@ FAILED = (np.inf,) * len(OBJECTIVES)
 """Objectives of a machine that cannot run a network: it counts as evaluated, but adds no hypervolume."""
 SHARE, TENTH = 0.99, 0.1
 BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
-"""Part of the space that each search may evaluate."""
+"""Share of the space that each search may evaluate."""
 
 
 class Compared:
-    """The space with the figures of all its points; computes the share of its hypervolume that some designs have."""
+    """The space with the figures of all its points. Computes the share of its hypervolume that a set of designs has."""
 
     def __init__(self, whole: Exploration) -> None:
         values = np.array([design.objectives for design in whole.designs if design.objectives])
@@ -69,11 +69,13 @@ class Compared:
         return (values - self.low) / (self.high - self.low)
 
     def share(self, values: np.ndarray) -> float:
-        """The share of the space's hypervolume that designs [n, objectives] have."""
+        """The share of the space's hypervolume that designs with the objectives `values` [n, objectives] have."""
         return hypervolume(self._scaled(values), REFERENCE) / self.volume if len(values) else 0.0
 
     def evaluations(self, values: np.ndarray) -> int | None:
-        """Number of the first designs that reach SHARE of the hypervolume; None if all together do not."""
+        """The least number of first designs that together have SHARE of the hypervolume; None if all designs
+        have less.
+        """
         counts = range(1, len(values) + 1)
         if self.share(values) < SHARE:
             return None
@@ -95,7 +97,7 @@ def study(networks: tuple[Network, ...], strategy: str, seed: int, budget: int, 
 
 
 def compare(networks: tuple[Network, ...], known: Known, compared: Compared, seeds: int) -> dict[str, Any]:
-    """For each search the evaluations by seed, their mean, and the share of the hypervolume found with TENTH of the
+    """For each search: the evaluations by seed, their mean, and the share of the hypervolume found with TENTH of the
     space.
     """
     size, found = space_of(SPACE).size, dict[str, Any]()

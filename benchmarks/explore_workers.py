@@ -56,9 +56,7 @@ KNOWN_WORKERS = (1, 4, 8)
 KNOWN_DESIGNS = 192
 REAL_DESIGNS = 60
 SEARCHES = (("random", BATCH), ("nsga2", 64), ("nsga2", BATCH))
-"""Strategies with their batches: a strategy that never waits for a batch, and one that does, with two
-sizes of batches.
-"""
+"""(strategy, batch) of the searches: one that never waits for a batch, and one that does, with two sizes of batches."""
 WARMING_SEED = 1000
 """Seed of the designs that start processes; no measured round uses it."""
 SLEEPING = "vdla.benchmarks.harness.known_costs"
@@ -72,7 +70,7 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """A study of designs that are the same at all places."""
+    """A study with the same designs wherever it runs."""
     return Study(
         space=space_of(SPACE),
         networks=networks,
@@ -138,7 +136,7 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
         walls: dict[str, list[float]] = {name: [] for name in everywhere}
         for number in range(-1, rounds):
             for name in list(everywhere)[:: 1 if number % 2 else -1]:
-                # In this process kernels would be kept from round to round, which new processes cannot do.
+                # In this process kernels would be cached from round to round, which new processes cannot do.
                 fresh = tuple(replace(network, kept=ScheduleCache()) for network in networks)
                 if number < 0:
                     explore(study(fresh, BATCH, WARMING_SEED, everywhere[name]))

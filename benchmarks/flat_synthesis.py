@@ -28,7 +28,7 @@ from vdla.hw.verilog import TOP, generate_verilog
 from vdla.isa.config import Config
 
 MACHINES = ("tiny", "4x8", "4x4 bus 16")
-"""Machines that are flattened by default. They are small, because a flattened machine cannot use modules of another."""
+"""Machines that are flattened by default. They are small, because every flattened machine is mapped from scratch."""
 
 
 OPTIONS = (
@@ -100,7 +100,7 @@ def _figures(design: CellDesign) -> dict[str, Any]:
 
 
 def _quiet(text: str) -> None:
-    """Ignores reports of progress."""
+    """Discards reports of progress."""
 
 
 if __name__ == "__main__":

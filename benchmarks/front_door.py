@@ -72,7 +72,7 @@ def seconds(call: Callable[[], object], clock: Callable[[], float] = thread_time
 
 @contextmanager
 def empty_cache(folder: Path) -> Iterator[None]:
-    """Context in which this user's cache is an empty folder of its own."""
+    """A context in which this user's cache is a new, empty folder."""
     before = os.environ.get(CACHE)
     os.environ[CACHE] = str(folder / "cache")
     try:

@@ -41,7 +41,7 @@ ROWS = (4096, 768)
 @dataclass(slots=True)
 class Chain:
     """An ONNX model under construction with seeded weights: a chain, in which each node's first input is the last
-    output.
+    node's output.
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -59,7 +59,7 @@ class Chain:
         return self.constant(self.rng.standard_normal(shape) * deviation)
 
     def add(self, operator: str, *others: str, of: str | None = None, **attributes: Any) -> str:
-        """A node on `of` (the last tensor) and `others`; returns its output."""
+        """Adds a node that reads `of` (None: the last tensor) and `others`; returns its output."""
         output = f"t{len(self.nodes)}"
         inputs = [self.last if of is None else of, *others]
         self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
@@ -108,7 +108,7 @@ def depthwise_bn_relu() -> onnx.ModelProto:
 
 
 def rnn_cell(hidden: int = 128) -> onnx.ModelProto:
-    """tanh(W x + U h + b)."""
+    """A model of an RNN cell: tanh(W x + U h + b)."""
     chain = Chain({"x": (1, hidden), "h": (1, hidden)})
     new = chain.add("MatMul", chain.random(hidden, hidden, deviation=0.1))
     chain.add("MatMul", chain.random(hidden, hidden, deviation=0.1), of="h")
@@ -119,7 +119,7 @@ def rnn_cell(hidden: int = 128) -> onnx.ModelProto:
 
 
 def lstm_cell(hidden: int = 128) -> onnx.ModelProto:
-    """Gates i, f, g, o of W x + U h + b; c' = f c + i g, h' = o tanh(c')."""
+    """A model of an LSTM cell: gates i, f, g, o of W x + U h + b; c' = f c + i g, h' = o tanh(c')."""
     chain = Chain({"x": (1, hidden), "h": (1, hidden), "c": (1, hidden)})
     new = chain.add("MatMul", chain.random(hidden, 4 * hidden, deviation=0.1))
     chain.add("MatMul", chain.random(hidden, 4 * hidden, deviation=0.1), of="h")

@@ -45,7 +45,7 @@ PRODUCTS = (
     (12, 1, 128, 64, False),
     (1, 50, 70, 33, False),
 )
-"""Batch, rows, depth and columns of products of two activations, and whether the second one is transposed."""
+"""Products of two activations: batch, rows, depth, columns, and whether the second activation is transposed."""
 REDUCTIONS = (
     ((64, 256, 256), (1,)),
     ((64, 100, 40), (1,)),
@@ -57,7 +57,7 @@ REDUCTIONS = (
     ((2, 3000, 20), (1,)),
     ((1, 196, 1024), (1,)),
 )
-"""Shapes and axes of sums whose last axis is kept."""
+"""Shapes and axes of sums that keep the last axis."""
 POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...] = (
     (4, 112, 16, 3, 2, 1, "max"),
     (4, 112, 16, 2, 2, 0, "max"),
@@ -71,7 +71,7 @@ POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...
     (3, 64, 1, 3, 2, 1, "max"),
     (4, 17, 1, 5, 1, 2, "max"),
 )
-"""Planes, height and width, lanes of a position, kernel, stride and pads of pools, and their kind."""
+"""Pools: planes, height and width, lanes of a position, kernel, stride, pads, and kind."""
 LEAST_SECONDS = 2e-3
 
 
@@ -105,7 +105,7 @@ RESULT = "generated"
 
 
 def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, Any]:
-    """The row of a case: `hand` is the trace of the template's schedule."""
+    """The row of a case; `hand`: the trace of the template's schedule."""
     operator, program = CASES[name]
     target, rng = host_target_at(level), np.random.default_rng(0)
     # On cache lines, as in networks; both kernels read the same arrays.

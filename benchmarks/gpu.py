@@ -184,7 +184,7 @@ def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[s
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """The rows and the file's rows of other names, in the suite's order."""
+    """The rows, together with those rows of the file that have other names, in the suite's order."""
     try:
         held = json.loads(path.read_text())["rows"]
     except FileNotFoundError:

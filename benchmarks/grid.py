@@ -47,10 +47,9 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Least number of channels in a block for which machines have a chain memory, and the memory's bytes.
-
-It holds the inputs of all but the first layer of a residual block of ResNet-50. With blocks of 128 channels it holds
-the same number of positions, since those blocks are half empty in such layers.
+"""Least number of channels in a block for which machines have a chain memory, and the memory's bytes. It holds the
+inputs of all layers but the first of a residual block of ResNet-50. With blocks of 128 channels it holds the same
+number of positions, since those blocks are half empty in such layers.
 """
 IMAGE = 224
 """Rows and columns of the images of published networks."""
@@ -142,9 +141,9 @@ def for_mobilenets(config: Config) -> Config:
 def machines(
     axes: Iterable[tuple[Sequence[int], int, int]], for_depthwise: Sequence[str]
 ) -> Iterator[tuple[Config, bool]]:
-    """The machines for (array, bus, latency) in `axes`, for MobileNets if there are extensions `for_depthwise`.
+    """The machines for (array, bus, latency) in `axes`; adapted to MobileNets if there are extensions `for_depthwise`.
 
-    A machine whose array folds is followed by the same machine without folding; the flag is true for the latter.
+    A machine whose array folds is followed by the same machine without folding, for which the flag is true.
     """
     for (block_in, block_out), bus, latency in axes:
         if not for_depthwise:
@@ -200,7 +199,7 @@ def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[st
 
 
 def network_of(name: str, folder: Path) -> Network:
-    """A shipped network, or a published one, quantized by ONNX Runtime."""
+    """A network that the toolkit ships, or a published network quantized by ONNX Runtime."""
     if name not in models.NAMES:
         return load_network(quantized(name, IMAGE), name=name)
     path = folder / f"{name}.onnx"
@@ -209,7 +208,9 @@ def network_of(name: str, folder: Path) -> Network:
 
 
 def large() -> list[dict[str, Any]]:
-    """ResNet-50 on 128x128 arrays with a bus of 64 bytes and the presets' read latency, for each number of images."""
+    """Rows of ResNet-50 on 128x128 arrays with a bus of 64 bytes and the presets' read latency, one for each number of
+    images.
+    """
     cells = []
     with tempfile.TemporaryDirectory() as folder:
         for batch in (1, 8):
@@ -222,7 +223,7 @@ def large() -> list[dict[str, Any]]:
 
 
 def shown(row: dict[str, Any], names: Sequence[str]) -> str:
-    """The utilization of each network in a cell."""
+    """The utilization of each network in a cell, as text."""
     return ", ".join(f"{name} {row[name]['utilization']:.3f}" for name in names)
 
 

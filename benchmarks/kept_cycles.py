@@ -34,7 +34,7 @@ QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCycles:
-    """A figure in a file of results: `kept` is the value in the file, `today` a function that computes it again."""
+    """A figure in a file of results. `kept`: its value in the file; `today`: a function that computes it again."""
 
     file: str
     row: str

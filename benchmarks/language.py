@@ -83,7 +83,7 @@ def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
 
 
 def elsewhere(path: Path, config: Config) -> dict[str, Any]:
-    """The operators of a model with token ids as input that run on the processor, with their numbers."""
+    """The numbers of nodes that run on the processor, by operator, in a model that starts at token ids."""
     partition, _ = divided(path, config)
     sides = [region.side for region in partition.regions]
     kept = Counter(

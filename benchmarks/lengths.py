@@ -64,7 +64,7 @@ class Case:
 
 
 def accelerator() -> Case:
-    """BERT, quantized, from embeddings on; its additive mask gives pads the least number."""
+    """The case of a quantized BERT that starts at embeddings; its additive mask gives pads the least number."""
     whole = bert(0, 1, None, _BERT)
     of = LanguageModel(lambda: whole, ("embeddings", "mask"), {"pooler_output": "pooler"})
     part, feeds = from_embeddings(whole, of)
@@ -73,7 +73,7 @@ def accelerator() -> Case:
 
 
 def processor_bert() -> Case:
-    """BERT with token ids as input; its mask is 0 at pads."""
+    """The case of a BERT that starts at token ids; its mask is 0 at pads."""
     model = bert(0, 1, None, _BERT)
     return Case(
         model=model.SerializeToString(),
@@ -84,7 +84,7 @@ def processor_bert() -> Case:
 
 
 def processor_gpt2() -> Case:
-    """GPT-2's prompt: attention is causal, so pads behind a token do not affect it."""
+    """The case of GPT-2's prompt: attention is causal, so pads after a token do not affect it."""
     model = gpt2(0, 1, None, _GPT2)
     return Case(
         model=model.SerializeToString(),

@@ -141,7 +141,7 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 
 def keep(campaign: dict[str, Any]) -> Path:
-    """Writes the campaign with its provenance, beside those of other machines and seeds."""
+    """Writes the campaign with its provenance to the file, which also has those of other machines and seeds."""
     held = []
     if (RESULTS / f"{NAME}.json").exists():
         held = read_results(NAME)["campaigns"]

@@ -35,7 +35,7 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Verdicts on every case that is not excluded: unchanged and, if that is refused, with its parameters
+    """Verdicts on every case that is not set apart: on the unchanged case and, if that is rejected, with its parameters
     as constants.
     """
     rows: list[tuple[Judged, Judged | None]] = []

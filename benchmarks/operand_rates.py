@@ -127,7 +127,7 @@ def others(config: Config) -> list[Config]:
 
 
 def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
-    """Data energy by the rates relative to that by the program's own operands."""
+    """Data energy by the rates, relative to the data energy by the program's own operands."""
     events, changes = looked_at(config, network, share)
     model = shipped_event_energy()
     own = model.data(features_of(config, events, changes))

@@ -78,7 +78,7 @@ def network(name: str) -> Any:
 
 
 def unet(width: int = 16, levels: int = 5) -> Any:
-    """A U-Net of `levels` levels; the first has `width` channels, every other one twice as many as the one before."""
+    """A U-Net of `levels` levels; the first has `width` channels, every further one twice as many as the one before."""
     torch = import_module("torch")
     nn = torch.nn
 

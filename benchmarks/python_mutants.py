@@ -39,14 +39,14 @@ FIRST = 60
 """Number of tests that run in a process of their own before all others; most mutants fail one of these."""
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
-"""A test of the mutant's own folder is sorted as if it took this factor less time."""
+"""For the order of tests, a test of the mutant's own folder counts as this many times faster than it is."""
 SLOWER, START = 3, 120
 """A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covering:
-    """Tests that execute a line, by file and line; `seconds` that every test takes without a mutant."""
+    """The tests that execute each line, by file and line; `seconds`: time of every test without a mutant."""
 
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     seconds: Mapping[str, float]
@@ -65,7 +65,7 @@ class Covering:
 class Outcome:
     """The end of a mutant's tests: "noticed", "hung" (which counts as noticed), "survived", or "untried".
 
-    A mutant is untried if pytest does not find the tests even without it.
+    A mutant is untried if pytest cannot find its tests even without the mutant.
     """
 
     mutant: Mutant
@@ -143,7 +143,9 @@ def _covering(clone: Path, data: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = float("inf")) -> list[str]:
-    """The tests that try a mutant, in order; together they take `limit` seconds, or one of them alone takes more."""
+    """The tests that try a mutant, in order. Together they take at most `limit` seconds, unless a single one takes
+    more.
+    """
     lines = covering.lines.get(mutant.path, {})
 
     def at(numbers: Iterable[int]) -> set[str]:

@@ -118,7 +118,7 @@ class RandomDecisions(Search):
 
 @dataclass(kw_only=True)
 class Searches:
-    """The searches of one study, which look figures up in one shared set of known figures."""
+    """The searches of one study; they share one set of known figures."""
 
     study: Study
     budget: int

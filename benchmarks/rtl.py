@@ -80,9 +80,9 @@ MACHINES = {
     "batch 4": "batch = 4\nacc_banks = 1\n",
     "64x64, batch 4": f"batch = 4\ninp_buffer_bytes = 524288\nacc_buffer_bytes = 2097152\n{WIDE}{WIDE_BUS}",
 }
-"""Configuration files by name: the fields that differ from the defaults, which are those of `vta`."""
+"""Configuration files by name: the fields that differ from the defaults, which equal `vta`."""
 TIMEOUT = 600.0
-"""Seconds after which `vdla rtl` counts as hanging."""
+"""Seconds after which `vdla rtl` is killed as hanging."""
 
 
 def measure_emission(rounds: int) -> dict[str, object]:

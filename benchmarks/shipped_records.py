@@ -77,7 +77,7 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[R
 
 
 def measured(config: str, folder: Path) -> list[Record]:
-    """The shipped records of one preset, each with the cycles that its schedule takes now."""
+    """The shipped records of one preset, each with the cycles that its schedule takes with the present compiler."""
     machine, book = load_config(config), shipped_book()
     path = folder / f"{NETWORK}-{config}.onnx"
     models.write(path, NETWORK)
@@ -132,7 +132,7 @@ def main(options: Given) -> None:
 
 
 def keep(configs: Sequence[str], records: list[Record]) -> None:
-    """Replaces the shipped records of these presets."""
+    """Writes `records` in place of the shipped records of these presets."""
     targets = [load_config(config).described for config in configs]
     others = [record for shipped, _ in shipped_files() for record in shipped]
     write_records(SHIPPED, [record for record in others if record.task.target not in targets] + records)

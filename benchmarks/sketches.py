@@ -83,7 +83,7 @@ def cases() -> dict[str, Case]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Milliseconds of the template's kernel, of computing features and of scheduling; ratios and shares; the best
+    """Milliseconds of the template's kernel, of computing features and of scheduling; ratios and shares; and the best
     point.
     """
 

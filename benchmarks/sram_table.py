@@ -73,7 +73,9 @@ _FIELDS = {
 
 
 def macro(cacti: Path, words: int, width: int, defaults: str) -> dict[str, float]:
-    """One macro's area (square micrometres), times (ns), energies of accesses (pJ) and leakage (microwatts)."""
+    """Area of one macro (square micrometres), its times (ns), energies of its accesses (pJ) and leakage
+    (microwatts).
+    """
     text = defaults + _OPTIONS.format(
         size=words * width // 8, width=width, width_bytes=width // 8, node=NODE_NM / 1000, cells=CELLS
     )

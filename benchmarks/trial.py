@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 class Trial:
-    """One workload; `run` gives a candidate's instructions and cycles, and the seconds of each stage."""
+    """One workload; `run` returns a candidate's instructions and cycles, and the seconds of each stage."""
 
     def __init__(self, config: Config, name: str) -> None:
         self.task = AcceleratorTask.of(config, accelerator_workload(name, config))

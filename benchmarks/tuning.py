@@ -44,7 +44,7 @@ from vdla.isa.config import load_config
 NAME = "tuning_vdla"
 CONFIG = "vta"
 NEAR = 1.02
-"""A cost of at most this multiple of the best known one counts as found."""
+"""A cost counts as found if it is at most this multiple of the best known cost."""
 TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
 """Trials of each search; random searches need more to find good points."""
 TRANSFER_TRIALS = 128
@@ -152,7 +152,7 @@ def key_of(run: Run) -> Key:
 
 
 def held_runs(again: bool) -> dict[Key, Run]:
-    """The runs in the file of results; none with `again`."""
+    """The runs in the file of results; empty with `again`."""
     if again or not (RESULTS / f"{NAME}.json").exists():
         return {}
     return {key_of(run): run for run in read_results(NAME)["runs"]}
@@ -175,8 +175,8 @@ def keep(runs: Iterable[Run]) -> None:
 
 
 def run_all(options: Given) -> list[Run]:
-    """Executes missing runs, first those without transfer, then those with. Returns all runs, including
-    earlier ones.
+    """Executes missing runs, first those without transfer, then those with it. Returns all runs, including earlier
+    ones.
     """
     # Each process measures the CPU time of its own thread; further threads would only disturb the measurement.
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -233,9 +233,8 @@ def trials_until(run: Run, cost: float) -> int:
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Mean number of trials until a cost within NEAR of the best known, by layer and search.
-
-    Also the geometric means of its ratios to the full search's.
+    """Mean number of trials until a cost within NEAR of the best known, by layer and search; and geometric means, over
+    layers, of its ratios to the full search's.
     """
     rows = [
         _layer_row([run for run in runs if run["layer"] == layer])

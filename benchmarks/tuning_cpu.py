@@ -53,7 +53,7 @@ PARTS = ("compile", "measure", "overhead")
 
 
 def workload_of(name: str) -> Conv2dCpu:
-    """The workload of a layer as it is in a network with blocks of 16 channels."""
+    """The workload of a layer in a network whose activations are in blocks of 16 channels."""
     size, channels, filters, kernel, stride = CONVOLUTIONS[name]
     window = same_window(size, kernel, stride)
     height, width = flattened(window, size, size)
@@ -72,8 +72,8 @@ def workload_of(name: str) -> Conv2dCpu:
 def search(
     name: str, strategy: str, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
-    """The row of one search: trials until ENOUGH of the peer's speed, the best speed relative to the defaults, CPU
-    seconds of a trial.
+    """The row of one search: trials until ENOUGH of the peer's speed, the best speed relative to the template's
+    default, CPU seconds of a trial.
     """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)
@@ -122,7 +122,7 @@ def search(
 
 
 def defaults_over_peer(name: str) -> tuple[float, float]:
-    """The speed of the template's defaults relative to ONNX Runtime's, and the layer's number of operations."""
+    """The speed of the template's default relative to ONNX Runtime's, and the layer's number of operations."""
     case = convolution_case(name, 1)
     try:
         return measure_case(case, 9).ratio, case.operations

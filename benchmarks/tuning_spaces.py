@@ -28,9 +28,8 @@ from vdla.isa.config import load_config
 
 LAYERS = (*(f"conv2d:{name}" for name in CONVOLUTIONS), *(f"depthwise:{name}" for name in DEPTHWISE))
 DRAWS, CHUNK = 1 << 21, 1 << 16
-"""Number of points that are drawn to count a space, and number drawn at once.
-
-A space with at most DRAWS points is counted in full.
+"""Number of points that are drawn to count a space, and number drawn at a time. A space with at most DRAWS points is
+counted in full.
 """
 HASHED = 60
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
@@ -49,7 +48,7 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points that equal their own `effective` row, so that each program is counted once."""
+    """Counts the legal points that equal their own `effective` values, so that each program is counted once."""
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS
     legal = own = 0
@@ -81,7 +80,7 @@ def count(space: Space, seed: int) -> Count:
 
 
 def different(task: AcceleratorTask, seed: int) -> float:
-    """The share of different scheduled programs among random legal points that count as different."""
+    """Among random legal points that count as different, the share whose scheduled programs do differ."""
     space = task.space
     points = space.sample(np.random.default_rng(seed), HASHED)
     effective = space.account(space.columns(points)).effective

@@ -22,13 +22,13 @@ from .outcome import Outcome, call, judge
 
 _NETWORKS = 6
 _MOST_HEADER = 64
-"""Number of bytes at the beginning of a library's first object that are damaged: headers of the library
-and the object.
+"""Number of bytes at the beginning of a library's first object that may be damaged: headers of the library and of the
+object.
 """
 
 
 def archive_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one archive."""
+    """Makes a random archive, runs it and judges the run."""
     draw = Draw("archives", seed, index)
     path, out = folder / "net.tar", folder / "out.npz"
     path.write_bytes(random_archive(draw))

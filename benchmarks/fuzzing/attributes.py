@@ -1,7 +1,7 @@
 """Kind "attributes": a valid random graph, one node of which gets a wrong attribute.
 
-The attribute is one that the operator does not have, or has a text that it may not have. Each must be refused with the
-names of node, operator and attribute; none may be ignored.
+The attribute is one that the operator does not have, or one with a text that it may not have. Every command must reject
+it with the names of node, operator and attribute; none may ignore it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEXTS = ("foo", "", "NEAREST", "cubic ", "vAlid", "tanh2")
 
 
 def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One graph, for the processor or for the accelerator."""
+    """Compiles one graph with a wrong attribute, for the processor or for the accelerator, and judges the result."""
     draw = Draw("attributes", seed, index)
     quantized = draw.chance(0.3)
     builder = random_qdq_graph(draw, index) if quantized else random_float_graph(draw, index)
@@ -96,7 +96,7 @@ ENUMERATED = frozenset(
         *("approximate", "reduction", "keep_aspect_ratio_policy"),
     )
 )
-"""Attributes that have one of a few texts."""
+"""Names of attributes whose value must be one of a few texts."""
 
 
 def _known(operator: Operator, opset: int) -> set[str]:
@@ -110,5 +110,5 @@ def _known(operator: Operator, opset: int) -> set[str]:
 
 
 def _all_names() -> set[str]:
-    """The attributes of all rows."""
+    """The names of all attributes that some row of the importers' tables reads."""
     return {name for operator in OPERATORS.values() for row in rows_of(operator) for name in row.reads or ()}

@@ -1,4 +1,6 @@
-"""A short call of every command with the files that it reads and writes, to test its streams, files and exit."""
+"""A short call of every command with the files that it reads and writes, for tests of its streams, files and
+exit code.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ LEFT_BY_OTHERS = ".ses"
 class Call:
     """One call of a command, in a folder with the files that it `needs`.
 
-    `files` and `folders` are (option, value) pairs whose values are output paths; with `parents` the command also
-    creates parent folders. `prints`: whether results go to standard output without --json. `seconds`: about the longest
+    `files` and `folders`: (option, value) pairs whose values are output paths; with `parents` the command also creates
+    parent folders. `prints`: whether results go to standard output without --json. `seconds`: about the longest
     duration, with empty caches.
     """
 
@@ -156,7 +158,7 @@ CALLS = (
 
 
 def prepare(folder: Path, needs: Sequence[str]) -> None:
-    """Writes the files that calls need."""
+    """Writes the files named `needs`, which calls read, into the folder."""
     for name in needs:
         _INPUTS[name](folder / name)
 
@@ -231,6 +233,6 @@ def environment(folder: Path, *, cold: bool) -> dict[str, str]:
 
 
 def without_limit() -> None:
-    """Removes the memory limit of cases for a process that is about to start."""
+    """Removes the memory limit that cases have, for a process that is about to start."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

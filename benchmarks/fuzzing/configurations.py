@@ -20,13 +20,13 @@ from .outcome import FAILURES, Outcome, call, judge
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
 _OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
-"""Names of fields that a preset may leave out; those of the memory are invalid at the top level, where they are
-inserted.
+"""Names of fields that a preset may leave out; the memory's fields among them are invalid at the top level, where they
+are inserted.
 """
 
 
 def configuration_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One file: `vdla config` and, if that accepts it, a small network on the machine."""
+    """Runs `vdla config` on one file and, if the file is accepted, a small network on the machine."""
     draw = Draw("configurations", seed, index)
     path = folder / "machine.toml"
     path.write_bytes(random_configuration(draw))

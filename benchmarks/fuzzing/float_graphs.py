@@ -23,11 +23,11 @@ OLDEST_OPSET = 7
 ATTEMPTS = 60
 """Number of attempts to draw the first operator of a graph, at least one of which must succeed."""
 LENGTHS = (1, 1, 1, 2, 2, 3, 4, 6, 8, 11)
-"""Least numbers of nodes of a graph, one of which is drawn."""
+"""Least number of nodes of a graph: one of these is drawn."""
 
 
 def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One graph on this processor."""
+    """Compiles one random graph for this processor and compares its outputs."""
     draw = Draw("float_graphs", seed, index)
     builder = random_float_graph(draw, index)
     if builder is None:
@@ -37,7 +37,9 @@ def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_float_graph(draw: Draw, index: int) -> Builder | None:
-    """A graph whose first operator is number `index` of all, cyclically; None if no attempt to draw it succeeded."""
+    """A random graph that starts with operator `index` modulo the number of operators; None if every attempt to draw
+    that operator failed.
+    """
     operators = float_operators()
     first = operators[index % len(operators)]
     for _ in range(4):
@@ -49,7 +51,7 @@ def random_float_graph(draw: Draw, index: int) -> Builder | None:
 
 
 def random_opset(draw: Draw, oldest: int = OLDEST_OPSET) -> int:
-    """A random opset from `oldest` to the newest; opsets of today's exporters are more frequent."""
+    """A random opset from `oldest` to the newest; opsets that current exporters write are more frequent."""
     newest = onnx.defs.onnx_opset_version()
     usual = [opset for opset in (13, 17, 18, 20, 21, 22, 23) if opset >= oldest]
     if usual and draw.chance(0.5):
@@ -79,7 +81,7 @@ def grow(builder: Builder, operators: Sequence[Operator], length: int) -> None:
 
 
 def drawn(builder: Builder, operator: Operator) -> bool:
-    """Tries to add an operator with random inputs. Returns whether that gave valid nodes."""
+    """Tries to add an operator with random inputs. Returns whether this gave valid nodes."""
     return builder.drawn(lambda: drawing_of(operator)(builder, operator))
 
 

@@ -22,18 +22,21 @@ from .outcome import Outcome
 from .written import problem_of
 
 SECONDS = 10.0
-"""Seconds within which a command must end after a signal; native code that computes is not interrupted."""
+"""Seconds within which a command must end after a signal; native code cannot be interrupted while it computes."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
 """Lines of a traceback that come from the statement in `harness.vdla_command.ENTRY` that imports the command line."""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
 """Length in seconds of the beginning of a command, in which a third of the signals are sent."""
 _GONE_SECONDS = 3.0
-"""Seconds within which the child processes of a command must end after it."""
+"""Seconds within which the child processes of a command must end after the command has ended."""
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One call and one signal, sent to it alone or, like Ctrl-C, to its process group. Indices go through the calls."""
+    """Runs one call and sends one signal, to its process alone or, like Ctrl-C, to its process group; judges its end.
+
+    Successive indices go through the calls.
+    """
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)
     prepare(folder, one.needs)
@@ -95,7 +98,7 @@ def _prepared() -> None:
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:
-    """An error in how a command ended, as text; None if there is none."""
+    """The error in how a command ended, as text; None if there is none."""
     if _not_begun(err):
         return None
     if "Traceback" in err or "Exception ignored" in err:

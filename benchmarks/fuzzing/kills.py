@@ -18,7 +18,9 @@ _LONGEST = 6.0
 
 
 def kill_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One command with a cache of its own, killed at a random moment; then the same command again."""
+    """Runs one command with a cache of its own, kills it at a random moment, runs it again and judges the
+    second run.
+    """
     draw = Draw("kills", seed, index)
     model, cache = folder / "net.onnx", folder / "cache"
     cache.mkdir(0o700)

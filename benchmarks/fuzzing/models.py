@@ -36,7 +36,7 @@ _DTYPES = (
 
 
 def model_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One model, on the devices that support its kind."""
+    """Runs one random model on the devices that support its kind and judges the runs."""
     draw = Draw("models", seed, index)
     content, quantized = random_model(draw)
     path, out = folder / "net.onnx", folder / "out.npz"
@@ -60,7 +60,7 @@ def model_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_model(draw: Draw) -> tuple[bytes, bool]:
-    """The bytes of a model, in most cases damaged, and whether it was quantized."""
+    """The bytes of a model, damaged in most cases, and whether the model was quantized."""
     made = draw.of(("quantized", "quantized", "float", "operator", "operator"))
     if made == "operator":
         try:

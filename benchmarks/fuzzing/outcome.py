@@ -1,4 +1,4 @@
-"""The verdict on a case of a campaign, and the call of the command line that the case makes."""
+"""The verdict on a case of a campaign, and the call of the command line in the case."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ VERDICTS: tuple[Verdict, ...] = (
 FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang")
 """Verdicts that must not occur."""
 REFUSALS = (2, 3)
-"""Exit codes of refusals: 2 for an error in the input, 3 for a program that deadlocks or does not end."""
+"""Exit codes of a rejected input: 2 for an error in the input, 3 for a program that deadlocks or does not end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, with its evidence: the line of a refusal, the end of a traceback, or nothing.
+    """A verdict, with its evidence: the line of a rejection, the end of a traceback, or nothing.
 
-    For random graphs, `operators` are those of the graph, and `blamed` those of the nodes that a refusal names.
+    For random graphs, `operators`: operators of the graph; `blamed`: operators of the nodes that a rejection names.
     """
 
     verdict: Verdict
@@ -98,7 +98,9 @@ def _unchecked(out: str) -> bool:
 
 
 def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
-    """The first failure, after which no more cases are tried; else a right outcome; else the last one."""
+    """The outcome of the first attempt that fails, after which no more are tried; if none fails, a right outcome, else
+    the last.
+    """
     best = Outcome("refused")
     for attempt in outcomes:
         outcome = attempt()

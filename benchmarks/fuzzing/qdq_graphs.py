@@ -24,16 +24,18 @@ from .graphs.tables import Operator, float_operators, quantized_operators
 from .outcome import FAILURES, Outcome
 
 LENGTHS = (1, 1, 2, 2, 3, 4, 6)
-"""Numbers of operators of a graph, one of which is drawn; nodes that quantize do not count."""
+"""Number of operators of a graph: one of these is drawn; nodes that quantize are not counted."""
 ATTEMPTS = 40
 OLDEST_OPSET = 10
 """The first opset that has QuantizeLinear."""
 ISLANDS = 0.12
-"""Share of operators that are drawn from the tables of networks that are not quantized."""
+"""Share of operators that are drawn from the importers' tables for networks that are not quantized."""
 
 
 def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One graph on each of its targets; the outcome is the first failure, else the first that was right."""
+    """Compiles one random graph for each of its targets; returns the first failure or, if there is none, the first
+    right outcome.
+    """
     draw = Draw("qdq_graphs", seed, index)
     builder = random_qdq_graph(draw, index)
     if builder is None:
@@ -64,12 +66,14 @@ def targets(draw: Draw) -> list[tuple[str, Config | None]]:
 
 
 def small_machine() -> Config:
-    """A machine with another shape than `tiny`: twice as many outputs, a smaller buffer of inputs."""
+    """A machine that differs from `tiny`: twice as many outputs, and a smaller buffer of inputs."""
     return replace(load_config("tiny"), name="fuzz", block_in=4, block_out=8, inp_buffer_bytes=2048)
 
 
 def random_qdq_graph(draw: Draw, index: int) -> Builder | None:
-    """A graph whose first operator is number `index` of all, cyclically; None if no attempt to draw it succeeded."""
+    """A random quantized graph that starts with operator `index` modulo the number of operators; None if every attempt
+    to draw that operator failed.
+    """
     operators = quantized_operators()
     first = operators[index % len(operators)]
     for _ in range(4):

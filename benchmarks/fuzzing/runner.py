@@ -1,4 +1,4 @@
-"""Runs cases in processes of their own: a case that hangs, crashes or takes all memory is reported, and others
+"""Runs cases in processes of their own: a case that hangs, crashes or takes all memory is reported, and the other cases
 continue.
 
 A process reads the number of a case from a line and answers with a line of JSON; it runs many cases in sequence.
@@ -43,7 +43,7 @@ class Result:
 
 
 class CaseProcess:
-    """A process that runs cases; it is replaced when a case ends it. Use it in a `with` statement."""
+    """A process that runs cases; if a case ends the process, a new one is started. Use it in a `with` statement."""
 
     def __init__(self, limit: float = LIMIT, command: Sequence[str] = COMMAND) -> None:
         self._limit = limit
@@ -157,7 +157,9 @@ def run_cases(
     limit: float = LIMIT,
     done: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Cases of a kind on several processes, in the order of their indices; `done` is called with each result."""
+    """Runs cases of a kind on several processes; returns their results in the order of the indices. `done` is called
+    with each result.
+    """
     waiting = list(reversed(list(indices)))
     results: list[Result] = []
 

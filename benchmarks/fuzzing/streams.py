@@ -33,13 +33,16 @@ FAULTS = (
     ("disk", "of the cache and temporary files full"),
 )
 MATRIX = len(CALLS) * len(FAULTS)
-"""Number of different cases: `benchmarks/fuzz.py --kinds streams` runs each once."""
+"""Number of different cases: `benchmarks/fuzz.py --kinds streams` runs each of them once."""
 _DISK_BYTES = (1 << 12, 1 << 20)
-"""Sizes in bytes of small file systems: one holds one file, the other most files of a call."""
+"""Sizes in bytes of small file systems: the smaller holds one file, the larger most files of a call."""
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
-    """One call with one fault. Successive indices go through the calls, and combine each call with each fault once."""
+    """Runs one call with one fault and judges its end.
+
+    Successive indices go through the calls, and combine each call with each fault once.
+    """
     one, (where, fault) = chosen(index)
     draw = Draw("streams", seed, index)
     json_wanted = draw.chance(0.5)
@@ -84,7 +87,7 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """An error in how a call ended, as text; None if there is none."""
+    """The error in how a call ended, as text; None if there is none."""
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:
         wanted = READER_GONE if fault == "gone" else 2
@@ -146,7 +149,7 @@ def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str |
 def _called(
     words: list[str], folder: Path, faults: dict[str, str], disks: Sequence[str], size: int
 ) -> Called:
-    """Runs a call in a process of its own; `disks` are folders that are file systems of `size` bytes in it."""
+    """Runs a call in a process of its own, in which the folders `disks` are file systems of `size` bytes."""
     command = [*ENTRY, *words]
     if disks:
         mounts = [f"mount -t tmpfs -o size={size},mode=0700 none {name}" for name in disks]

@@ -1,4 +1,4 @@
-"""The process that runs cases: `python -m vdla.benchmarks.fuzzing.worker` reads `KIND SEED INDEX` by line."""
+"""The process that runs cases: `python -m vdla.benchmarks.fuzzing.worker` reads lines `KIND SEED INDEX`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from vdla.codesign.network_run import load_simulator
 from .kinds import KINDS
 
 MEMORY = 4 * 2**30
-"""Bytes of address space that cases may use in addition to those at the start of the process.
-
-Refusing an input because of its size must not need that much.
+"""Bytes of address space that cases may use, in addition to those in use when the process starts. No input may need
+that much before it is rejected because of its size.
 """
 
 

@@ -1,4 +1,4 @@
-"""Checks that files written by commands are complete, by reading them with the readers of the package."""
+"""Checks that files written by commands are complete, by reading them with the package's own readers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Our speed on processors against the peer's, ONNX Runtime: cases, timing, and the suite of `vdla bench`."""
+"""Code that the benchmarks share: cases, timing, peers, committed results, tables of the pages, and the suite of `vdla
+bench`.
+"""

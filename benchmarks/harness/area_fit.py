@@ -37,7 +37,7 @@ about this share; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) 
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
-    """Square micrometres of one module by feature; a machine counts by its relative error.
+    """Square micrometres of one module by feature, fitted so that each machine counts by its relative error.
 
     Modules with memories that may be flip-flops are fitted together: a bit of such a memory costs the same in each.
     """
@@ -70,7 +70,9 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
 
 def fit_registers(rows: Sequence[Synthesized]) -> Costs:
-    """Flip-flops of one module by feature, without bits of its memories; a machine counts by its relative error."""
+    """Flip-flops of one module by feature, without bits of its memories, fitted so that each machine counts by its
+    relative error.
+    """
     found: Costs = {}
     for module in MODULES:
         have = [row for row in rows if module in row.modules]
@@ -88,13 +90,13 @@ def fit_registers(rows: Sequence[Synthesized]) -> Costs:
 
 @lru_cache(maxsize=1 << 16)
 def _features(row: Synthesized, module: str) -> Mapping[str, float]:
-    """The quantities of a machine's module; cached, because the fit is repeated without each machine in turn."""
+    """The features of a module of a machine; cached, because the fit is repeated without each machine in turn."""
     config = row.config
     return features_of(config) | own_features(config, module, memories_of(config))
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
-    """Nanoseconds of the longest path to each place by feature."""
+    """Nanoseconds of the longest path to each place, by feature."""
     found: Costs = {}
     for place, (_, names) in PATHS.items():
         have = [row for row in rows if place in row.ends]
@@ -118,8 +120,10 @@ def _fit(
 
 
 def _least_squares(table: NDArray[np.float64]) -> list[float]:
-    """Non-negative coefficients with which every row of `table` sums to 1, in the least-squares sense."""
-    # Columns of equal size; the solver would treat small ones as zero.
+    """Non-negative coefficients for which the weighted sum of every row of `table` is close to 1, in the least-squares
+    sense.
+    """
+    # Columns are scaled to equal size; the solver would treat small ones as zero.
     size = np.maximum(np.abs(table).max(axis=0), 1e-30)
     costs, _ = nnls(table / size, np.ones(len(table)))
     return [float(f"{cost:.{_DIGITS}g}") for cost in costs / size]
@@ -157,7 +161,9 @@ def macros_of(config: Config) -> list[Memory]:
 def ratios_left_out(
     rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[list[float], list[float]]:
-    """Measured over predicted logic area and longest path, each machine by a model fitted without it."""
+    """Ratios of measured to predicted logic area, and of measured to predicted longest path; each machine is predicted
+    by a model fitted without it.
+    """
     logic, path = [], []
     for left_out in rows:
         model = fit([row for row in rows if row is not left_out], head, scale)
@@ -168,9 +174,11 @@ def ratios_left_out(
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """The conformal interval of measured over predicted values, symmetric around 1: its half-width is the `QUANTILE` of
-    the errors of the machines left out, counted with the machine to come. Between two ranks it is interpolated, because
-    the next rank would cover up to 2.4% more (for 40 machines).
+    """The conformal interval of the ratio of measured to predicted values, symmetric around 1.
+
+    Its half-width is the `QUANTILE` of the errors of the left-out machines, taken at rank QUANTILE * (n + 1) as
+    conformal prediction requires for a new machine. A fractional rank is interpolated: rounding it up would cover up to
+    2.4% more (for 40 machines).
     """
     far = sorted(abs(ratio - 1) for ratio in ratios)
     width = float(np.interp(QUANTILE * (len(far) + 1), range(1, len(far) + 1), far))

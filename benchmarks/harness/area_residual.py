@@ -27,10 +27,10 @@ _ROUNDS = 60
 def left_out_with_trees(
     rows: Sequence[Synthesized], logic: Sequence[float], path: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Measured over predicted values with trees that correct the residuals of the structured model, fitted without the
-    machine.
+    """Ratios of measured to predicted logic area and path, if trees correct the residuals of the structured model.
 
-    `logic`, `path`: the structured model's ratios of `rows`. The trees for a machine are trained on the others' ratios.
+    `logic`, `path`: the structured model's ratios for `rows`. The trees for a machine are trained on the other
+    machines' ratios.
     """
     table = np.log2(1 + np.array([list(features_of(row.config).values()) for row in rows]))
     return _corrected(table, np.log(logic)), _corrected(table, np.log(path))

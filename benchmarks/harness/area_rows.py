@@ -18,10 +18,11 @@ _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Synthesized:
-    """The synthesis of one machine. Equal instances count as one module. By module: `modules` has the number of
-    instances and their total area (square micrometres, without memory macros), `flip_flops` the total of flip-flops,
-    `macros` the number, words and bits of a word of its memories. `ends`: by the end of each longest path, its
-    nanoseconds and its start.
+    """The synthesis of one machine. Equal instances count as one module.
+
+    By module name: `modules`: number of instances, and their total area (square micrometres, without memory macros);
+    `flip_flops`: total number; `macros`: number, words and bits of a word of its memories. `ends`: by the end of each
+    longest path, its nanoseconds and its start.
     """
 
     draw: int
@@ -38,7 +39,7 @@ class Synthesized:
 
     @property
     def logic(self) -> float:
-        """Square micrometres of all cells."""
+        """Total area of the machine's cells in square micrometres."""
         return sum(area for _, area in self.modules.values())
 
     @property
@@ -48,12 +49,12 @@ class Synthesized:
 
 
 def module_name(path: str) -> str:
-    """The common name of equal instances: the path without instance numbers."""
+    """The common name of equal instances: the instance path without numbers."""
     return _NUMBER.sub("", path)
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Synthesized]]:
-    """The header of the file, and its machines."""
+    """The header of a file, and its machines."""
     head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return head, [_row(row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""A case: one of our computations and the peer's equal one; the measured case is a row."""
+"""A case: one of our computations and the equal one of the peer. The result of measuring a case is a row."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A pair of runs to time on `threads` threads.
+    """A pair of runs to time on `threads` threads, ours and the peer's.
 
-    `operations` are the arithmetic operations (a multiplication and an addition are two), `error` the largest
-    difference of the outputs, relative to the peer's largest. `ours_time` and `peer_time` compute a side's seconds from
-    the times of its runs. `close` ends threads.
+    `operations`: arithmetic operations (a multiplication and an addition are two). `error`: largest difference of the
+    outputs, relative to the largest value of the peer's. `ours_time`, `peer_time`: compute a side's seconds from the
+    times of its runs. `close`: ends threads.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A measured case. Times are medians in milliseconds, `ratio` is RATIO_IS, `gflops` are ours."""
+    """A measured case. Times are medians in milliseconds; `ratio`: see RATIO_IS; `gflops`: our speed."""
 
     name: str
     ours_ms: float

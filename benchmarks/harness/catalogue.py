@@ -1,4 +1,4 @@
-"""All scripts of benchmarks/, a row each."""
+"""All scripts of benchmarks/, one row each."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 BENCH, CAMPAIGN = "bench", "campaign"
-"""Groups: `make bench` runs one on a quiet machine, `make campaign` the other, which takes hours."""
+"""Groups of benchmarks: `make bench` runs the first on a quiet machine, `make campaign` the second, which takes
+hours.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """A script, `benchmarks/NAME.py`.
 
-    `results`: the files that --write makes, without their endings, in benchmarks/results; a * is any text. `needs`:
-    requirements of a run beside the installation for development, in words. `group` is a make target that runs it.
+    `results`: the files that --write makes in benchmarks/results, without their endings; a * stands for any text.
+    `needs`: text on what a run requires in addition to the installation for development. `group`: the make target that
+    runs the script.
     """
 
     name: str
@@ -101,5 +104,5 @@ def members(group: str) -> Iterator[Benchmark]:
 
 
 def maker_of(file: str) -> Benchmark | None:
-    """The benchmark that writes a file of results, which is given without its ending."""
+    """The benchmark that writes a file of results; `file`: its name without the ending."""
     return next((row for row in BENCHMARKS for own in row.results.split() if fnmatch(file, own)), None)

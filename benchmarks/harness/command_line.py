@@ -48,12 +48,12 @@ class Option:
     part: bool = False
 
     def but(self, **changes: Any) -> Option:
-        """The same with other fields: a default, a help text."""
+        """A copy of the option with some fields changed: a default, a help text."""
         return replace(self, **changes)
 
     @property
     def key(self) -> str:
-        """The attribute of the parsed values."""
+        """The attribute that holds the option's value after parsing."""
         return self.name.lstrip("-").replace("-", "_")
 
 
@@ -115,9 +115,10 @@ def parse(document: str | None, options: Sequence[Option], words: Sequence[str] 
 
 
 def run_script(document: str | None, options: Sequence[Option], main: Callable[[Given], int | None]) -> None:
-    """Calls `main` with the values of `options` and exits with what it returns: nothing, or a code that is not 0 where
-    something is wrong. A mistake of the user is one line, and exit code 2. If the reader of the output ends first (as
-    `head` does), the exit code is that of `vdla`.
+    """Calls `main` with the values of `options` and exits with the code that it returns (None: 0).
+
+    A mistake of the user is reported in one line, with exit code 2. If the reader of the output ends first (as `head`
+    does), the exit code is the one that `vdla` has.
     """
     if sys.stdout is sys.__stdout__:  # Nobody captures the output.
         guard_streams()
@@ -138,7 +139,7 @@ def run_script(document: str | None, options: Sequence[Option], main: Callable[[
 
 
 def _settings(option: Option) -> dict[str, Any]:
-    """The keywords of argparse for an option."""
+    """The keyword arguments with which argparse declares an option."""
     if option.flag:
         return {"help": option.help, "action": "store_true"}
     fields = ("help", "type", "default", "nargs", "metavar", "choices")

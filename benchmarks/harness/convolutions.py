@@ -1,9 +1,9 @@
 """The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and further ones.
 
 A convolution's time is marginal on both sides, (time of 11 - time of 1) / 10, so that layout conversions at the ends
-and the cost of a call do not count. Both sides run the same two models: 11 convolutions in a chain if the output can be
-the input, else 11 on one input, added up (either side may fuse these additions). Each has its own weights, which
-therefore come from as deep in the caches as in a network.
+and the cost of a call are not counted. Both sides run the same two models: 11 convolutions in a chain if the output can
+be the input, else 11 on one input, added up (either side may fuse these additions). Each has its own weights, which
+therefore are as far down in the caches as in a network.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COPIES = 11
 
 
 def marginal(times: Sequence[float]) -> float:
-    """Seconds of one of COPIES: (time of all - time of one) / (COPIES - 1)."""
+    """Seconds of one of COPIES convolutions: (time of all - time of one) / (COPIES - 1)."""
     return (times[1] - times[0]) / (COPIES - 1)
 
 
@@ -60,7 +60,9 @@ def layers_model(
 
 
 def convolution_case(name: str, threads: int) -> Case:
-    """The layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1; the error is that of all COPIES."""
+    """The case of layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1; its error is that of all
+    COPIES.
+    """
     if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
         size, channels, filters, kernel, stride = shape
         groups = 1

@@ -20,7 +20,9 @@ GREATEST = 16.0
 
 
 def digits() -> tuple[Any, Any, Any, Any]:
-    """Images float32 [n, 1, 8, 8] from 0 to 1 and labels to train on, and others to test on: every fifth."""
+    """Training images, float32 [n, 1, 8, 8] from 0 to 1, and their labels; then test images and labels, every fifth of
+    all.
+    """
     from sklearn.datasets import load_digits
 
     found: Any = load_digits()

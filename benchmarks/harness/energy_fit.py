@@ -32,7 +32,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Picojoules of a program: of changing data, of clock pins, of memories."""
+    """Energy of a program in picojoules, in three parts: changing data, clock pins, memories."""
 
     data: float
     clock: float
@@ -46,7 +46,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Energy of a program: replayed, and predicted by a model that was not fitted to its machine."""
+    """Energy of a program: as replayed, and as predicted by a model that was not fitted to its machine."""
 
     machine: str
     seed: int
@@ -56,8 +56,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """Inputs of predictions besides coefficients of events: the model of area, which counts flip-flops; the picojoules
-    of one `clock` pin in a cycle; and the `scale` of memory macros.
+    """Inputs of predictions in addition to coefficients of events.
+
+    The model of area (`cells`), which counts flip-flops; the picojoules of one `clock` pin in a cycle; and the `scale`
+    of memory macros.
     """
 
     cells: CellModel
@@ -91,7 +93,7 @@ def measured_memories(row: Row, scale: Scale) -> float:
 
 
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """Picojoules by part and feature. A program counts by its relative error, independent of its length.
+    """Picojoules by part and feature, fitted so that each program counts by its relative error, however long it is.
 
     Raises ValueError for a row reserved for evaluation.
     """
@@ -108,7 +110,7 @@ def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str,
 
 
 def _solved(names: Sequence[str], table: Any, target: Any) -> dict[str, float]:
-    # Columns of equal size; the solver would treat small ones as zero.
+    # Columns are scaled to equal size; the solver would treat small ones as zero.
     scale = np.maximum(np.abs(table).max(axis=0), 1e-30)
     costs, _ = nnls(table / scale, target)
     return {name: float(f"{c:.{_DIGITS}g}") for name, c in zip(names, costs / scale, strict=True) if c > 0}
@@ -126,13 +128,13 @@ def clock_of(library: Library) -> float:
 
 
 def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[str, float]:
-    """Picojoules of data by part."""
+    """Predicted picojoules of a program's data, by part."""
     features = row_features(row, machines)
     return {part: sum(c * features[name] for name, c in own.items()) for part, own in costs.items()}
 
 
 def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) -> Judged:
-    """A row compared with its prediction."""
+    """The replayed and the predicted energy of a row."""
     config, events = machines[row["machine"]], Events(**row["events"])
     flip_flops = sum(rest.cells.flip_flops_by_module(config, memories_of(config)).values())
     return Judged(
@@ -152,7 +154,9 @@ def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) ->
 
 
 def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
-    """Every program whose memory accesses were counted, each machine predicted from the other machines."""
+    """Replayed and predicted energy of every program whose memory accesses were counted; each machine is predicted from
+    the others.
+    """
     found: list[Judged] = []
     for name in dict.fromkeys(row["machine"] for row in rows):
         costs = fit_events([row for row in rows if row["machine"] != name], machines)
@@ -162,11 +166,11 @@ def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) ->
 
 
 def spread_of(found: Sequence[Judged]) -> Spread:
-    """Relative errors of the parts, root mean square, and the ends of `COVERAGE` as a multiple of `Spread.deviation`;
-    every machine has the same weight, however many programs it has.
+    """The spread of the errors: root mean square of the relative errors of each part, and the ends of `COVERAGE` as a
+    multiple of `Spread.deviation`.
 
-    Programs of a machine have similar errors, so machines are the samples: the ends follow Student's t with one degree
-    of freedom less than there are machines.
+    Every machine has the same weight, however many programs it has. Programs of a machine have similar errors, so
+    machines are the samples: the ends follow Student's t with one degree of freedom less than there are machines.
     """
     machines = dict.fromkeys(one.machine for one in found)
     own = {name: sum(one.machine == name for one in found) for name in machines}

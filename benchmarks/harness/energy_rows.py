@@ -127,14 +127,14 @@ def is_reserved(row: Mapping[str, Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """A machine's netlist, ready for programs."""
+    """The netlist of a machine, ready to replay programs."""
 
     config: Config
     library: Library
     netlist: Netlist
     state: Electrical
     parts: tuple[NDArray[np.intp], tuple[str, ...]]
-    """(part of every cell, as an index into the names; names of the parts)."""
+    """The part of every cell, as an index into the names; and the names of the parts."""
 
     def replay(self, program: Program) -> Activity:
         """The activity of a program while it runs; raises MismatchError if the netlist's outputs differ from the
@@ -168,8 +168,10 @@ def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
 
 
 def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
-    """The row of one program: its events; changing bits; picojoules by part of the machine ([data, clock pins]); and by
-    module and memory size the number of reads and writes of all memories of this size in the module.
+    """The row of one program.
+
+    Its events; changing bits; picojoules by part of the machine ([data, clock pins]); and, by module and memory size,
+    the number of reads and writes of all memories of this size in the module.
     """
     config, netlist = machine.config, machine.netlist
     program = energy_program(config, seed)
@@ -207,7 +209,7 @@ def module_of_memory(path: str) -> str:
 
 
 def counted(program: Program) -> dict[str, Any]:
-    """Events and changing bits of a program, in the form of a row."""
+    """Events and changing bits of a program, as in a row."""
     config = program.config
     simulation = simulate(config, program.instructions, program.image, data=False)
     statistics = operand_statistics(config, program.instructions, program.image)
@@ -218,7 +220,9 @@ def counted(program: Program) -> dict[str, Any]:
 
 
 def machine_facts(machine: Replayed) -> dict[str, Any]:
-    """Facts of a machine that do not depend on programs: cells, flip-flops, square micrometres and leakage by part."""
+    """Facts about a machine that do not depend on programs: cells, flip-flops, square micrometres and leakage
+    by part.
+    """
     netlist, library = machine.netlist, machine.library
     cells = [library.cells[kind] for kind in netlist.kinds]
     of_cells, names = machine.parts

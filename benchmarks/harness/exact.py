@@ -43,7 +43,7 @@ def resnet18_cycles(config: Config, *, virtual_threads: int = 2, records: Record
 
 
 def figures_of_today() -> Iterator[tuple[At, int]]:
-    """(place in the results, present cycles) for the cycles of ResNet-18 on the presets."""
+    """(place in the results, present cycles) of ResNet-18 on each preset."""
     vta = load_config("vta")
     plain = resnet18_cycles(vta)
     for file, path in (

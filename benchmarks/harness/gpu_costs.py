@@ -26,7 +26,7 @@ class TilesError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:
-    """Candidates of one workload: `knobs` are columns of its space's axes, `seconds` their times on a card."""
+    """Candidates of one workload. `knobs`: columns of its space's axes; `seconds`: the candidates' times on a card."""
 
     name: str
     target: GpuTarget
@@ -39,9 +39,10 @@ class Measured:
 class Judgement:
     """Errors of the cost model on one workload's candidates.
 
-    `regret`: time of the candidate ranked first over that of the best one. `spread`: standard deviation of the
-    logarithm of measured over estimated seconds; a smaller one means a better ranking. `bias`: geometric mean of
-    estimated over measured seconds; meaningless for Winograd, whose cost model here covers the products alone.
+    `regret`: time of the candidate that the model ranks first over the time of the best one. `spread`: standard
+    deviation of the logarithm of measured over estimated seconds; a smaller one means a better ranking. `bias`:
+    geometric mean of estimated over measured seconds; meaningless for Winograd, whose cost model here covers the
+    products alone.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Judgement:
 
 
 def read_tiles(path: Path) -> list[Measured]:
-    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json; raises TilesError for any other file."""
+    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json. Raises TilesError for any other file."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         card = replace(cuda_target(document["arch"]), card=document["card"])

@@ -27,7 +27,7 @@ NETWORKS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCase:
-    """A float32 model by name, of a `group` of rows; `make` builds it, reduced or not."""
+    """A float32 model by name, in a `group` of rows; `make(reduced)` builds it."""
 
     name: str
     group: str
@@ -53,7 +53,7 @@ def layer_cases() -> tuple[ModelCase, ...]:
 
 
 def operator_cases() -> tuple[ModelCase, ...]:
-    """All other operators of networks, each alone."""
+    """All other operators of networks, a model for each."""
     image, rows, deep = (2, 40, 28, 28), (64, 1000), (3, 12, 33, 64)
     small_image, small_rows, small_deep = (2, 5, 9, 7), (5, 37), (2, 3, 7, 9)
 

@@ -25,7 +25,7 @@ from .float64 import float64_outputs
 from .gpu_models import ModelCase, inputs_of
 
 SAMPLED_ROWS = 64
-"""Rows of a large product that are compared."""
+"""Number of rows of a large product that are compared."""
 
 Arrays = Mapping[str, np.ndarray]
 LOW_PRECISION = {"float16": DType.FLOAT16, "bfloat16": DType.BFLOAT16, "int8": DType.INT8}
@@ -34,7 +34,7 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The execution platform of our kernels: a device with its target, or (None) emulation for a target."""
+    """The platform that runs our kernels: a device with its target, or (None) emulation of a target."""
 
     target: GpuTarget
     device: Device | None
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The largest difference from float64, relative to the largest value, and the allowed one."""
+    """The largest difference from float64, relative to the largest value, and the largest allowed one."""
 
     error: float
     allowed: float
@@ -55,11 +55,11 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ours:
-    """Our kernel, compiled and with its inputs: `run` returns outputs, `time` milliseconds on the device, `close` ends
-    it.
+    """Our kernel, compiled and bound to its inputs.
 
-    `operations` are arithmetic operations, two for a multiply-add. `expected` are the outputs in float64, or some of
-    their rows; `compared` selects the same rows from the outputs of `run`.
+    `run` returns outputs, `time` milliseconds on the device; `close` releases it. `operations`: arithmetic operations,
+    two for a multiply-add. `expected`: the outputs in float64, or some of their rows; `compared` selects the same rows
+    from the outputs of `run`.
     """
 
     operations: int
@@ -70,7 +70,7 @@ class Ours:
 
 
 def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
-    """A model on its platform. Raises UserError."""
+    """A model compiled for its platform, ready to run. Raises UserError if it cannot be compiled."""
     data = model.SerializeToString()
     if place.device is None:
         emulated = compile_kernels(data, gpu_emulated(place.target))
@@ -174,13 +174,13 @@ def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: floa
 
 
 def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
-    """The worst comparison over all outputs."""
+    """The worst of the comparisons of all outputs."""
     errors = [relative_error(got[name], values) for name, values in expected.items()]
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 
 
 def check_product(place: Place, precision: str, size: int, *, tolerance: float) -> Checked:
-    """Rows of a product against float64's, of the same rounded factors."""
+    """Compares rows of a product with those of float64, computed from the same rounded factors."""
     ours = product_on(place, precision, size)
     try:
         got = ours.run()["Y"]

@@ -58,7 +58,7 @@ MilliSeconds = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuEntry:
-    """An entry of the suite: a model, or (None) a product of square matrices of `size`, in a precision."""
+    """An entry of the suite in a `precision`: a model, or (None) a product of square matrices of `size`."""
 
     name: str
     group: str
@@ -79,9 +79,10 @@ class GpuEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A measured row. `ratios` are the peers' time over ours, medians over the rounds: above 1 ours is faster.
+    """A measured row.
 
-    Times are medians in milliseconds; `gflops` is our speed, `of_peak` its share of the card's peak in this precision.
+    `ratios`: the peers' times over ours, medians over the rounds; above 1 ours is faster. Times are medians in
+    milliseconds; `gflops`: our speed; `of_peak`: its share of the card's peak in this precision.
     """
 
     name: str
@@ -142,7 +143,9 @@ def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
 
 
 def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[GpuEntry, ...]:
-    """The entries with these names or groups, in order; all if none is named. Raises UnknownRowError for others."""
+    """The entries with these names or groups, in order; all if no name is given. Raises UnknownRowError for unknown
+    names.
+    """
     wanted = set(names)
     known = {entry.name for entry in entries} | {entry.group for entry in entries}
     if unknown := sorted(wanted - known):
@@ -171,7 +174,7 @@ def measure_entry(
     """Measures an entry: our runs and the peers' alternate; each round gives one ratio to each peer.
 
     `library_convolutions`: torch.compile uses cuDNN's convolutions only (`gpu_torch.set_convolutions`). A peer's
-    outputs are compared before it is timed: PeerError if they differ from ours.
+    outputs are compared before it is timed; raises PeerError if they differ from ours.
     """
     place = _in_precision(place, entry)
     with ExitStack() as undo:
@@ -241,7 +244,7 @@ def _ours(place: Place, entry: GpuEntry) -> Ours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A way to run the peer: a call that gives its outputs, and whether it is captured in a CUDA graph."""
+    """A way to run the peer: a call that returns its outputs, and whether the call is captured in a CUDA graph."""
 
     forward: Forward
     graphed: bool

@@ -1,5 +1,5 @@
-"""The peer on GPUs, torch with cuDNN and cuBLAS: ONNX models and single products in torch, which need not
-be installed.
+"""The peer on GPUs, torch with cuDNN and cuBLAS: ONNX models and single products as torch modules. torch need not be
+installed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from .gpu_run import in_columns
 
 Forward = Callable[[], Any]
 WARM_UP = 3
-"""Runs before capture: in the first ones cuDNN measures its algorithms, and libraries allocate their workspaces."""
+"""Number of runs before capture: in the first runs cuDNN measures its algorithms, and libraries allocate their
+workspaces.
+"""
 
 
 class PeerError(UserError):
-    """torch cannot serve as the peer: it finds no device, or lacks an operator."""
+    """torch cannot serve as the peer: it finds no device, lacks an operator, or gives other outputs."""
 
 
 def find_torch() -> ModuleType | None:
@@ -52,7 +54,7 @@ def set_convolutions(torch: ModuleType, *, library: bool) -> None:
 
 
 def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
-    """Outputs of a call, in order, on the host; floats of 16 bits as float32."""
+    """The outputs of a call, in order, as arrays on the host; 16-bit floats as float32."""
     with torch.inference_mode():
         given = forward()
     arrays = given if isinstance(given, tuple | list) else (given,)
@@ -60,7 +62,9 @@ def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
 
 
 class TorchTimer:
-    """Milliseconds of `forward` by device events, for `repetitions` at once, in one graph if `graphed`."""
+    """Measures the milliseconds of `forward` by device events, for `repetitions` in sequence, in one CUDA graph if
+    `graphed`.
+    """
 
     def __init__(self, torch: ModuleType, forward: Forward, *, repetitions: int, graphed: bool) -> None:
         self._torch, self._forward, self._repetitions = torch, forward, repetitions
@@ -80,7 +84,7 @@ class TorchTimer:
         torch.cuda.synchronize()
 
     def milliseconds(self) -> float:
-        """One run's time."""
+        """Milliseconds of one run."""
         begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
         with self._torch.inference_mode():
             begin.record()
@@ -102,10 +106,11 @@ def model_forward(
     device: str = "cuda",
     compiled: bool = False,
 ) -> Forward:
-    """A call that runs `model` on these inputs, which are on the device; `compiled` by torch.compile at max-autotune.
+    """A call that runs `model` on these inputs, copied to the device, and returns the outputs in order; `compiled`: by
+    torch.compile at max-autotune.
 
-    torch.compile's own CUDA graphs are off, so that its module can be captured in a graph like all others. The call
-    returns the outputs in order. Raises PeerError for operators that the peer's translation lacks.
+    torch.compile's own CUDA graphs are off, so that its module can be captured in a graph like all others. Raises
+    PeerError for operators that the translation to torch lacks.
     """
     module = _module(torch, model).eval().to(device)
     arrays = [torch.from_numpy(np.ascontiguousarray(inputs[v.name])).to(device) for v in model.graph.input]
@@ -161,7 +166,7 @@ def _module(torch: ModuleType, model: onnx.ModelProto) -> Any:
 
 
 def _step(torch: ModuleType, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> Any:
-    """One node as a module of its non-constant inputs."""
+    """One node as a module whose arguments are the node's non-constant inputs."""
     functional = torch.nn.functional
     held = [constants.get(name) for name in node.input]
     at = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -277,7 +282,9 @@ def _pool(functional: Any, at: Mapping[str, Any], *, largest: bool) -> Callable[
 
 
 def _around(pads: Sequence[int]) -> list[int]:
-    """ONNX's pads (all begins, then all ends) in torch's order: from the last dimension, begin and end."""
+    """ONNX's pads (first those before each dimension, then those after) in torch's order: from the last dimension on,
+    before and after.
+    """
     rank = len(pads) // 2
     return [pad for d in reversed(range(rank)) for pad in (pads[d], pads[d + rank])]
 
@@ -290,7 +297,7 @@ def _gemm(functional: Any, at: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _recurrent(torch: ModuleType, held: Sequence[np.ndarray | None], at: Mapping[str, Any]) -> Any:
-    """An LSTM of constant weights, by cuDNN's, with the gates in its order (input, forget, cell, output)."""
+    """An LSTM with constant weights as cuDNN's, with the gates in its order (input, forget, cell, output)."""
     weights, recurrence = held[1], held[2]
     if weights is None or recurrence is None or any(value is not None for value in held[4:]):
         raise PeerError("the peer's translation has only LSTMs of constant weights that begin at zero")

@@ -18,7 +18,9 @@ LEAST, MOST = 0.2, 0.6
 
 
 def seconds_of(machine: Config) -> float:
-    """Seconds of a machine, from LEAST to MOST: pseudo-random, and always the same for a machine."""
+    """Seconds that the evaluation of a machine takes, from LEAST to MOST: pseudo-random, and always equal for a
+    machine.
+    """
     return LEAST + (MOST - LEAST) * int(machine.digest[:8], 16) / 0xFFFF_FFFF
 
 

@@ -27,16 +27,16 @@ from vdla.codesign.models.transformers.writer import SEQUENCE
 
 
 class Feeds(Protocol):
-    """Seeded inputs by name, with `tokens` tokens if their number is symbolic."""
+    """A function that returns seeded inputs by name, with `tokens` tokens if the model leaves their number open."""
 
     def __call__(self, seed: int, tokens: int = ...) -> dict[str, np.ndarray]: ...
 
 
 TOKENS = 128
-"""Tokens of a prompt, or all tokens attended to by a decode step."""
+"""Number of tokens of a prompt, or of all tokens to which a decode step attends."""
 WORDS = 2048
-"""Words of every vocabulary: logits are products with all words, and the originals have 15 to 25 times as many. All
-other sizes are the original's, except the number of layers.
+"""Number of words of every vocabulary: logits are products with all words, and the original models have 15 to 25 times
+as many. All other sizes are those of the originals, except the number of layers.
 """
 FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
 """Name endings of nodes that must stay float: masks add the least float32, so that 8 bits cannot represent a masked
@@ -48,8 +48,9 @@ ANGLES = "turns."
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """`build` makes the model from ids; `embedded` are the tensors at which the part after the embeddings begins,
-    `float_ends` the tensors (by output name) at which it ends instead of an output that no quantizer rounds.
+    """A language model. `build`: makes the model that starts at token ids. `embedded`: the tensors at which its part
+    after the embeddings starts. `float_ends`: tensors, by output name, at which that part ends instead of at outputs
+    that no quantizer rounds.
     """
 
     build: Callable[[], onnx.ModelProto]
@@ -95,8 +96,10 @@ def left_float(model: onnx.ModelProto) -> list[str]:
 
 
 def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.ModelProto, Feeds]:
-    """The part of `model` after its embeddings, with cached keys and values as further inputs, and seeded inputs for
-    it: embeddings of seeded ids by ONNX Runtime, with `tokens` tokens if their number is symbolic."""
+    """The part of `model` after its embeddings, with cached keys and values as further inputs; and its seeded inputs.
+
+    Inputs: embeddings of seeded ids by ONNX Runtime, with `tokens` tokens if their number is symbolic.
+    """
     import onnxruntime
 
     inferred = onnx.shape_inference.infer_shapes(model)

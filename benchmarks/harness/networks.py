@@ -21,13 +21,13 @@ NETWORKS = {
     "mobilenet_int8": ("mobilenet", "u8"),
     "dqn_int8": ("dqn", "u8"),
 }
-"""(shipped model, its form) by a row's name: the TVM paper's five networks, and the quantized ones among them (QDQ,
-uint8 activations, which are the peer's fastest).
+"""(shipped model, its form) by a row's name: the TVM paper's five networks, and those of them that are also quantized
+(QDQ, uint8 activations, the peer's fastest form).
 """
 
 
 def network_case(name: str, threads: int) -> Case:
-    """The network `name` of NETWORKS."""
+    """The case of the network `name` of NETWORKS."""
     model, form = NETWORKS[name]
     exported = models.build(model, form)
     feeds = {"input": models.sample_inputs(model, 1)}

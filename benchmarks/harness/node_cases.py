@@ -24,7 +24,7 @@ from vdla.util.errors import UserError
 Verdict = Literal["right", "wrong", "refused", "crashed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")
 APART = ("training", "strings", "sequences", "optional")
-"""Kinds of cases that are not counted."""
+"""Kinds of cases that are set apart and not counted."""
 BFLOAT16_TOLERANCE = 2.0**-6
 """Relative tolerance of bfloat16 outputs: two units in the last place, as in ONNX's runner."""
 PARAMETERS = {
@@ -61,8 +61,10 @@ PARAMETERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCase:
-    """A case. `operator` is the operator of the tested node, or the function for an expanded function; `parameters` are
-    its inputs that parametrize the computation.
+    """A test case of one operator.
+
+    `operator`: the operator of the tested node or, if the case tests a function in expanded form, the function.
+    `parameters`: its inputs that parametrize the computation.
     """
 
     name: str
@@ -76,8 +78,10 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The verdict on a case, with a message if it is not right. `fixed`: with its parameters as constants. `at_run`:
-    the case was compiled after the values of its parameters arrived.
+    """The verdict on a case, with a message if it is not right.
+
+    `fixed`: the case was judged with its parameters as constants. `at_run`: the case was compiled after the values of
+    its parameters arrived.
     """
 
     name: str
@@ -129,7 +133,7 @@ def judge(case: NodeCase) -> Judged:
 
 
 def judge_fixed(case: NodeCase) -> Judged | None:
-    """The verdict with the node's parameters as constants; None if no input is a parameter."""
+    """The verdict on a case with the node's parameters as constants; None if no input is a parameter."""
     fixed = case.parameters
     if not fixed:
         return None
@@ -164,7 +168,7 @@ def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
 
 
 def cause_of(message: str) -> str:
-    """The problem stated by a refusal's message, without names and way out."""
+    """The problem that the message of a rejection states, without names and way out."""
     problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
     return re.sub(r"'[^']*'", "'…'", problem)[:110]
 
@@ -181,7 +185,7 @@ def _holds_strings(end: TypeProto) -> bool:
 def _verdict(
     case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]
 ) -> tuple[Verdict, str, bool]:
-    """Verdict, message, and whether values of inputs had to arrive before the model was compiled."""
+    """Verdict, message, and whether the model could be compiled only after values of inputs had arrived."""
     at_run = False
     try:
         network = vdla.compile(model, target="llvm", constants=fixed, cache=False)

@@ -1,7 +1,7 @@
 """Training of small float ONNX models: the model's graph is differentiated, and its float initializers are trained.
 
-Each node is computed by a function of numpy's operators under `autograd` (PyPI), which differentiates it. Where the
-model has a leading batch dimension of 1, tensors may have several samples.
+Each node is computed by a function of numpy's operators under `autograd` (PyPI), which differentiates it. If the model
+has a leading batch dimension of 1, tensors may have several samples.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Attributes = Mapping[str, Any]
 
 BATCH = 64
 RATE, DECAY = 3e-3, 0.05
-"""Adam's step size at the beginning, and the factor of it that remains at the end."""
+"""Adam's step size at the beginning, and the factor to which it has fallen at the end."""
 MEANS, SQUARES, LEAST = 0.9, 0.999, 1e-8
 """Constants of Adam (Kingma and Ba, 2014)."""
 
@@ -50,7 +50,8 @@ def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
 
 
 def trained(model: onnx.ModelProto, data: Any, labels: Any, epochs: int, seed: int) -> onnx.ModelProto:
-    """A model of the same nodes, with weights that minimize the cross-entropy of `labels` (integers), trained by Adam.
+    """A model with the same nodes, whose weights are trained by Adam to minimize the cross-entropy of `labels`
+    (integers).
 
     Float initializers of one dimension or more are weights.
     """
@@ -111,7 +112,9 @@ def _convolution(inputs: Sequence[Any], attributes: Attributes) -> Any:
 def _read_by_taps(
     plane: Sequence[int], kernel: Sequence[int], pads: Sequence[int], strides: Sequence[int]
 ) -> tuple[Any, tuple[int, int]]:
-    """float32 [positions, taps x outputs], 1 where a tap of an output reads a position, and the outputs' plane."""
+    """A matrix, float32 [positions, taps x outputs], with 1 where a tap of an output reads a position; and the outputs'
+    plane.
+    """
     (height, width), (top, left, bottom, right) = plane, pads
     out_height = (height + top + bottom - kernel[0]) // strides[0] + 1
     out_width = (width + left + right - kernel[1]) // strides[1] + 1

@@ -23,7 +23,9 @@ Row = Mapping[str, Any]
 
 
 def measure_original(name: str, rounds: int) -> Row:
-    """A row as JSON: that of `outside.OutsideRow`, with the network's `name` and the original's `size` of images.
+    """The row of one network as JSON: an `outside.OutsideRow` with the network's `name` and the original's `size` of
+    images.
+
     Outputs are checked before the timing. Raises UserError for an unknown name.
     """
     size = original(name).size
@@ -35,9 +37,7 @@ def measure_original(name: str, rounds: int) -> Row:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Figures of rows in the file: their number, the number of right ones, geometric mean and greatest of
-    their ratios.
-    """
+    """Figures over rows: how many there are, how many are right, geometric mean and greatest of their ratios."""
     ratios = [row["ratio"] for row in rows]
     return {
         "networks": len(rows),

@@ -33,9 +33,11 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideRow:
-    """A measured file: its `name`, `sha256`, median milliseconds, and `ratio`, our time over the peer's (median of the
-    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most; `check`
-    is the mode of the successful check of the outputs (`processor_run.OutputCheck.mode`), or "wrong".
+    """A measured file.
+
+    `sha256`: of the file; `ratio`: our time over the peer's (median of the rounds' ratios; below 1 ours is faster);
+    times are median milliseconds. `error`: max |a - b| / max |b| of the output that differs most. `check`: the mode of
+    the successful check of the outputs (`processor_run.OutputCheck.mode`), or "wrong".
     """
 
     name: str
@@ -56,7 +58,8 @@ class OutsideRow:
 
 
 def measure_file(path: Path, rounds: int) -> OutsideRow:
-    """Thread CPU time of the network in an ONNX file of static shapes, ours and the peer's runs alternately.
+    """The row of the network in an ONNX file with static shapes: thread CPU times of our runs and the peer's in
+    alternation.
 
     Raises UserError if the file cannot be read or compiled.
     """

@@ -20,12 +20,12 @@ Document = Mapping[str, Any]
 
 
 class PageError(UserError):
-    """A page or a file of results that does not fit the tables; the message names block, row and file."""
+    """A page, or a file of results, that does not fit the tables; the message names block, row and file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A step into a list of objects: the object whose `key` is `value`."""
+    """A step into a list of objects: selects the object whose `key` is `value`."""
 
     key: str
     value: object
@@ -71,7 +71,7 @@ def _item(rows: Sequence[Document], where: Where) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: the measured quantity, the figures through `template` (as `str.format`), and the command.
+    """A line of a table: the text of the measured quantity, the figures formatted by `template` (as `str.format`).
 
     `optional`: left out if its files do not have its figures yet.
     """
@@ -87,7 +87,7 @@ class Row:
         return tuple(dict.fromkeys(figure.file for figure in self.figures))
 
     def is_shown(self, files: Mapping[str, Document]) -> bool:
-        """Whether its files exist and, for an optional row, have its figures."""
+        """Whether the row's files exist and, for an optional row, have its figures."""
         if not all(name in files for name in self.files):
             return False
         return not self.optional or all(figure.is_in(files) for figure in self.figures)
@@ -112,7 +112,9 @@ class Table:
     sources: bool = True
 
     def row(self, beginning: str) -> Row:
-        """The only row whose quantity begins with `beginning`. Raises PageError if there is none, or several."""
+        """The only row whose quantity begins with the text `beginning`. Raises PageError if there is none, or
+        several.
+        """
         found = [row for row in self.rows if row.measure.startswith(beginning)]
         if len(found) != 1:
             raise PageError(f"{len(found)} rows begin with {beginning!r}, not one")

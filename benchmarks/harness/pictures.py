@@ -25,7 +25,7 @@ from .page import Document
 from .results import ROOT
 
 COLOURS = 64
-"""Colours of a picture: enough for these plots, and a quarter of the bytes."""
+"""Number of colours of a picture: enough for these plots, in a quarter of the bytes."""
 PICTURES = ROOT / "docs" / "pictures"
 DRAWN_FROM = "Source"
 """Key of the PNG's text entry with the digest of the picture's data."""
@@ -51,7 +51,7 @@ class Picture:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the repository's picture shows the same data."""
+        """Whether the picture in the repository shows the same data."""
         return self.path.is_file() and drawn_from(self.path.read_bytes()) == self.source
 
     def data(self) -> bytes:
@@ -60,7 +60,7 @@ class Picture:
 
 
 def pictures(demo: Document) -> tuple[Picture, ...]:
-    """Every picture of the pages: two of the demonstration's report, diagrams of the machine and the compiler."""
+    """All pictures of the pages: two of the demonstration's report, and diagrams of the machine and the compiler."""
     account, config = run_account(demo["report"]), load_config(demo["report"]["config"])
     diagrams = {"machine.png": machine_figure(config), "compiler.png": compiler_figure(config)}
     return (

@@ -60,7 +60,7 @@ def bound_kernel(
 
 
 def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -> Case:
-    """float32 [rows, depth] x [depth, columns]; the peer's is one MatMul."""
+    """The case of float32 [rows, depth] x [depth, columns]; the peer runs one MatMul."""
     rng = np.random.default_rng(depth)
     shapes = {"X": (rows, depth), "W": (depth, columns)}
     arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
@@ -84,7 +84,7 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
 
 
 def int8_product_case(size: int, threads: int) -> Case:
-    """uint8 x int8 to int32 sums; the peer's is the faster of MatMulInteger and QLinearMatMul."""
+    """The case of uint8 x int8 to int32 sums; the peer runs MatMulInteger or QLinearMatMul, whichever is faster."""
     rng = np.random.default_rng(size)
     x = rng.integers(0, 256, (size, size)).astype(np.uint8)
     # Sums of two products stay below 2^15, because the peer adds them in 16 bits.

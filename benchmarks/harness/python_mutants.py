@@ -112,7 +112,7 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
 
 
 def _states_no_more(node: ast.AST) -> bool:
-    """Whether a correct program behaves the same without this part."""
+    """Whether a correct program behaves equally without this part."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
             return True

@@ -13,7 +13,9 @@ import numpy as np
 from vdla.isa.config import Config, load_config
 
 NEEDED = ("table", "broadcast", "rows", "zero_points")
-"""Extensions that activations other than ReLU, squeeze-and-excitation, normalizations, softmax and attention need."""
+"""Extensions that networks need for activations other than ReLU, squeeze-and-excitation, normalizations, softmax and
+attention.
+"""
 
 
 def quantize_qdq(

@@ -26,7 +26,8 @@ PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime")
 
 
 def provenance(packages: Sequence[str] = ()) -> dict[str, Any]:
-    """Commit, date, machine, versions (of `PACKAGES` and `packages`, those installed) and command of this process.
+    """Commit, date, machine, versions (of those of `PACKAGES` and `packages` that are installed) and command of this
+    process.
 
     A commit whose working tree has changes ends in "+changes".
     """
@@ -42,9 +43,9 @@ def provenance(packages: Sequence[str] = ()) -> dict[str, Any]:
 def write_results(
     name: str, figures: Mapping[str, Any], *, packages: Sequence[str] = (), compact: bool = False
 ) -> Path:
-    """Write `figures` and their provenance (under "written") to benchmarks/results/NAME.json, whole or not at all.
+    """Writes `figures` and their provenance (under "written") to benchmarks/results/NAME.json, whole or not at all.
 
-    `compact` leaves out the spaces, for files of many rows. Returns the path. Raises ProgramError if the file cannot be
+    `compact`: leaves out spaces, for files of many rows. Returns the path. Raises ProgramError if the file cannot be
     written.
     """
     RESULTS.mkdir(exist_ok=True)

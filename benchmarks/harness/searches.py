@@ -27,7 +27,9 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateSearch:
-    """The points that the template's estimate ranks best, in batches; measured costs have no effect."""
+    """A strategy that proposes the points that the template's estimate ranks best, in batches; measured costs have no
+    effect.
+    """
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -39,7 +41,7 @@ class EstimateSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterFirstPoints:
-    """The tuner's first batch, then `rest`."""
+    """A strategy whose first batch is the tuner's; then it proposes as `rest` does."""
 
     rest: Strategy
 

@@ -8,7 +8,7 @@ _TOKEN = re.compile(
     r"(?P<any>\.\.\.)|(?P<blank>\s+)|(?P<rule>─+)|(?P<decimal>\d[\d,]*\.\d+)|(?P<other>\d[\d,]*|.)"
 )
 _PATTERNS = {"any": ".*?", "blank": r"\s+", "rule": "─+", "decimal": r"(\d[\d,]*\.\d+)"}
-"""Parts of a quoted text that match more than themselves, as regular expressions."""
+"""Regular expressions for parts of a quoted text that match more than themselves."""
 
 
 def fits(shown: str, printed: str) -> bool:

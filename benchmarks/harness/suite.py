@@ -54,8 +54,8 @@ def _product(name: str, sizes: tuple[int, int, int]) -> Entry:
 
 
 def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
-    """The entries with these names, in the suite's order; all if none is named. Raises UnknownRowError for
-    other names.
+    """The entries with these names, in the suite's order; all if no name is given. Raises UnknownRowError for unknown
+    names.
     """
     wanted = set(names)
     if unknown := sorted(wanted - {entry.name for entry in entries}):

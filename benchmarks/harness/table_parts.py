@@ -10,12 +10,12 @@ from .page import Document
 
 
 def geomean(values: Iterable[float]) -> float:
-    """The geometric mean."""
+    """The geometric mean of positive numbers."""
     return statistics.geometric_mean(list(values))
 
 
 def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[Document]], list[Any]]:
-    """A function that picks `key` from the objects of a list with these names (None: all)."""
+    """A function that returns the values of `key` in those objects of a list whose names are in `names` (None: all)."""
     wanted = None if names is None else set(names)
     return lambda rows: [row[key] for row in rows if wanted is None or row["name"] in wanted]
 

@@ -11,7 +11,7 @@ from vdla.codesign.report.table import Variant, comparison_table, layer_table, s
 from .page import Document, Row, Table, Where, at
 
 DEMO_WIDTH = 150
-"""Characters of a line of the demonstration's tables."""
+"""Number of characters in a line of the demonstration's tables."""
 LATENCIES = (60, 120, 240)
 
 
@@ -182,12 +182,13 @@ FUZZED = (
         "{0:,}; {2:,}; {3}",
     ),
 )
-"""Kinds of cases of the fuzz campaign, their text on the page, and a format of four counts: cases, refused, right,
-failures."""
+"""Kinds of cases of the fuzz campaign: each with its text on the page, and a format of four counts: cases, rejected,
+right, failures.
+"""
 
 
 def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
-    """The row of the cases of a kind, optional because the file may lack it."""
+    """The row for the cases of a kind; optional, because the file may lack it."""
     row = (Where("kind", kind),)
     return Row(
         name,

@@ -23,7 +23,7 @@ def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f")
 
 
 def spread_row(measure: str, file: str, names: Iterable[str]) -> Row:
-    """A row with the geometric mean, least and largest ratio of other rows."""
+    """A row with the geometric mean, the least and the largest ratio of several rows of a file."""
     held = tuple(names)
     return Row(
         measure,

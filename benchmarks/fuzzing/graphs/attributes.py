@@ -14,7 +14,9 @@ from .oracle import element_type
 from .tables import Operator
 
 Drawer = Callable[[Draw, int], Any]
-"""A function from draws and the rank of the first input to a random value."""
+"""A function of a case's random numbers and the rank of an operator's first input; returns a random value of an
+attribute.
+"""
 
 
 def axis(draw: Draw, rank: int) -> int:
@@ -25,7 +27,7 @@ def axis(draw: Draw, rank: int) -> int:
 
 
 def axes(draw: Draw, rank: int, *, count: int | None = None) -> list[int]:
-    """Some different axes in random order, some of them counted from the back."""
+    """Several different axes in random order, some of them counted from the back."""
     count = (1 + draw.below(rank) if rank else 0) if count is None else count
     return [int(a) - rank * draw.chance(0.4) for a in draw.rng.permutation(rank)[:count]]
 
@@ -70,17 +72,18 @@ ATTRIBUTES: Mapping[str, Drawer] = MappingProxyType(
         "reduction": lambda draw, _: draw.of(("none", "add", "mul", "max", "min")),
     }
 )  # fmt: skip
-"""Functions for attributes that are drawn for every operator that has them, unless the operator's drawing
-gives them.
+"""Functions for attributes that are drawn for every operator that has them, unless the operator's own drawing sets
+them.
 """
 CHANCE = 0.5
 """Probability that an optional attribute is present."""
 
 
 def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) -> dict[str, Any]:
-    """Values of the attributes that an operator of ONNX's own has in the opset of a graph; optional ones by chance.
+    """Values of the attributes that one of ONNX's own operators has in the graph's opset; optional attributes by
+    chance.
 
-    Attributes without a row in `ATTRIBUTES` are left out, and so are `without`.
+    Attributes without an entry in `ATTRIBUTES` are left out, and so are `without`.
     """
     found: dict[str, Any] = {}
     for name, attribute in sorted(b.schema(operator.name).attributes.items()):

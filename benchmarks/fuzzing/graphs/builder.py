@@ -1,5 +1,5 @@
-"""Graphs under construction, node by node: each tensor has a value, and a spread within which other values are right
-too.
+"""Graphs under construction, node by node: each tensor has a value, and a tolerance (`spread`) within which other
+values are right too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from .values import SHAPES, fresh_array
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor."""
 MOST_GATED = 1e4
-"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits where they are large."""
+"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits if the gates are
+large.
+"""
 OF_FINITE = (
     ROUNDED
     | RECURRENT
@@ -35,10 +37,9 @@ OF_FINITE = (
         *("Conv", "ConvTranspose", "LRN"),
     }
 )
-"""Operators with no defined result for inputs that are not finite.
-
-NaN and infinity have no integer; NaN is no bound and has no order. ONNX Runtime ignores NaN in maxima and in the
-activations of recurrent layers, and spreads NaN over neighbours in convolutions and in running sums.
+"""Operators whose result is undefined for inputs that are not finite. NaN and infinity have no integer; NaN is no bound
+and has no order. ONNX Runtime ignores NaN in maxima and in the activations of recurrent layers, and propagates NaN to
+neighbours in convolutions and in running sums.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
@@ -46,15 +47,14 @@ Given = str | np.ndarray | Sequence[str] | None
 
 
 class UnfitError(Exception):
-    """An attempt to draw a node that gave no valid node."""
+    """An attempt to draw a node that did not give a valid node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A tensor of a graph.
+    """A tensor of a graph. `spread`: for each element the largest distance of another right value.
 
-    `spread`: for each element the largest distance of another right value. `held`: drawings use the tensor only by its
-    name and never at random.
+    `held`: drawings use the tensor only by its name and never choose it at random.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Builder:
         self.scales: dict[str, str] = {}
         """The scale of each dequantized tensor."""
         self.grids: list[tuple[str, str, str]] = []
-        """Tensors of integers with their scales and zero points."""
+        """Quantized tensors: names of the tensor of integers, its scale and its zero point."""
 
     # --- tensors
 
@@ -153,7 +153,7 @@ class Builder:
         return schema
 
     def types(self, name: str, formal: int | str) -> list[str]:
-        """The types that an input of an operator may have, by numpy's names."""
+        """The types that an input of an operator may have, as numpy's names."""
         for index, entry in enumerate(self.schema(name).inputs):
             if formal in (index, entry.name):
                 return type_names(entry.types)
@@ -164,10 +164,8 @@ class Builder:
     ) -> list[str]:
         """Adds a node of one of ONNX's own operators; returns the names of its outputs.
 
-        `formals` are its inputs, by their names in the newest schema; those that are attributes in the graph's opset
-        become attributes of the same names.
-
-        Raises UnfitError.
+        `formals`: its inputs, by their names in the newest schema; those that are attributes in the graph's opset
+        become attributes of the same names. Raises UnfitError if the node is not valid.
         """
         schema = self.schema(operator.name)
         names: list[str] = []
@@ -265,7 +263,7 @@ class Builder:
         return outputs
 
     def drawn(self, attempt: Callable[[], object]) -> bool:
-        """Whether an attempt made valid nodes; a failed attempt leaves the graph unchanged."""
+        """Runs an attempt to add nodes; returns whether they are valid. A failed attempt leaves the graph unchanged."""
         nodes, inputs, grids = len(self.nodes), len(self.inputs), len(self.grids)
         values, reads, scales = dict(self.values), set(self.reads), dict(self.scales)
         try:
@@ -298,7 +296,7 @@ class Builder:
         return {name: self.array(name) for name in self.inputs if name in self.reads}
 
     def made(self) -> list[Value]:
-        """Values computed by nodes that are not constant, in the nodes' order."""
+        """The non-constant values that nodes compute, in the order of the nodes."""
         names = [name for node in self.nodes for name in node.output if name]
         return [self.values[name] for name in names]
 
@@ -323,8 +321,8 @@ def outer_names(node: onnx.NodeProto) -> list[str]:
 
 
 def _overflows(data: np.ndarray, scale: np.ndarray) -> bool:
-    """Whether the largest element divided by the smallest scale is outside the type: the result of ONNX's reference is
-    then undefined.
+    """Whether the largest element divided by the smallest scale exceeds the range of the type: the result of ONNX's
+    reference is then undefined.
     """
     if not data.size or not is_float(data.dtype):
         return False
@@ -364,4 +362,4 @@ NUMPY_NAMES: Mapping[str, str] = {
     "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
     "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
-"""numpy's names of types, by ONNX's."""
+"""numpy's names of types, by ONNX's names."""

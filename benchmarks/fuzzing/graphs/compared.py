@@ -45,7 +45,7 @@ def operator_text(node: onnx.NodeProto) -> str:
 
 
 def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
-    """The outcome of a refusal, with the operators whose nodes its message names."""
+    """The outcome if the command rejected the model: with the operators of the nodes that its message names."""
     text = str(error)
     lines = text.splitlines()
     if not all(line.isprintable() for line in lines) or (

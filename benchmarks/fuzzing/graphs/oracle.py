@@ -1,4 +1,6 @@
-"""The right values of one node: from ONNX Runtime or, if that has none, from ONNX's reference implementation."""
+"""The right values of one node: from ONNX Runtime or, if it has no kernel for the node, from ONNX's reference
+implementation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from vdla.compiler.graph.onnx_attributes import read_node, subgraphs
 from vdla.compiler.graph.onnx_constants import reference_is_mistaken
 
 IR_VERSION = 10
-"""IR version of all models here: the first that has integers of 4 bits."""
+"""IR version of all models here: the first version with integers of 4 bits."""
 Engine = Literal["onnxruntime", "reference"]
 
 
@@ -31,7 +33,7 @@ OF_TYPE = frozenset(("BitCast", "QuantizeLinear", "DequantizeLinear"))
 
 @dataclass(slots=True)
 class NodeRun:
-    """A function that runs one node on arrays by the names of tensors; `engine` computes the values."""
+    """A function from arrays, by tensor name, to the outputs of one node; `engine` computes them."""
 
     node: onnx.NodeProto
     opsets: Sequence[onnx.OperatorSetIdProto]
@@ -54,7 +56,8 @@ def node_run(
     feeds: Mapping[str, np.ndarray],
     engine: Engine | None = None,
 ) -> NodeRun:
-    """The run of a node on arrays of the types and shapes of `feeds`: by `engine`, else by ONNX Runtime if it can.
+    """The run of a node on arrays of the types and shapes of `feeds`: by `engine` or, if it is None, by ONNX Runtime if
+    it can.
 
     Raises NoValueError if no engine can run the node.
     """
@@ -120,7 +123,9 @@ def _by_reference(model: onnx.ModelProto) -> Callable[[Mapping[str, np.ndarray]]
         return lambda feeds: evaluator.run(None, dict(feeds))
 
     def run(feeds: Mapping[str, np.ndarray]) -> Any:
-        """In numpy each step of a function would be rounded to float16 or bfloat16: computes in float32 instead."""
+        """Runs the node in float32 if its type is float16 or bfloat16, because numpy would round each step of a
+        function to that type.
+        """
         results: Any = evaluator.run(None, dict(feeds))
         if not any(array.dtype.name in SHORT for array in feeds.values()):
             return results

@@ -17,7 +17,7 @@ from .tables import Operator
 from .values import SHAPES
 
 PAIRED = 0.92
-"""Share of results that are followed by such a pair; the others stay float."""
+"""Share of results that are followed by a QuantizeLinear and DequantizeLinear; the others stay float."""
 TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
 """Operators with results that may be a quantization step away, because the accelerator rounds twice: a linear Resize
 rounds after its columns and after its rows.
@@ -45,7 +45,9 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor; if float32 is allowed, of a dequantized one: a result, an input or a constant."""
+        """The name of a tensor. If float32 is allowed, the tensor is a dequantized one: a result, an input or a
+        constant.
+        """
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
         dtypes = ("float32",)
@@ -80,7 +82,9 @@ class QuantizedBuilder(Builder):
         return names[-1] if self.draw.chance(0.5) else self.draw.of(names)
 
     def input_pair(self, shape: Sequence[int]) -> str:
-        """A new float input of the model followed by a pair, or a new integer input that is dequantized."""
+        """Adds a float input of the model followed by a pair, or an integer input that is dequantized; returns the name
+        of the dequantized tensor.
+        """
         if self.draw.chance(0.15):
             limits = np.iinfo(self.kind)
             integers = self.draw.rng.integers(limits.min, limits.max + 1, tuple(shape)).astype(self.kind)
@@ -93,8 +97,8 @@ class QuantizedBuilder(Builder):
         return self.pair(name)
 
     def pair(self, name: str, *, steps: float = 0.0) -> str:
-        """Adds QuantizeLinear and DequantizeLinear for a tensor; its integers may differ from the oracle's
-        by `steps`.
+        """Adds QuantizeLinear and DequantizeLinear for a tensor; its integers may differ from the oracle's by
+        `steps`.
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)
@@ -123,7 +127,7 @@ class QuantizedBuilder(Builder):
         return self.constants_alone(DEQUANTIZE, names, scale=names[1], **attributes)
 
     def bias(self, data: str, weights: str, count: int) -> str:
-        """Constant int32 biases, with the product of two scales as their scale."""
+        """Constant int32 biases, whose scale is the product of two scales."""
         first, second = self.scales.get(data), self.scales.get(weights)
         if first is None or second is None:
             return self.new(self.draw.rng.normal(size=count).astype(np.float32), constant=True)

@@ -1,4 +1,4 @@
-"""Spreads: for each element of a tensor the allowed difference between another right value and the oracle's.
+"""Spreads: for each element of a tensor the allowed difference between another right value and the oracle's value.
 
 A result that is rounded in another way, or a sum in another order, may change every element computed from it. The size
 of these changes is found by running the node on inputs that are changed within their own spreads, in random directions.
@@ -30,13 +30,13 @@ UNITS: Mapping[str, float] = {
 MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
 """Largest spread relative to the largest element; beyond it a comparison would be meaningless."""
 ALLOWED = 4.0
-"""Number of spreads by which a result may differ from the oracle's; for integers one."""
+"""Factor of the spread by which a result may differ from the oracle's value; for integers 1."""
 _JUMP = 1e-2
 """A larger change of a result, relative to its largest element, by a few roundings of the inputs counts as abrupt."""
 
 
 class UnstableError(Exception):
-    """A result that says nothing, because another right result may be anywhere."""
+    """A result that cannot be checked, because another right result may have any value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ def spread_of(
     feeds: Mapping[str, tuple[np.ndarray, Spread]],
     results: Sequence[np.ndarray],
 ) -> list[Spread]:
-    """The spreads of a node's `results` from its inputs and theirs. Raises UnstableError."""
+    """The spreads of a node's `results`, from its inputs and their spreads (`feeds`). Raises UnstableError if a result
+    changes abruptly.
+    """
     if node.op_type == "QuantizeLinear" or node.op_type.startswith("DynamicQuantize"):
         feeds = _near_ties(node, feeds)
     if node.op_type in DIVIDES and _may_be_zero(*feeds[node.input[-1]]):
@@ -127,10 +129,8 @@ def _may_be_zero(array: np.ndarray, spread: Spread) -> bool:
 
 
 NEAR_TIE = 0.01
-"""Distance from a tie, in steps, within which a value may be rounded either way.
-
-The bias of integer sums is rounded to whole steps of the product of both scales; half of such a step can be this part
-of the output's step.
+"""Distance from a tie, in steps, within which a value may be rounded either way. The bias of integer sums is rounded to
+whole steps of the product of both scales; half of such a step can be this share of a step of the output.
 """
 
 
@@ -165,7 +165,7 @@ equal elements, whose rounding the division by their deviation enlarges), and th
 of a result relative to the largest element.
 """
 SUMS = frozenset(("Mean", "Sum"))
-"""Operators that round a sum also where the result is an element of the inputs."""
+"""Operators that round a sum even if the result is equal to an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
     ("Sigmoid", "Scan", "Loop", "If", *RECURRENT, "DynamicQuantizeLSTM"), 2.0**-26
 )
@@ -184,7 +184,9 @@ def _widen(
     roundings: float,
     rng: np.random.Generator,
 ) -> None:
-    """Enlarges `changes` to the changes of `results` for inputs changed by their spreads and by some roundings."""
+    """Enlarges `changes` to the changes that `results` have when inputs change by their spreads and by `roundings`
+    roundings.
+    """
     for attempt in range(TRIES):
         given = {
             name: _pushed(array, spread, roundings, rng, attempt) for name, (array, spread) in feeds.items()
@@ -249,7 +251,7 @@ def _largest(array: np.ndarray) -> float:
 
 
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
-    """The difference between a result and the wanted one as text; None if there is none.
+    """The difference between a result and the wanted one, as text; None if there is none.
 
     A difference is another shape or type, or a value outside the spread. Integers may differ by `steps`, floats by the
     smallest normal number, because processors may treat smaller numbers as 0.

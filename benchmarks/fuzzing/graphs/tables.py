@@ -28,7 +28,7 @@ FLOATING: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "cont
 _THEIRS: tuple[Kind, ...] = ("integers", "contributed")
 """Kinds of rows that are for ONNX Runtime's own operators, except for those in `_BOTH`."""
 _BOTH = ("QLinearConv", "QLinearMatMul")
-"""Operators on integers that are also ONNX's own."""
+"""Operators on integers that are ONNX Runtime's and also ONNX's own."""
 WITHOUT_ORACLE = frozenset(
     (Operator(CONTRIBUTED, "QLinearMatMul"), Operator(CONTRIBUTED, "QLinearReduceMean"))
 )

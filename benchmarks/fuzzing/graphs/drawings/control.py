@@ -17,7 +17,7 @@ _FLOAT = TensorProto.FLOAT
 
 
 def _steps(b: Builder, first: str, others: list[str], last: str) -> list[onnx.NodeProto]:
-    """A chain of nodes from the tensor `first` to `last`, which also read the `others`."""
+    """A chain of nodes that starts at the tensor `first`, ends at `last` and also reads the tensors `others`."""
     nodes: list[onnx.NodeProto] = []
     name = first
     count = 1 + b.draw.below(3)
@@ -40,7 +40,7 @@ def _info(name: str, shape: Any, kind: int = _FLOAT) -> onnx.ValueInfoProto:
 
 
 def branches(b: Builder, operator: Operator) -> None:
-    """An If whose condition is a constant or known at run time only."""
+    """Adds an If whose condition is a constant or known at run time only."""
     data = b.tensor(["float32"], ranks=(1, 2, 3))
     shape = b.array(data).shape
     other = b.tensor(["float32"], shape=shape)
@@ -56,7 +56,7 @@ def branches(b: Builder, operator: Operator) -> None:
 
 
 def loop(b: Builder, operator: Operator) -> None:
-    """A Loop with a known number of iterations, a state, and an output for each iteration."""
+    """Adds a Loop with a known number of iterations, a state, and an output for each iteration."""
     data = b.tensor(["float32"], ranks=(1, 2, 3))
     shape = b.array(data).shape
     other = b.tensor(["float32"], shape=shape)

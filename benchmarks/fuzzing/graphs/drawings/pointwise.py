@@ -1,4 +1,5 @@
-"""Operators that can be drawn from their schema alone: element-wise ones, and some of rows and of whole tensors.
+"""Operators that can be drawn from their schema alone: element-wise operators, and some operators of rows and of whole
+tensors.
 
 They are used for every operator without a drawing of its own.
 """
@@ -64,8 +65,8 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """The condition on an input of an operator: for example no divisors 0 or -1 (signed), no shifts by all bits or
-    more.
+    """The condition on the values of an input of an operator: for example, no divisors 0 or -1 (signed), no shifts by
+    all bits or more.
     """
 
     def divides(array: np.ndarray) -> bool:
@@ -157,7 +158,9 @@ def dropout(b: Builder, operator: Operator) -> None:
 
 
 def power(b: Builder, operator: Operator) -> None:
-    """A Pow of any two types that the schema allows; the exponent is one that networks use, or a random tensor."""
+    """A Pow of any two types that the schema allows; the exponent is one that networks often use, or a random
+    tensor.
+    """
     base = b.tensor([weighted(b.draw, b.types("Pow", 0))], ranks=range(5))
     array = b.array(base)
     types = b.types("Pow", 1) if b.opset >= 12 else [array.dtype.name]

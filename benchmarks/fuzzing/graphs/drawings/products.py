@@ -30,7 +30,7 @@ EQUATIONS: Sequence[tuple[str, Sequence[tuple[int, ...]]]] = (
     ("b i j , b j -> b i", ((2, 3, 4), (2, 4))),
     ("ij,ij->ij", ((3, 4), (3, 4))),
 )
-"""Equations of Einsum with the shapes of their tensors."""
+"""Equations of Einsum with the shapes of their operands."""
 
 
 def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:

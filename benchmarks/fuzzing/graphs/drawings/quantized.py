@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
 
 def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 0.1) -> Grid:
-    """A quantized tensor of a shape: one of the graph's, or a new one."""
+    """A quantized tensor of a given shape: one of the graph's, or a new one."""
     types = [kind] if kind else ["uint8", "int8"]
     known = [
         g
@@ -63,7 +63,7 @@ def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
 
 
 def scale_of(b: Builder, kind: str, largest: float = 0.0) -> tuple[str, str]:
-    """A new scale and zero point, for values up to `largest` (0: of random size)."""
+    """Names of a new scale and zero point, for values up to `largest` (0: of random size)."""
     scale = (largest / 110 if largest else 0.02) * b.draw.rng.uniform(0.7, 1.4)
     zero = 0
     if b.draw.chance(0.6):

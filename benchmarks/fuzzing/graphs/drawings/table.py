@@ -10,7 +10,9 @@ from ..tables import Operator
 from . import control, moves, pointwise, products, quantized, recurrent, reductions, windows
 
 Drawing = Callable[[Builder, Operator], None]
-"""Adds one node of an operator, with its inputs. Raises UnfitError if the node is not valid."""
+"""A function that adds one node of an operator, with its inputs, to a graph. Raises UnfitError if the node is not
+valid.
+"""
 
 DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
     {

@@ -18,7 +18,7 @@ PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def window(
     b: Builder, kernel: tuple[int, ...], known: Mapping[str, Any], *, pads: bool = True
 ) -> dict[str, Any]:
-    """Random strides, dilations and pads of a window, for the attributes that are in `known`."""
+    """Random strides, dilations and pads of a window, for those of these attributes that are in `known`."""
     found: dict[str, Any] = {}
     rank = len(kernel)
     if "strides" in known and b.draw.chance(0.5):
