@@ -303,7 +303,7 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     """max |a - b| / max |b| over finite elements. Elements where both are NaN or the same infinity are ignored; any
-    other element that is not finite makes the result inf or the largest float64.
+    other element that is not finite makes the result the largest float64, which JSON can hold.
     """
     if np.array_equal(ours, theirs):
         return 0.0
@@ -313,7 +313,7 @@ def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     difference = np.abs(np.where(same, 0.0, a) - np.where(same, 0.0, b))
     largest = np.abs(b[np.isfinite(b)]).max(initial=0.0) or 1.0
-    return float(np.nan_to_num(difference / largest, nan=np.inf).max(initial=0.0))
+    return float(np.nan_to_num(difference / largest, nan=np.finfo(np.float64).max).max(initial=0.0))
 
 
 def _top1(array: np.ndarray) -> list[int]:

@@ -156,9 +156,7 @@ class Report:
         text = io.StringIO()
         console = PlainConsole(width=120, file=text, color=False)
         console.print(layer_table(self.network, console.width))
-        lines = summary(self.network)
-        # The last line says that nothing was computed; this is wrong if there are `outputs`.
-        for line in lines[:-1] if self.outputs else lines:
+        for line in summary(self.network, computed=bool(self.outputs)):
             console.print(line, soft_wrap=True)
         return text.getvalue()
 

@@ -30,7 +30,7 @@ from .metrics import Metric
 from .problem import FIRST, Problem, Told
 from .quantities import Layers, layers_of_networks, quantities
 from .space import Point
-from .surrogate import NORMAL, fit
+from .surrogate import FEWEST, NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
@@ -101,7 +101,7 @@ class ModelSearch:
         """
         trained = [told for told in self._told if told.objectives is not None]
         self._asked = []
-        if len(self._told) < FIRST or len(trained) < 4:
+        if len(self._told) < FIRST or len(trained) < FEWEST:
             points = list(islice(self._fresh(), min(count, FIRST))) or self._nearest(min(count, FIRST))
         else:
             points = self._chosen(count)

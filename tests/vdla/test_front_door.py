@@ -61,7 +61,7 @@ def test_a_report_says_where_cycles_went() -> None:
     assert f"{report.cycles:,}" in str(report)
     assert len(report.plot().axes) == 2
     assert report.plot("roofline").axes
-    with pytest.raises(vdla.UserError, match='"layers" and "roofline"'):
+    with pytest.raises(vdla.UserError, match='"layers" or "roofline"'):
         report.plot("pie")
 
 
@@ -72,6 +72,17 @@ def test_inputs_give_outputs_and_the_same_cycles() -> None:
     assert report.cycles == vdla.simulate(network).cycles
     for name, array in network.run(inputs).items():
         np.testing.assert_array_equal(report.outputs[name], array)
+
+
+def test_a_report_prints_warnings_and_the_absence_of_data() -> None:
+    """The line on missing data is for runs without inputs; warnings of the configuration are for all."""
+    small = vdla.config("tiny", read_latency=400, load_fifo_bytes=64)
+    assert small.warnings
+    network = vdla.compile(models.build("mlp"), config=small)
+    inputs = {port.name: np.zeros(port.shape, port.dtype) for port in network.inputs}
+    for report, computed in ((vdla.simulate(network, inputs), True), (vdla.simulate(network), False)):
+        assert f"warning: {'; '.join(small.warnings)}" in str(report)
+        assert ("no data was computed" in str(report)) != computed
 
 
 def test_any_field_can_be_replaced_and_compared() -> None:
