@@ -224,7 +224,9 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """The numbers of the first `count` draws in the order of measuring, then those of the other kinds of draws."""
+    """The numbers of the first `count` draws in the order of measuring, then the numbers of the other kinds of
+    draws.
+    """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
         number
@@ -248,7 +250,7 @@ def rtl_digest(verilog: str) -> str:
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
-    """One line of the file: the measurements of a machine. Areas are in square micrometres."""
+    """The measurements of one machine, a line of the file. Areas are in square micrometres."""
     config = draw(number)
     verilog = generate_verilog(config)
     design = map_verilog(verilog, library, top=TOP, report=report)
@@ -319,7 +321,7 @@ def main(options: Given) -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of a file by number: those for the same library whose machine and RTL are unchanged."""
+    """The rows of a file by draw: those for the same library whose machine and RTL are unchanged."""
     if not path.exists():
         return {}
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
@@ -335,7 +337,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def _is_of_today(row: Mapping[str, Any]) -> bool:
-    """Whether the machine that is drawn today is the row's, with unchanged RTL."""
+    """Whether drawing the row's number now gives the row's machine, with unchanged RTL."""
     config = draw(row["draw"])
     return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")
 

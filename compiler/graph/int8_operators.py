@@ -143,11 +143,8 @@ class Channels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top)
-
-    sy, (x + left)
-
-    sx]: the last step of a transposed convolution, whose phases are convolutions.
+    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
+    a transposed convolution, whose phases are convolutions.
 
     `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
     convolution; phase = (y + top) % sy * sx + (x + left) % sx.

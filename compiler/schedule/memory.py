@@ -224,8 +224,8 @@ def check_inside(
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether every element of a sum starts from its initial value exactly when the loops in `inner` that sum it are at
-    0.
+    """Whether every element of a sum starts from its initial value exactly when the loops in `inner` over which it sums
+    are at 0.
     """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:

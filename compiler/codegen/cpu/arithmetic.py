@@ -1,8 +1,8 @@
-"""Arithmetic of the IR as LLVM instructions on values: wrapping integers, NaN in extremes, conversions; and
-quantized arithmetic.
+"""Arithmetic of the IR as LLVM instructions on values: wrapping integers, NaN in extremes, conversions; and quantized
+arithmetic.
 
-Quantized arithmetic (`vdla.isa.arithmetic`) is vector code, equal bit by bit: stages A and B, and QuantizeLinear.
-Every function of it ends in `_Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping
+Quantized arithmetic is vector code, equal to `vdla.isa.arithmetic` in every bit: stages A and B, and QuantizeLinear.
+Each of its functions ends in `_Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping
 after it, and the clamped value is small enough to be rounded by one addition.
 """
 
@@ -36,10 +36,7 @@ def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool =
 
 
 def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
-    """`x
-
-    divisor` or `x % divisor`, rounded down, for a divisor above 0.
-    """
+    """`x // divisor` or `x % divisor`, rounded down, for a divisor above 0."""
     dtype = x.dtype
     y = constant(divisor, dtype)
     if dtype.is_unsigned:
@@ -122,7 +119,7 @@ def call_quantized(
     arguments: Sequence[Value],
     known: Sequence[Known],
 ) -> Value | None:
-    """The value of a function of `vdla.compiler.te.functions` on quantized values; None for other functions.
+    """The value of a function on quantized values (`vdla.compiler.te.functions`); None for other functions.
 
     Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """
@@ -139,7 +136,7 @@ def call_quantized(
 
 
 class _Quantized:
-    """One call of a quantized function: its arguments, and the block that its code is emitted to."""
+    """One call of a quantized function: its arguments, and the block into which its code is emitted."""
 
     def __init__(
         self,
@@ -195,12 +192,14 @@ class _Quantized:
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def scaled(self, total: Value, scale: Value, zero_point: int, low: int, high: int) -> Value:
-        """Stage A on an int32."""
+        """Stage A on an int32 `total`: rounds total * scale half to even, adds the zero point, clamps to low ..
+        high.
+        """
         product = self.block.binary("fmul", self.to_float(total), scale)
         return self.saturate(product, zero_point, low, high)
 
     def saturate(self, value: Value, zero_point: int, low: int, high: int) -> Value:
-        """`value` rounded half to even, plus `zero_point`, within low .. high."""
+        """`value` rounded half to even, plus `zero_point`, clamped to low .. high."""
         block = self.block
         limited = extremum(block, "max", value, constant(low - zero_point, DType.FLOAT32), True)
         limited = extremum(block, "min", limited, constant(high - zero_point, DType.FLOAT32), True)
@@ -219,7 +218,7 @@ class _Quantized:
         return convert(self.block, value, DType.FLOAT32)
 
     def fused_multiply_add(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """whole * factor + addend with one rounding; `whole` is int32 of at most 29 significant bits."""
+        """whole * factor + addend with one rounding; `whole` is an int32 of at most 29 significant bits."""
         lanes = max(whole.lanes, factor.lanes, addend.lanes)
         whole, factor, addend = (self.block.splat(v, lanes) for v in (whole, factor, addend))
         if self.target.fused_multiply_add:
@@ -230,7 +229,7 @@ class _Quantized:
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """The fused operation on processors without the instruction: an exact product and a sum rounded to odd, in
+        """`fused_multiply_add` on processors without the instruction: an exact product and a sum rounded to odd, in
         float64.
 
         The method is that of `vdla.isa.arithmetic.fused_multiply_add`, which names the source.

@@ -229,10 +229,7 @@ class ExpressionEmitter:
         return self.computed(op, x, y, dtype, b)
 
     def computed(self, op: str, x: Value, y: Value, dtype: DType, b: Expr) -> Value:
-        """The value of an operator other than
-
-        and % on x and y of type `dtype`; y is the value of `b`.
-        """
+        """The value of an operator other than `//` and `%` on x and y of type `dtype`; y is the value of `b`."""
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):

@@ -163,7 +163,7 @@ def pointers(block: Block, pointer: str, stride: int, offsets: Value | None, dty
 
 
 MOST_SIDE = 16
-"""Most rows and columns of a tile: more do not fit into registers."""
+"""Most rows and columns of a tile: larger tiles do not fit into registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,11 +178,12 @@ class _Access:
 
 
 def transposed_move(values: ExpressionEmitter, outer: For, rows: int) -> bool:
-    """Emits an unrolled loop of `rows` iterations around a vectorized one, if together they transpose; else False.
+    """Emits an unrolled loop of `rows` iterations around a vectorized loop as a transposition; False, without code, if
+    they do not transpose.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
     stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers.
-    Columns for which a condition is false get the constant other side.
+    Columns for which a condition is false get the constant on its other side.
     """
     inner = outer.body
     if values.vector is not None or values.mask is not None or not 1 < rows <= MOST_SIDE:
@@ -231,7 +232,9 @@ def transposed_move(values: ExpressionEmitter, outer: For, rows: int) -> bool:
 
 
 def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
-    """The moved load, its condition (None: always) and the constant otherwise; None for expressions of other forms."""
+    """The load that is moved, its condition (None: always) and the constant otherwise; None for expressions of other
+    forms.
+    """
     match value:
         case Load():
             return value, None, None
@@ -243,7 +246,7 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns that come from the source; None if known variables do not decide the condition."""
+    """The columns that are read from the source; None if known variables do not decide the condition."""
     if condition is None:
         return set(range(columns))
     read: set[int] = set()
@@ -261,7 +264,7 @@ def _columns_read(
 def _access(
     values: ExpressionEmitter, outer: For, inner: For, rows: int, name: str, indices: tuple[Expr, ...]
 ) -> _Access | None:
-    """An access as a sum in which each of the two loops has a separate coefficient; None if it is no such sum."""
+    """The access as a sum in which each of the two loops has one coefficient; None if it is no such sum."""
     storage = values.storages[name]
     ranges = {loop.name: loop_range(loop.extent) for loop in (outer, inner)}
     weighted: dict[Expr, int] = {}
@@ -287,7 +290,9 @@ def _pointer(values: ExpressionEmitter, access: _Access) -> str:
 
 
 def _transpose(block: Block, vectors: list[str], wide: str) -> list[str]:
-    """The transpose of n vectors of n lanes: lane i of vector j in lane j of vector i (Eklundh's block exchange)."""
+    """The transpose of n vectors of n lanes: lane i of vector j becomes lane j of vector i (Eklundh's block
+    exchange).
+    """
     side = len(vectors)
     distance = side // 2
     while distance:

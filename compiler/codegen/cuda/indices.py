@@ -1,8 +1,7 @@
 """Index arithmetic as C++: in 32 bits wherever every partial sum provably fits, otherwise in 64.
 
-The operators
-
-and % round down in the IR and toward zero in C++; for operands that are provably not negative both are equal.
+Quotients `a // b` and remainders `a % b` round down in the IR and toward zero in C++; for operands that are provably
+not negative both are equal.
 """
 
 from __future__ import annotations
@@ -188,10 +187,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:
-    """The text of a
-
-    b or a % b.
-    """
+    """The text of `a // b` or `a % b`."""
     key = Binary(op, a, b)
     if (held := values.named.get(key)) is not None:
         return held

@@ -56,7 +56,7 @@ def likely_points(space: Space, count: int) -> np.ndarray:
 
 
 def _seeds(space: Space) -> np.ndarray:
-    """The `SEEDS` best points of each group of candidates, and the point whose axes all have their least value."""
+    """The `SEEDS` best points of each group of candidates, and the point whose axes all have their first value."""
     found = [np.zeros((1, len(space.axes)), np.int64)]
     for group in space.candidates:
         choices = candidate_values(space, group)
