@@ -93,6 +93,22 @@ def test_quantized_results_may_be_a_step_away_where_they_are_close_to_a_half() -
     assert builder.values[q].spread.array.tolist() in ([1.0, 0.0], [0.0, 0.0])
 
 
+def test_sums_of_integers_may_be_a_step_away_where_they_are_close_to_a_half() -> None:
+    """The first element is 89.499995 in exact arithmetic and 89.5 in float32 (seed 21, case 2121)."""
+    builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
+    left = builder.new(np.int8([-9, -4]), constant=False)
+    right = builder.new(np.int8([76, 76]), constant=False)
+    grids = ((0.024127962, 0), (0.018034121, 39), (0.00708836, 26))
+    made = [
+        builder.new(kind(value), constant=True)
+        for grid in grids
+        for kind, value in zip((np.float32, np.int8), grid, strict=True)
+    ]
+    inputs = [left, *made[:2], right, *made[2:]]
+    (total,) = Builder.node(builder, Operator("com.microsoft", "QLinearAdd"), inputs)
+    assert builder.values[total].spread.array.tolist() == [1.0, 0.0]
+
+
 def test_an_attribute_that_is_ignored_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     outcome = attribute_case(0, 0, tmp_path)
     assert outcome.verdict == "right" and "which" in outcome.detail
