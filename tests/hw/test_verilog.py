@@ -132,8 +132,8 @@ def test_every_memory_has_initial_values(text: str):
     assert len(re.findall(r"\[\d+\] = 32'd0;", text)) < 10
 
 
-# Yosys takes long for the whole: always run is the unit with most of the text. The smallest machine is read as a whole
-# where mutants are made of it (verify/faults/test_faults.py).
+# Yosys takes long for the whole: always run is the unit with most of the text. tests/hw/synthesis/test_flow.py
+# synthesizes the whole of the preset tiny.
 @pytest.mark.parametrize(
     ("unit", "commands"),
     [

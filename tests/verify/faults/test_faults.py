@@ -70,6 +70,8 @@ def check_mutants(config: Config, count: int, chosen: int, least: int, programs:
     assert sum(verdict.caught for verdict in verdicts[1:]) >= least, verdicts
 
 
+# A library of its own takes 16 s. tests/hw/synthesis/test_mutants.py makes mutants of a small design in every run.
+@pytest.mark.campaign
 def test_the_netlist_of_the_smallest_machine_passes_and_its_mutants_do_not():
     small = next(machine for machine in default_machines() if not machine.extensions)
     check_mutants(small, count=40, chosen=3, least=1, programs=6)
