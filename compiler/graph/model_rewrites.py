@@ -192,7 +192,9 @@ def _needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def _in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """A context in which nodes have other domains, by node index; at its end they get their own domains back."""
+    """A context in which nodes have other `domains`, by node index; its value is their own domains, which they get back
+    at its end.
+    """
     before = {place: model.graph.node[place].domain for place in domains}
     _set_domains(model, domains)
     try:

@@ -219,7 +219,7 @@ def check_inside(
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high
         if low is None or low < 0 or end is None or end > size:
-            reason = f"cannot {doing} {box.buffer.name}: what is read of it may lie outside its shape"
+            reason = f"cannot {doing} {box.buffer.name}: the part of it that is read may exceed its shape"
             raise LegalityError(reason, program, loop or "")
 
 

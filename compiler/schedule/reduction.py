@@ -169,9 +169,11 @@ def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce
     if reduce.op not in ("add", "max"):
         raise LegalityError(f"{name} combines by {reduce.op}, which may not be regrouped", program, name)
     if reduce.first is None:
-        raise LegalityError(f"{name} adds to what is there; it has no start", program, name)
+        raise LegalityError(
+            f"{name} adds to earlier contents of its buffer: it has no `first`", program, name
+        )
     if any(isinstance(e, Load) and e.buffer.name == reduce.buffer.name for e in walk_expr(reduce.value)):
-        raise LegalityError(f"{name} reads what it sums up", program, name)
+        raise LegalityError(f"{name} reads the buffer of its own sum", program, name)
     return path, reduce
 
 

@@ -254,7 +254,7 @@ def replay(
     schedule = Schedule(program)
     for step in trace:
         if (reason := step_obstacle(step)) is not None:
-            raise LegalityError(f"the trace has a step that is none: {reason}", schedule.program, "")
+            raise LegalityError(f"the trace has an invalid step: {reason}", schedule.program, "")
         arguments: tuple[Any, ...] = step.arguments
         if step.primitive == "tensorize":
             name, intrinsic, attributes = arguments

@@ -172,19 +172,20 @@ class _Lists:
                     or start + buffer_bytes(parameter) > buffer_bytes(held)
                 ):
                     raise ValueError(
-                        f"{where} is {parameter.dtype}{list(parameter.shape)}, no such argument is {name}"
+                        f"{where} is {parameter.dtype}{list(parameter.shape)}, which the argument {name} does not hold"
                     )
             case Arena(offset=offset):
                 size = parameter.dtype.bits // 8
                 if offset < 0 or offset % size or offset + buffer_bytes(parameter) > self.arena_bytes:
                     raise ValueError(
-                        f"{where} does not lie in the arena of {self.arena_bytes} bytes, aligned to {size}, at {offset}"
+                        f"{where} at byte {offset} is not aligned to {size}, or not inside the arena of "
+                        f"{self.arena_bytes} bytes"
                     )
             case Constant(name=name):
                 array = self.constants.get(name)
                 if array is None or array.dtype != parameter.dtype.numpy or array.shape != parameter.shape:
                     raise ValueError(
-                        f"{where} is {parameter.dtype}{list(parameter.shape)}, no such constant is {name}"
+                        f"{where} is {parameter.dtype}{list(parameter.shape)}, and the constant {name} is not"
                     )
                 if parameter.name in call.module.outputs:
                     raise ValueError(f"{where} is written, but {name} is constant")

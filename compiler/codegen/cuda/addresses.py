@@ -137,7 +137,7 @@ def evaluate(expr: Expr, environment: Mapping[str, Any]) -> Any:
             return np.where(chosen, evaluate(then, environment), evaluate(otherwise, environment))
         case Cast(value=value):
             return evaluate(value, environment)
-    raise LoweringError("an index is read from memory: which elements are touched cannot be told")
+    raise LoweringError("an index is read from memory, so the elements that are accessed cannot be listed")
 
 
 _OPERATIONS: Mapping[str, Any] = {

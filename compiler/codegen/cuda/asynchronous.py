@@ -167,7 +167,9 @@ class _Walk:
     def task(self, task: Task, values: Mapping[str, int]) -> None:
         self.steps += 1
         if self.steps > MOST_STEPS:
-            raise LoweringError(f"{self.kernel}: a block goes through more than {MOST_STEPS} phases")
+            raise LoweringError(
+                f"{self.kernel}: a block executes more than {MOST_STEPS} phases, too many to look for races"
+            )
         run = Run(task, tuple([int(evaluate(e, values)) for e in task.uniform]), dict(values))
         self.span.runs.append(run)
         if any(a.asynchronous for a in task.accesses):

@@ -263,7 +263,9 @@ class _Groups:
         """Updates `needed` with the number of groups whose mbarriers are not free yet."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
-            raise LoweringError(f"a block copies more than {_MOST_STEPS} times")
+            raise LoweringError(
+                f"a block executes more than {_MOST_STEPS} commits, waits and barriers, too many to count its groups"
+            )
         self.needed = max(self.needed, self.committed + self.opened - self.free)
 
 

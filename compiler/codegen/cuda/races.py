@@ -141,7 +141,7 @@ def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
         found = [{**v, loop.name: i} for v in found for i in range(int(evaluate(loop.extent, v)))]
         if len(found) > MOST_BLOCKS:
             raise LoweringError(
-                f"{name} runs more than {MOST_BLOCKS} times with other blocks each time, which may race; "
+                f"cannot prove {name} free of races: different blocks run it in more than {MOST_BLOCKS} iterations; "
                 "index what it writes by plain sums of the loops' variables"
             )
     return found
@@ -276,7 +276,8 @@ def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, in
     _, first = np.unique(keys, axis=1, return_index=True)
     if len(first) > MOST_BLOCKS:
         raise LoweringError(
-            f"{kernel.name}: {len(first)} blocks differ in what they touch of the same buffers, too many to look for "
-            "races in all of them; index buffers that threads exchange data in by plain sums"
+            f"cannot prove {kernel.name} free of races: {len(first)} blocks access different elements of the same "
+            "buffers, too many to examine each; index buffers through which threads exchange data by plain sums of "
+            "the loops' variables"
         )
     return [{name: int(points[d, at]) for d, name in enumerate(names)} for at in sorted(first)]

@@ -135,7 +135,7 @@ class PartsOfTiles:
         sources = {item.source.buffer.name for item in loads}
         if WEIGHTS in sources and len(sources) > 1:
             raise ValueError(
-                f"{region.buffer.name} holds the kernel's weights and others, which lie in other shapes"
+                f"{region.buffer.name} holds the kernel's weights and other arrays, whose tiles have another shape"
             )
         if WEIGHTS not in sources:
             weights = None

@@ -217,9 +217,7 @@ def expression_refusal(program: Program, constants: Sequence[str]) -> str | None
     """The reason why a program with these constants (see `SketchCpu`) cannot be measured; None if it can."""
     names = [p.name for p in program.parameters]
     if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
-        return (
-            f"parameter {wrong.name} is {wrong.dtype}; only float32 ones are like any others of their shape"
-        )
+        return f"parameter {wrong.name} is {wrong.dtype}; candidates are timed on random values, which must be float32"
     if {b.name for b in write_buffers(program.body)} & set(names) != {names[-1]}:
         return f"of its parameters the program must write {names[-1]}, the last one, and no other"
     if [name for name in names[:-1] if name in constants] != list(constants):

@@ -67,7 +67,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     layer = layer_of(program)
     knobs = knobs or choose_knobs(target, program)
     if min(getattr(knobs, name) for name in knobs.__slots__) < 1:
-        raise ValueError(f"{knobs} cut up no convolution: all sizes are at least 1")
+        raise ValueError(f"{knobs} are invalid: all sizes must be at least 1")
     s = Schedule(program)
     filters, rows, columns = knobs.tile
     channels = min(knobs.channels, layer.channels)

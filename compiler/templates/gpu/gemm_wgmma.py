@@ -86,12 +86,14 @@ def schedule(
         lay_along_depth(s, constants)
     a, b = factors(s.program)
     if not (a.in_lines and b.in_lines) or (a.dtype not in HALVES and not (a.along_depth and b.along_depth)):
-        raise LegalityError(f"{where}the order of its factors of {a.dtype} is not a wgmma's", program, "gemm")
+        raise LegalityError(
+            f"{where}wgmma cannot read its factors of {a.dtype} in their order", program, "gemm"
+        )
     knobs = knobs or default_knobs(target, program, constants)
     if (reason := knobs.obstacle(a.dtype)) is not None:
         raise LegalityError(f"{where}{reason}", program, "gemm")
     if knobs.bulk and not takes_bulk(s.program):
-        raise LegalityError(f"{where}bulk copies do not bring its factors", program, "gemm")
+        raise LegalityError(f"{where}bulk copies cannot fetch its factors", program, "gemm")
     partial = knobs.splits > 1
     statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)

@@ -72,15 +72,15 @@ class Tile:
     def obstacle(self) -> str | None:
         """The reason why these sizes are no legal tile; None if the tile is legal."""
         if min(self.rows, self.columns, self.depth, self.stages, self.splits, self.width) < 1:
-            return "all sizes are at least 1"
+            return "all sizes must be at least 1"
         for size, own, groups, what in (
             (self.rows, self.thread_rows, self.row_groups, "rows"),
             (self.columns, self.thread_columns, self.column_groups, "columns"),
         ):
             if groups < 1 or own < 1 or own % groups or size % own:
-                return f"{size} {what} are not shared out to threads by {own} in {groups} groups"
+                return f"{size} {what} cannot be divided among threads of {own} {what} in {groups} groups"
         if any(size % self.width for size in (self.depth, self.columns)):
-            return f"copies of {self.width} elements do not divide a tile"
+            return f"copies of {self.width} elements do not divide the depth and the columns of a tile"
         return None
 
 

@@ -130,7 +130,7 @@ def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attenti
     """The kernel of a node made by `fuse_attention`."""
     shape = _shape(config, graph, node.inputs, node.output, operator)
     if shape is None:
-        raise ValueError(f"{node.name}: matrices that lie in no order were joined")
+        raise ValueError(f"{node.name}: three nested loops cannot reach all matrices that were joined")
     scores, shares, context = operator.scores, operator.shares, operator.context
     arithmetic = Arithmetic(
         scores=scores.post,

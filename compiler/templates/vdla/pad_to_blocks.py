@@ -133,8 +133,8 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels do not fill blocks of {block}, which hold others, too",
-            "use a multiple",
+            f"products of {operator.depth} channels end in a block of {block} that other products share",
+            f"use a multiple of {block} channels",
         )
     side = alone.index(True)
     tensor, zero = rewrite.tensors[node.inputs[side]], operator.zero_points[side]

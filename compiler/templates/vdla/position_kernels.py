@@ -37,7 +37,7 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"moves positions of several images, whose vectors are neighbours where batch = {config.batch}",
+            f"moves positions of several images, whose vectors alternate in memory with batch = {config.batch}",
             "make batch 1",
         )
     _, channels, rows, columns = graph.tensors[node.output].nchw

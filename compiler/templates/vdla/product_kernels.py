@@ -88,8 +88,8 @@ def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
             where,
             node.members[0],
             node.kind,
-            f"multiplies two activations, not with batch = {config.batch}, block_in = {config.block_in} and "
-            f"block_out = {lanes}",
+            f"multiplies two activations, which is not possible with batch = {config.batch}, "
+            f"block_in = {config.block_in} and block_out = {lanes}",
             "make batch 1, and the blocks equal",
         )
     if any(operator.zero_points) and not config.has("zero_points"):

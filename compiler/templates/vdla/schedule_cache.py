@@ -56,7 +56,7 @@ class ScheduleCache:
         `Source`.
         """
         if not isinstance(kernel.source, Source):
-            raise ValueError("it is not known what decides this kernel's program")
+            raise ValueError("a kernel without a Source cannot be cached: its program has no key")
         self._kept[key] = program, post, kernel.source.details.pad_value
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)

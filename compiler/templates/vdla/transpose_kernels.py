@@ -36,8 +36,8 @@ def transpose_kernels(config: Config, graph: Graph, node: Node, operator: Swap) 
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"exchanges channels and positions, not with batch = {config.batch}, block_in = {config.block_in} and "
-            f"block_out = {config.block_out}",
+            f"exchanges channels and positions, which is not possible with batch = {config.batch}, "
+            f"block_in = {config.block_in} and block_out = {config.block_out}",
             "make batch 1, and the blocks equal",
         )
     batch, all_channels, height, width = graph.tensors[node.inputs[0]].nchw

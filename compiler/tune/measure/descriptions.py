@@ -94,7 +94,9 @@ def _load_gpu(description: Description, kind: str) -> Measure:
     if step == CODE:
         return load_cuda_code(description)
     if step != DEVICE:
-        raise TaskError("a task on a GPU is compiled in one process and measured in another")
+        raise TaskError(
+            f"a task of the kind {kind!r} is compiled in one process and timed in another: measure it by CudaWorkers"
+        )
     from .trial_cuda import trials_of_process
 
     return load_cuda_device(description, lambda ordinal: trials_of_process(name, ordinal))

@@ -93,7 +93,7 @@ def test_texts_that_are_none(text, message):
     [
         (("split", "q", 2), "no loop or statement named 'q'; there are: i, j, sum"),
         (("split", "i", 0), "cannot split i into pieces of 0"),
-        (("split", "i"), "the trace has a step that is none: split takes 2 arguments"),
+        (("split", "i"), "the trace has an invalid step: split takes 2 arguments"),
         (("program",), "there is no primitive 'program'"),
         (("cache_read", "Q", None, "local"), "no buffer named 'Q'"),
         (("tensorize", "j", "dot", ()), "the trace uses the intrinsic dot, which was not given"),

@@ -139,7 +139,7 @@ def test_what_is_no_program_to_be_tuned_is_refused():
         ({"window": SKETCH.to_dict()["window"]}, "a conv_transpose has a window, and nothing else has"),
         ({"expression": None}, "sketch_cpu: expression is None, must be an object"),
         ({"expression": {**expression, "buffers": long}}, "expression is no valid program: dense"),
-        ({"expression": integers}, "parameter X is uint8; only float32 ones"),
+        ({"expression": integers}, "parameter X is uint8; candidates are timed"),
         ({"expression": {**expression, "parameters": 1}}, "expression is no valid program"),
     ):
         with pytest.raises(WorkloadError, match=message):

@@ -148,7 +148,7 @@ def test_tasks_are_loaded_from_their_descriptions(tmp_path: Path) -> None:
     assert load(json.loads(json.dumps(code)))(DEFAULT).error is None
     assert len(list(tmp_path.iterdir())) == 2
     for wrong, words in (
-        (TASK, "measured in another"),
+        (TASK, "timed in another"),
         ({**TASK, "kind": "cuda device"}, "takes kind, target, workload, folder and device"),
         ({**TASK, "kind": "cuda code"}, "takes kind, target, workload and folder"),
         ({**code, "target": {"arch": "sm_90"}}, "no description of a GPU"),

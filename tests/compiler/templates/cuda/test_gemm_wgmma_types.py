@@ -186,7 +186,7 @@ def test_where_they_are_taken():
         (CASES[0].program, {"depth": 12}, "slices of 12 are not made of 8, the depth of a wgmma of float32"),
         (CASES[0].program, {"depth": 24}, "slices of 24 are not 32, 16, 8 deep, as swizzled rows are"),
         (CASES[1].program, {"depth": 64, "columns": 40, "group_columns": 40}, "no multiple of 16 up to 256"),
-        (rounded(rows=64, columns=64, depth=62), {}, "bulk copies do not bring its factors"),
+        (rounded(rows=64, columns=64, depth=62), {}, "bulk copies cannot fetch its factors"),
     ],
 )
 def test_what_does_not_fit(program: Program, knobs: dict, message: str):

@@ -168,9 +168,9 @@ def test_long_sides_lie_along_x() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"rows": 6}, "6 rows are not shared out to threads by 4"),
-        ({"column_groups": 3}, "by 4 in 3 groups"),
-        ({"depth": 6}, "copies of 4 elements do not divide a tile"),
+        ({"rows": 6}, "6 rows cannot be divided among threads of 4"),
+        ({"column_groups": 3}, "of 4 columns in 3 groups"),
+        ({"depth": 6}, "copies of 4 elements do not divide the depth"),
         ({"stages": 0}, "at least 1"),
     ],
 )
