@@ -137,7 +137,7 @@ def _orphans(mark: str) -> str | None:
         if time.monotonic() > ends:
             lines = [_command(number) for number in found]
             _end(mark)
-            return f"processes go on: {', '.join(lines)}"
+            return f"processes of the command still run: {', '.join(lines)}"
         time.sleep(0.05)
     return None
 

@@ -103,7 +103,7 @@ def _unexpected(
     if where == "disk" and "temporary" in fault and called.code == 2:
         return None
     if called.err.count("warning: nothing is kept") > 1:
-        return f"said more than once: {called.err!r}"
+        return f"the warning was printed more than once: {called.err!r}"
     if called.code:
         return f"exit code {called.code}: {called.err}"
     if prints and json_wanted:

@@ -132,7 +132,9 @@ def _least_squares(table: NDArray[np.float64]) -> list[float]:
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
     """The model without intervals. Raises ValueError for a machine reserved for evaluation."""
     if any(row.is_reserved for row in rows):
-        raise ValueError(f"draws from {HELD_OUT} on are kept for judging and not fitted on")
+        raise ValueError(
+            f"no model may be fitted to draws from {HELD_OUT} on: they are reserved for evaluation"
+        )
     return CellModel(
         library=head["library"],
         node_nm=head["node_nm"],

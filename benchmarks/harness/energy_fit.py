@@ -98,7 +98,7 @@ def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str,
     Raises ValueError for a row reserved for evaluation.
     """
     if any(is_reserved(row) for row in rows):
-        raise ValueError("machines and programs that are kept for judging are not fitted on")
+        raise ValueError("no model may be fitted to machines and programs that are reserved for evaluation")
     features = [row_features(row, machines) for row in rows]
     totals = np.array([sum(measured(row).values()) for row in rows])
     found: dict[str, dict[str, float]] = {}

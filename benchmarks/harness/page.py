@@ -184,7 +184,7 @@ def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
     def made(match: re.Match[str]) -> str:
         name = match[1]
         if name not in blocks:
-            raise PageError(f"nothing makes the block {name!r}; there are {', '.join(blocks)}")
+            raise PageError(f"there is no block {name!r}; the blocks are {', '.join(blocks)}")
         return f"<!-- figures {name} -->\n{blocks[name].text(files)}\n<!-- /figures -->"
 
     return BLOCK.sub(made, page)

@@ -60,7 +60,8 @@ def _fitting(label: str, info: onnx.ValueInfoProto, given: ArrayLike) -> np.ndar
     exact = array.dtype == dtype or array.dtype.kind == "f" or bool((typed == array).all())
     if not exact or (array.dtype.kind == "f" and np.dtype(dtype).kind in "iub" and (typed != array).any()):
         raise ModelError(
-            f"{label}: input '{info.name}' is {np.dtype(dtype)} and cannot be {given}; give others"
+            f"{label}: input '{info.name}' is {np.dtype(dtype)} and cannot have the value {given}; "
+            "give a value of this type"
         )
     if not tensor.HasField("shape"):
         return typed

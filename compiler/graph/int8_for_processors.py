@@ -40,7 +40,9 @@ def for_processors(graph: Graph, lanes: int) -> Graph:
         state.add_input(entry)
     for node in graph.nodes:
         if getattr(node.operator, "pool", None) is not None:
-            raise ValueError(f"{node.name} has a pool in it; make the graph ready before `fuse_pool`")
+            raise ValueError(
+                f"{node.name} already has a fused pool; call `for_processors` before `fuse_pool`"
+            )
     middle = len(state.nodes)
     outputs = tuple([state.add_output(output) for output in graph.outputs])
     for name in graph.constants:
@@ -127,7 +129,9 @@ class _State:
             stored, loaded = self.names[output.tensor], name
             axes = None if output.view is None else permutation_of(output.view)
             if output.view is not None and axes is None:
-                raise ValueError(f"output {output.name} is not all of a tensor, transposed")
+                raise ValueError(
+                    f"output {output.name} must be a whole tensor, as stored or transposed; its view is neither"
+                )
             if axes is not None:
                 before = tuple([output.shape[axes.index(axis)] for axis in range(len(axes))])
                 loaded = self._declare(

@@ -187,7 +187,7 @@ def refuse_weights(steps: _Steps) -> None:
     """Fails: the weights of a convolution in blocks of channels are in blocks, too."""
     steps.context.fail(
         steps.node,
-        "has weights in blocks of ONNX Runtime's own, which no standard tells",
+        "has weights in ONNX Runtime's own block format, which no standard describes",
         BEFORE_OPTIMIZATION,
     )
 

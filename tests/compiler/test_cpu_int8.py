@@ -239,5 +239,5 @@ def test_outputs_that_are_constants() -> None:
 def test_a_fused_pool_is_refused() -> None:
     b = builder(0)
     graph = fuse_pool(b.graph(b.max_pool(b.convolution(b.input(1, 3, 6, 6), 4, (3, 3)), (2, 2), (2, 2))))
-    with pytest.raises(ValueError, match="has a pool in it"):
+    with pytest.raises(ValueError, match="already has a fused pool"):
         for_processors(graph, 16)

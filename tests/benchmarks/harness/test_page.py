@@ -122,7 +122,7 @@ def test_blocks_are_replaced_and_all_else_is_kept() -> None:
     made = rewritten(page, blocks, FILES)
     assert made == "before\n<!-- figures t -->\n1.2\n<!-- /figures -->\nafter\n"
     assert rewritten(made, blocks, FILES) == made
-    with pytest.raises(PageError, match="nothing makes the block 't'; there are u"):
+    with pytest.raises(PageError, match="there is no block 't'; the blocks are u"):
         rewritten(page, {"u": blocks["t"]}, FILES)
 
 

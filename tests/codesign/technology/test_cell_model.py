@@ -76,7 +76,7 @@ def test_reserved_machines_are_not_fitted_on(rows: list[Synthesized]):
     scale, head = shipped_cell_model().scale, {"library": "", "node_nm": 0}
     few = [row for row in rows if not row.is_reserved][:3]
     area_fit.fit(few, head, scale)
-    with pytest.raises(ValueError, match="not fitted on"):
+    with pytest.raises(ValueError, match="reserved for evaluation"):
         area_fit.fit([*few, rows[-1]], head, scale)
 
 

@@ -68,7 +68,7 @@ def test_every_tensor_is_made_before_it_is_read_and_lies_in_blocks():
 def test_a_pool_within_a_convolution_is_for_the_accelerator():
     b = builder(0)
     graph = fuse_pool(b.graph(b.max_pool(b.convolution(b.input(1, 3, 6, 6), 4, (1, 1)), (2, 2), (2, 2))))
-    with pytest.raises(ValueError, match="has a pool in it"):
+    with pytest.raises(ValueError, match="already has a fused pool"):
         for_processors(graph, 16)
 
 
