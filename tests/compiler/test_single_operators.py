@@ -236,7 +236,7 @@ def test_an_input_that_decides_shapes_is_given_when_it_is_compiled() -> None:
     np.testing.assert_array_equal(network.run({"x": x})["y"], x.sum(1))
     for constants, words in (
         ({"axis": [1]}, "has no input 'axis' to give a value; its inputs are x, axes"),
-        ({"axes": [0.5]}, "input 'axes' is int64 and cannot be"),
+        ({"axes": [0.5]}, "input 'axes' is int64 and cannot have the value"),
         ({"axes": [[1]]}, r"input 'axes' is \?, not \[1, 1\]"),
     ):
         with pytest.raises(UserError, match=words):
