@@ -44,7 +44,7 @@ from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
 
 ENOUGH = 0.85
-"""Speed relative to ONNX Runtime's that is the goal of a search."""
+"""Speed, relative to ONNX Runtime's, that a search must reach."""
 SAMPLES = 1 << 19
 """Number of random points from which bounds of a space's size are computed."""
 SAMPLING_SEED = 1000

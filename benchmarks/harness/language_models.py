@@ -82,8 +82,8 @@ MODELS: Mapping[str, LanguageModel] = {
 
 
 def left_float(model: onnx.ModelProto) -> list[str]:
-    """Nodes that a user excludes from quantization: masks, normalizations, angles, and look-ups, whose weights the
-    logits share and which then would have one scale for each word."""
+    """Nodes that a user excludes from quantization: masks, normalizations, angles and look-ups. The look-ups
+    share their weights with the logits, and quantized weights would have one scale for each word."""
     constants = {item.name for item in model.graph.initializer}
     return [
         node.name

@@ -173,7 +173,9 @@ SUMS = frozenset(("Mean", "Sum"))
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
     ("Sigmoid", "Scan", "Loop", "If", *RECURRENT, "DynamicQuantizeLSTM"), 2.0**-26
 )
-"""Operators that may hold a Sigmoid, and the error of ONNX Runtime's: far from 0 the error is not relative."""
+"""Operators that may contain a Sigmoid, and the absolute error of ONNX Runtime's Sigmoid, which far from 0 is not
+relative to the result.
+"""
 FIXED_POINT = frozenset(("QLinearSoftmax",))
 """Operators that ONNX Runtime computes with integer tables; results differ from the definition by one step."""
 ROUNDED = frozenset(("QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"))
