@@ -1,7 +1,7 @@
 """The instruction set: configuration, encodings, programs, reference semantics and the static checker.
 
-The single source of truth: the simulator, the compiler and the RTL derive every property of the machine from here.
-isa/README.md says what the instructions mean.
+Simulator, compiler and RTL derive all properties of a machine from this package. isa/README.md defines the
+instructions.
 """
 
 from importlib import import_module
@@ -92,7 +92,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Names are imported when they are first used: a command that prints its help needs no arrays."""
+    """Imports a name when it is first used, so that a command that prints its help does not import numpy."""
     for home, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(home, __name__), name)

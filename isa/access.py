@@ -1,11 +1,12 @@
-"""Exact sets of elements that an instruction touches in each shared memory, and checks of their bounds.
+"""Computes the exact sets of elements that an instruction accesses in each shared memory, and checks their bounds.
 
-The module covers the memories that several units access: the input and weight scratchpads (written by load, read by
-compute), the accumulators (written by compute, read by store), the chain memory (written by store, read by compute) and
-DRAM (written by store, read by all). Micro-op memory, the parameter table, the look-up tables and the configuration
-registers each belong to one unit, which accesses them in program order.
+Shared memories are the input and weight scratchpads (written by load, read by compute), the accumulators (written by
+compute, read by store), the chain memory (written by store, read by compute) and DRAM (written by store, read by all).
+The micro-op scratchpad, the parameter table, the look-up tables and the configuration registers belong to one unit
+each, which accesses them in program order.
 
-`Trace` follows registers and micro-op memory through a program; `accesses` gives the accesses of the next instruction.
+A `Trace` has the state of registers and micro-ops in a program; `accesses` returns the accesses of the next
+instruction.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ Elements = slice | Indices
 
 
 class Resource(Enum):
-    """A memory that units share.
+    """A memory that several units access.
 
-    DRAM elements are granules of `Config.out_bytes`, the unit of stores; chain memory elements are granules of
-    `Config.chain_granule` bytes.
+    An element of DRAM is a granule of `Config.out_bytes` bytes, the size of an output vector; an element of the chain
+    memory is a granule of `Config.chain_granule` bytes.
     """
 
     INP = "inp"
@@ -47,7 +48,9 @@ class Resource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access of an instruction: it reads or writes `elements`, an array index (slice or array), of `resource`."""
+    """One access of an instruction: a read or, if `write`, a write of `elements`, a slice or array of indices, of
+    `resource`.
+    """
 
     resource: Resource
     write: bool
@@ -55,20 +58,22 @@ class Access:
 
 
 class AccessError(ProgramError):
-    """An access outside a memory, naming the field that led there; the caller adds the instruction."""
+    """An access out of bounds; the message names the field that leads to it, and the caller adds the instruction."""
 
 
 class UnknownMicroOps(AccessError):
-    """Micro-ops loaded from DRAM that the program itself wrote: their indices are unknown."""
+    """An instruction uses micro-ops that were loaded from DRAM which the program wrote, so their indices
+    are unknown.
+    """
 
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """State of registers and micro-op memory after the instructions so far, in program order; `image` is the initial
-    DRAM.
+    """State after the instructions so far, in program order: `registers`, fields by name of the register, and micro-op
+    scratchpad `uop`. `image`: DRAM at launch.
 
-    `unknown_uop` marks micro-ops loaded from DRAM that an earlier store wrote, `written` the DRAM granules that stores
-    wrote.
+    `unknown_uop`, bool (uop_depth,): micro-ops that were loaded from DRAM which a store had written. `written`, bool:
+    the DRAM granules that stores have written. `index_sets`: cache of operand indices.
     """
 
     config: Config
@@ -83,7 +88,7 @@ class Trace:
 def start_trace(
     config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
 ) -> Trace:
-    """The state at launch: registers zero, and micro-op memory too unless `uop` (uop_depth,) says otherwise."""
+    """The state at launch: registers are zero; the micro-op scratchpad is `uop` (uop_depth,), by default zeros."""
     return Trace(
         config=config,
         image=image,
@@ -95,7 +100,7 @@ def start_trace(
 
 
 def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
-    """The accesses of the next instruction, of format `name`, to the shared memories. `trace` stays unchanged.
+    """The accesses of the next instruction, of format `name`, to the shared memories; does not change `trace`.
 
     Raises AccessError for an access out of bounds, UnknownMicroOps for micro-ops loaded from DRAM that a store wrote.
     """
@@ -119,7 +124,7 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
 
 
 def advance(trace: Trace, name: str, values: Values, touched: tuple[Access, ...]) -> None:
-    """Applies the instruction to the trace: `touched` is the result of `accesses` for it."""
+    """Changes `trace` to the state after the instruction; `touched`: its accesses, the result of `accesses`."""
     match name:
         case "CONFIG":
             for item in REGISTERS:
@@ -144,7 +149,9 @@ def _within(what: str, of: str, value: int, limit: int) -> None:
 def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
-    """Granules of `rows` runs of `length` bytes, `pitch` bytes apart, the first at byte `start`."""
+    """DRAM granules that contain `rows` runs of `length` bytes, `pitch` bytes apart, the first at byte `start`. Raises
+    AccessError, in whose message field `what` `verb` (reads or writes) these bytes.
+    """
     if rows <= 0 or length <= 0:
         return
     size, granule = len(trace.image), trace.config.out_bytes
@@ -165,7 +172,7 @@ def _dram(
 
 
 def _shape(values: Values) -> tuple[int, int]:
-    """Rows and columns of scratchpad elements that a load writes, pads included; (0, 0) if x_size is 0."""
+    """(rows, columns) of scratchpad elements that a load writes, pads included; (0, 0) if x_size is 0."""
     if values["x_size"] == 0:
         return 0, 0
     rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
@@ -199,7 +206,7 @@ def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
 
 
 def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
-    """(scratchpad indices, DRAM byte addresses) of the data elements, without pads, of a load within bounds."""
+    """(scratchpad indices, DRAM byte addresses), int64 (n,) each, of the data elements of a load, without pads."""
     size = config.element_bytes(kind)
     _, columns = _shape(values)
     y = np.arange(values["y_size"], dtype=np.int64)[:, None]
@@ -252,7 +259,7 @@ def _patch(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _sums(first: Indices, second: Indices) -> Indices:
-    """The distinct sums a + b of every a in `first` and every b in `second`, ascending."""
+    """The distinct sums a + b of all a in `first` and b in `second`, ascending."""
     if first.size > second.size:
         first, second = second, first
     mask = np.zeros(int(first.max()) + int(second.max()) + 1, np.bool_)
@@ -269,12 +276,14 @@ def _steps(count: int, stride: int) -> Indices:
 
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
-    """Distinct indices of one operand over all operations; `column` is its place in the micro-op."""
+    """The distinct indices of operand `name` over all operations; `column`: its position in a micro-op (dst, src, wgt).
+    `base`: base register. Raises AccessError for an index from `limit` on; `of`: name of an element in the message.
+    """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
     words = trace.uop[begin:end]
     key = (words.tobytes(), column, values["iter_out"], values["iter_in"], outer, inner)
-    # Check the largest index before building any set, so that huge loop counts cost nothing.
+    # Checks the largest index before any set is made, so that an error in huge loops is found at once.
     largest = int(decode_uops(trace.config, words)[column].max())
     largest += base + (values["iter_out"] - 1) * outer + (values["iter_in"] - 1) * inner
     _within(name, of, largest, limit)
@@ -287,8 +296,8 @@ def _operand(trace: Trace, values: Values, column: int, name: str, base: int, li
 
 
 def _empty(trace: Trace, values: Values) -> bool:
-    """Whether a compute instruction has no operation. Raises AccessError for micro-ops out of bounds, UnknownMicroOps
-    for unknown ones.
+    """Whether a compute instruction has no operations. Raises AccessError for micro-ops out of bounds, UnknownMicroOps
+    for unknown micro-ops.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     if not values["iter_out"] or not values["iter_in"] or end <= begin:
@@ -323,8 +332,8 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
 
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
-    """Reads of the input vectors `vectors` (ascending indices) and of the `more` vectors after each. Indices from
-    chain_base on are in the chain memory.
+    """The reads of the input vectors with indices `vectors` (ascending) and of the `more` vectors after each. Indices
+    from chain_base on are in the chain memory.
     """
     own, chained = vectors, vectors[:0]
     if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
@@ -367,7 +376,7 @@ def _outputs(trace: Trace, values: Values) -> Iterator[Elements]:
 def _vectors(
     trace: Trace, verb: str, what: str, rows: int, first: int, pitch: int, width: int
 ) -> Iterator[Elements]:
-    """DRAM granules of `rows` rows of `width` output vectors."""
+    """DRAM granules of `rows` rows of `width` output vectors, `pitch` apart, the first with index `first`."""
     size = trace.config.out_bytes
     return _dram(trace, verb, what, rows, first * size, pitch * size, width * size)
 
@@ -415,7 +424,7 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _rows(trace: Trace, values: Values) -> Iterator[Access]:
-    """The access of ROWS to the accumulators; its limits on row length and row entries are checked too."""
+    """The access of ROWS to the accumulators. Also checks the limits of row length and row entries."""
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
     elements = values["y_size"] * trace.config.block_out
@@ -434,8 +443,8 @@ def _row_entries(trace: Trace, values: Values) -> None:
 
 
 def _read_accumulators(trace: Trace, values: Values) -> Access:
-    """The accumulators that a STORE.POST or ROWS reads: vectors by register ADDRESS, a window of each by register
-    WINDOW."""
+    """The accumulators that a STORE.POST or ROWS reads: register ADDRESS has the strides of the windows' corners,
+    register WINDOW the size and strides of a window."""
     config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
     loops = (
         (values["y_size"], address["y_stride"]),
@@ -453,7 +462,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
                 f"register WINDOW.{of} = {stride}: with {config.acc_depth} accumulators, no power of two, a window's "
                 "strides must be less"
             )
-    # Corners must lie inside the scratchpad; windows wrap at its end.
+    # Corners must be inside the scratchpad; windows wrap around at its end.
     corners = loops[:2]
     _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in corners), config.acc_depth)
     key = ("post", *loops)
@@ -467,7 +476,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 
 def _chained(config: Config, values: Values) -> Access:
-    """The granules of the chain memory that a STORE.POST with chain = 1 writes."""
+    """The write of a STORE.POST with chain = 1 to granules of the chain memory."""
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes
     last = values["dram_base"] + (rows - 1) * pitch + columns - 1
@@ -479,18 +488,18 @@ def _chained(config: Config, values: Values) -> Access:
 
 
 def _reads_own_outputs(values: Values, first: int, pitch: int, width: int) -> bool:
-    """Whether some vector's operand is the output of an earlier vector of the same instruction.
+    """Whether a vector's operand is the output of an earlier vector of the same instruction.
 
-    Row y writes outputs y * x_stride + x from dram_base on. Its operands are y * pitch + x from `first` on; with
-    `width` 1 all vectors of the row share the operand y * pitch.
+    Row y writes output vectors dram_base + y * x_stride + x. Its operands are the vectors `first` + y * pitch + x, or,
+    with `width` 1, the vector `first` + y * pitch for the whole row.
     """
     step, columns, rows = values["x_stride"], values["x_size"], values["y_size"]
     row = np.arange(rows, dtype=np.int64)
     begin = first - values["dram_base"] + row * pitch
-    # Same row: vector x reads an earlier output; a shared operand reads any output but the last.
+    # Outputs of the same row: vector x reads an earlier output, or the shared operand is an output other than the last.
     within = begin - row * step
     own = (within < 0) & (within > -columns) if width > 1 else (within >= 0) & (within < columns - 1)
-    # Earlier rows: whether the outputs of one overlap the operands of this row.
+    # Outputs of earlier rows: whether those of a row overlap the operands of this row.
     if step == 0:
         earlier = (row > 0) & (begin < columns) & (begin + width > 0)
     else:

@@ -1,19 +1,18 @@
-"""The one definition of quantized arithmetic: every engine, interpreter and back end mirrors these functions.
+"""The definition of quantized arithmetic, which all engines, interpreters and back ends implement.
 
-**Stored domain.** Activations are held as int8. An int8 tensor is held as it is. A uint8 tensor is held as
-``value - 128`` and its zero point as ``zero_point - 128``; a parameter ``unsigned`` says so where it matters.
-It matters only where a float operation sees the value itself instead of its distance from the zero point:
+**Stored domain.** Activations are stored as int8. An int8 tensor is stored unchanged. A uint8 tensor is stored as
+``value - 128`` and its zero point as ``zero_point - 128``; functions to which this matters have a parameter
+``unsigned``. It matters only to a float operation on the value itself instead of its distance from the zero point:
 float32 sums round differently after a shift by 128.
 
-**The store pipeline** of the accelerator has two stages; nothing else turns accumulators into
-activations:
+**The store pipeline** of the accelerator, which turns accumulators into activations, has two stages:
 
 * stage A, `requantize`: ``clamp(rne(float32(acc) * scale) + zero_point)``;
 * stage B, optional, on the int8 result of stage A: `combine_add` or `combine_multiply` with a second int8
   tensor, or `rescale` without one.
 
 ``rne`` rounds half to even. Every float operation is IEEE-754 binary32 with one rounding; `combine_add` uses
-fused multiply-add because ONNX Runtime's kernels do, and no other form gives its bits.
+fused multiply-add because ONNX Runtime's kernels do, and no other form gives the same bits.
 
 **Source of the formulas.** Measured on ONNX Runtime 1.31 (CPU, x86-64): QLinearConv, QGemm, QLinearMatMul and
 QLinearGlobalAveragePool equal stage A; QLinearAdd equals `combine_add` with `add_constants`; QLinearMul
@@ -30,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from vdla.util.errors import UserError
 
 CONSTANT_BITS = 16
-"""Ratios and offset of stage B are at most 2**CONSTANT_BITS in magnitude; the accelerator's sums are wide enough for
-that. A larger ratio of two scales would saturate every value except a zero point.
+"""Binary logarithm of the largest magnitude of ratios and offset in stage B, for which the accelerator's sums are wide
+enough. A larger ratio of two scales would saturate every value except the zero point.
 """
 
 Int8Array = NDArray[np.int8]
@@ -49,20 +48,20 @@ LARGEST_RATIO = 2.0**24
 
 
 class ScaleError(UserError):
-    """A scale, ratio or zero point that the arithmetic cannot use."""
+    """A scale, ratio or zero point is out of range for the arithmetic."""
 
 
 def wrap_int32(values: NDArray[np.int64]) -> Int32Array:
-    """Reduce int64 sums to the 32-bit two's complement accumulator, as the hardware's adders do."""
+    """The low 32 bits of int64 sums, as int32: the accumulators wrap around."""
     return values.astype(np.int32)
 
 
 def fused_multiply_add(integers: ArrayLike, factor: ArrayLike, addend: ArrayLike) -> Float32Array:
-    """Compute ``integers * factor + addend`` in float32 with a single rounding (IEEE-754 fusedMultiplyAdd).
+    """Computes ``integers * factor + addend`` in float32 with a single rounding (IEEE-754 fusedMultiplyAdd).
 
-    `integers` hold at most 29 significant bits, so the product with a float32 is exact in float64. The sum is
-    taken in float64, rounded to odd (its exact error, by Knuth's two-sum, decides the last bit), which makes
-    the final conversion to float32 the only rounding that counts (Boldo and Melquiond, 2008).
+    `integers` have at most 29 significant bits, so the product with a float32 is exact in float64. The sum is
+    computed in float64 and rounded to odd (its exact error, by Knuth's two-sum, decides the last bit); then the
+    conversion to float32 gives the correctly rounded result (Boldo and Melquiond, 2008).
     """
     product = np.asarray(integers, np.float64) * np.asarray(factor, np.float32).astype(np.float64)
     term = np.asarray(addend, np.float32).astype(np.float64)
@@ -76,7 +75,7 @@ def fused_multiply_add(integers: ArrayLike, factor: ArrayLike, addend: ArrayLike
 
 
 def _saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -> Int8Array:
-    """Round half to even, add `zero_point` (an integer), clamp to ``[low, high]``.
+    """Rounds half to even, adds `zero_point` (an integer) and clamps to ``[low, high]``.
 
     The rounded value is clamped before the sum, so the sum is exact: limits and zero points are integers far below
     2^24. Infinities saturate.
@@ -97,9 +96,9 @@ def requantize(
 ) -> Int8Array:
     """Stage A: ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``.
 
-    `accumulator` is int32 of any shape, bias already added; `scale` is float32 and broadcasts against it (the
-    caller gives a per-channel scale the shape of its channel axis); `zero_point`, `low` and `high` are in the
-    stored domain. A ReLU whose output shares this quantization is ``low = zero_point``.
+    `accumulator`: int32 of any shape, with the bias. `scale`: float32, broadcast against it; a scale for each
+    channel must have the shape of the channel axis. `zero_point`, `low` and `high` are in the stored domain. With
+    ``low = zero_point`` the function includes a ReLU whose output has this quantization.
     """
     with np.errstate(over="ignore"):
         scaled = accumulator.astype(np.float32) * np.asarray(scale, np.float32)
@@ -114,10 +113,10 @@ def rescale(
     low: int = INT8_LOW,
     high: int = INT8_HIGH,
 ) -> Int8Array:
-    """Stage B without operand: move `values` (int8) to another scale; `ratio` = old scale / new scale.
+    """Stage B without operand: converts `values` (int8) to another scale; `ratio` = old scale / new scale.
 
-    It is stage A applied to ``values - zero_point_in``. A ReLU kept between two quantizations is
-    ``low = zero_point``.
+    Equals stage A applied to ``values - zero_point_in``. With ``low = zero_point`` it includes a ReLU between the two
+    quantizations.
     """
     return requantize(values.astype(np.int32) - zero_point_in, ratio, zero_point, low, high)
 
@@ -132,8 +131,8 @@ def combine_add(
     """Stage B, ADD: ``clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high)``.
 
     `first` and `second` are int8 in the stored domain, in the order of the ONNX node's inputs (the order
-    of the two fused multiply-adds decides last bits). For uint8 models a and b are the values plus 128 and
-    the rounded result loses 128 again; `low` and `high` are in the stored domain.
+    of the two fused multiply-adds decides last bits). For uint8 models, a and b are the stored values plus 128, and
+    128 is subtracted from the rounded result. `low` and `high` are in the stored domain.
     """
     shift = UNSIGNED_OFFSET if constants.unsigned else 0
     a = first.astype(np.int32) + shift
@@ -154,9 +153,9 @@ def combine_multiply(
 ) -> Int8Array:
     """Stage B, MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_c), low, high)``.
 
-    Operands and their `zero_points` (a's, b's) are in the stored domain. The product of the differences is an exact
-    integer; the multiplication by `ratio` and the addition of the output's zero point (in the model's own dtype,
-    before rounding, as ONNX Runtime does) round to float32 one after the other.
+    Operands and their `zero_points` (of a, of b) are in the stored domain. The product of the differences is an exact
+    integer. The multiplication by `ratio` rounds to float32, then the addition of the output's zero point does, which
+    is in the model's own dtype and before the rounding to an integer, as in ONNX Runtime.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
     product = (first.astype(np.int32) - zero_points[0]) * (second.astype(np.int32) - zero_points[1])
@@ -168,7 +167,7 @@ def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> I
     """ONNX QuantizeLinear into the stored domain: ``clamp(rne(values / scale) + zero_point)``.
 
     `values` is float32 of any shape; the division rounds to float32 once.
-    Raises `UserError` when a value is not a number; infinities saturate.
+    Raises `ScaleError` if a value is NaN; infinities saturate.
     """
     if np.isnan(values).any():
         raise ScaleError("an input holds NaN, which has no quantized value; clean the input data first")
@@ -184,7 +183,7 @@ def dequantize(values: NDArray[np.int8], scale: ArrayLike, zero_point: ArrayLike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddConstants:
-    """Constants of `combine_add`: two float32 ratios, one float32 offset, and the model's signedness."""
+    """Constants of `combine_add`: two float32 ratios, a float32 offset, and whether the model's dtype is unsigned."""
 
     ratio_a: np.float32
     ratio_b: np.float32
@@ -201,11 +200,11 @@ def add_constants(
     zero_point: int,
     unsigned: bool,
 ) -> AddConstants:
-    """Fold two input quantizations and the output's into the constants of `combine_add`.
+    """The constants of `combine_add` for the quantizations of two inputs and of the output.
 
     Zero points are in the stored domain. With zero points in the model's own dtype,
-    ``offset = zero_c - fma(ratio_a, zero_a, ratio_b * zero_b)``: ONNX Runtime's build contracts it so.
-    Raises `UserError` when a scale is unusable.
+    ``offset = zero_c - fma(ratio_a, zero_a, ratio_b * zero_b)``, as the compiler of ONNX Runtime contracts the formula.
+    Raises `ScaleError` for a scale or ratio out of range.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
     ratio_a = rescale_ratio(scale_a, scale)
@@ -218,7 +217,7 @@ def add_constants(
 def multiply_ratio(
     scale_a: float | np.float32, scale_b: float | np.float32, scale: float | np.float32
 ) -> np.float32:
-    """Return float32 ``(scale_a * scale_b) / scale``, the ratio of `combine_multiply`."""
+    """The ratio of `combine_multiply`: float32 ``(scale_a * scale_b) / scale``."""
     product = checked_scale(scale_a) * checked_scale(scale_b)
     return _checked_ratio(product / checked_scale(scale))
 
@@ -226,7 +225,7 @@ def multiply_ratio(
 def requantize_scale(
     input_scale: float | np.float32, weight_scale: ArrayLike, output_scale: float | np.float32
 ) -> Float32Array:
-    """Return float32 ``(input_scale * weight_scale) / output_scale``, the scale of `requantize`."""
+    """The scale of `requantize`: float32 ``(input_scale * weight_scale) / output_scale``."""
     product = checked_scale(input_scale) * checked_scales(weight_scale)
     return checked_scales(product / checked_scale(output_scale))
 
@@ -234,24 +233,26 @@ def requantize_scale(
 def average_pool_scale(
     input_scale: float | np.float32, output_scale: float | np.float32, count: int
 ) -> np.float32:
-    """Return float32 ``input_scale / (output_scale * count)``: stage A on a sum of `count` differences."""
+    """The scale of `requantize` for an average: float32 ``input_scale / (output_scale * count)``, for sums of `count`
+    differences from the zero point.
+    """
     if count < 1:
         raise ScaleError(f"an average over {count} values is undefined; the window must hold at least one")
     return checked_scale(checked_scale(input_scale) / (checked_scale(output_scale) * np.float32(count)))
 
 
 def rescale_ratio(input_scale: float | np.float32, output_scale: float | np.float32) -> np.float32:
-    """Return float32 ``input_scale / output_scale``, the ratio of `rescale` and `combine_add`."""
+    """The ratio of `rescale` and `combine_add`: float32 ``input_scale / output_scale``."""
     return _checked_ratio(checked_scale(input_scale) / checked_scale(output_scale))
 
 
 def checked_scale(scale: float | np.float32) -> np.float32:
-    """Return the scale as float32; raise `UserError` unless it is finite, positive and not subnormal."""
+    """The scale as float32. Raises `ScaleError` unless it is finite, positive and not subnormal."""
     return np.float32(checked_scales(np.float32(scale)))
 
 
 def checked_scales(scales: ArrayLike) -> Float32Array:
-    """Return the scales as float32; raise `UserError` unless all are finite, positive and not subnormal."""
+    """The scales as float32. Raises `ScaleError` unless all are finite, positive and not subnormal."""
     result = np.asarray(scales, np.float32)
     bad = ~(np.isfinite(result) & (result >= np.finfo(np.float32).smallest_normal))
     if bad.any():

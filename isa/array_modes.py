@@ -1,7 +1,7 @@
-"""Modes of the array: one row for each way in which it multiplies, and the extensions of the array.
+"""The table of the array's modes, the ways in which it multiplies, and the extensions of the array.
 
-Reference, checker, simulator, RTL, random programs, statistics and emission read these rows; isa/README.md has the
-formulas. A mode is selected by an instruction and, where several modes share an instruction, by a register.
+Reference, checker, simulator, RTL, random programs, statistics and emission use the table; isa/README.md has the
+formulas. An instruction selects a mode; if several modes share an instruction, a register selects among them.
 """
 
 from __future__ import annotations
@@ -19,42 +19,45 @@ if TYPE_CHECKING:
     from .config import Config
 
 TAPS = 4
-"""Input vectors, and rows of weights, of one TAPS operation; also the number of banks that hold the input vectors."""
+"""Number of positions, and of rows of weights, that a TAPS operation multiplies; also the number of banks of the
+memories of input vectors.
+"""
 
 SWEPT = 4
-"""Largest number of operations of a sweep whose positions are multiplied together (`swept`)."""
+"""Largest number of operations in a sweep whose positions are multiplied together (`swept`)."""
 
 LEAST_COLUMNS = 4
-"""Columns of the smallest array, whether it folds or not."""
+"""Number of columns of the smallest array, with or without the extension `fold`."""
 
 
 def swept(config: Config) -> int:
-    """Operations of a sweep that are multiplied together, limited by the multipliers of a lane."""
+    """Number of operations in a sweep whose positions are multiplied together, limited by the multipliers of a lane."""
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
 
 def sweep_rows(config: Config) -> int:
-    """Rows of weights from one group of a sweep to the next.
+    """Distance, in rows of weights, from one group of a sweep to the next.
 
-    The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then also encodes the part of a
-    vector and whether the operation only holds its positions.
+    A group has rows for `swept` x TAPS positions. The distance is at least 2 x `position_outputs`, so that a row number
+    also encodes the part of an input vector and whether the operation only holds its positions.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayMode:
-    """One way in which the array multiplies: a row of MODES.
+    """One way in which the array multiplies, an entry of MODES.
 
     `instruction`, `opcode`: the instruction of the mode. `register`: the compute unit's register whose field `on`
-    selects the mode; None for the mode that the instruction has without one. `extension`: the optional hardware of the
-    mode, None if every machine has it.
+    selects the mode; None for the instruction's default mode. `extension`: the optional hardware of the mode, None if
+    every machine has it.
 
-    `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise it adds the product of
-    a whole input vector and a row of the tile. `positions`: neighbouring positions that an operation reads. `holds`: an
-    operation also multiplies the positions of the `operations` - 1 operations before it, which the array holds, and
-    may leave the accumulators alone. `folds`: on a machine that folds, register FOLD gives the shape of the array and
-    the last bits of a tile's index number the part of a whole tile; other modes use the largest number of groups.
+    `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise lane j adds the dot
+    product of a whole input vector and row j of the tile. `positions`: number of neighbouring positions that an
+    operation reads. `holds`: an operation also multiplies the positions of the `operations` - 1 operations before it,
+    which the array holds, or only holds its own positions and does not change the accumulators. `folds`: with the
+    extension `fold`, register FOLD gives the number of groups of rows, and the low bits of a tile's index the part of a
+    whole tile; other modes use the largest number of groups.
     """
 
     name: str
@@ -68,31 +71,32 @@ class ArrayMode:
     folds: bool = False
 
     def position_vectors(self, config: Config) -> int:
-        """Input vectors of a position; a position begins at a multiple of them."""
+        """Number of input vectors in a position; the index of a position's first vector is a multiple of it."""
         return config.position_inputs if self.by_lane else 1
 
     def vectors(self, config: Config) -> int:
-        """Input vectors that an operation reads, neighbours in one memory."""
+        """Number of input vectors that an operation reads, neighbours in one memory."""
         return self.positions * self.position_vectors(config)
 
     def operations(self, config: Config) -> int:
-        """Operations, the present one included, whose positions an operation multiplies."""
+        """Number of operations, the current one included, whose positions an operation multiplies."""
         return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
-        """Shape of the positions that a mode that `holds` multiplies, zero at launch: [operations, the oldest first]
-        [positions][batch][block_out].
+        """Shape of the array of positions that a mode that `holds` multiplies, zeros at launch: [operations, the oldest
+        first][positions][batch][block_out].
         """
         return self.operations(config), self.positions, config.batch, config.block_out
 
     def tile_weights(self, config: Config) -> int:
-        """Indices of weights in a tile: one for each row that a lane takes an element of, else one for the tile."""
+        """Number of weight indices in a tile: one for each row of weights if the mode is `by_lane`, else 1."""
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Rows of weights of an operation, all parts of input vectors included; a group begins at a multiple of them.
+        """Number of weight indices in a group, the rows of an operation for all parts of input vectors; a group begins
+        at a multiple of it.
 
-        An index in the upper half of a group of a mode that `holds` says that the operation only holds its positions.
+        In a mode that `holds`, an index in the upper half of a group means that the operation only holds its positions.
         """
         if not self.by_lane:
             return 1
@@ -101,9 +105,9 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Row within a group whose weights belong to input vector `place` of the multiplied positions, and to `part` of
-        each vector where an input vector fills the lanes several times: parts take turns, or use groups of their own
-        in a mode that `holds`.
+        """Index within a group of the row of weights for input vector `place` of the multiplied positions. If an input
+        vector fills the lanes several times, the row is that for its part `part`: the rows of the parts alternate or,
+        in a mode that `holds`, are in separate groups.
         """
         return place if self.holds else place * config.position_outputs + part
 
@@ -124,7 +128,7 @@ MODES = (
     ArrayMode(name="taps", instruction="TAPS", opcode=Opcode.TAPS, extension="taps", positions=TAPS),
     SWEEP_MODE,
 )
-"""The modes. Of the modes of an instruction the first has no register."""
+"""All modes. The first mode of an instruction is its default, without register."""
 
 
 def modes_of(config: Config) -> tuple[ArrayMode, ...]:
@@ -133,7 +137,9 @@ def modes_of(config: Config) -> tuple[ArrayMode, ...]:
 
 
 def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> ArrayMode:
-    """The mode of an instruction of the array, with the compute unit's `registers`: fields by name of the register."""
+    """The mode of an instruction of the array; `registers`: the compute unit's registers, fields by name of the
+    register.
+    """
     return next(
         mode
         for mode in reversed(MODES)
@@ -143,11 +149,11 @@ def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> Arr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayShape:
-    """The parts of a machine's array that its modes need together.
+    """The hardware that all modes of a machine's array need together.
 
-    `by_lane`: multipliers work for one lane alone. `positions`: most positions that an operation reads. `holds`:
-    positions stay for later operations. `zero_points`: factors are differences of int8, with a bit more.
-    `fold_levels`: levels of the adder tree after which sums of groups of rows may stay apart.
+    `by_lane`: the array can multiply lane by lane. `positions`: most positions that an operation reads. `holds`: it
+    holds positions for later operations. `zero_points`: factors are differences of int8 values, of 9 bits.
+    `fold_levels`: number of last levels of the adder tree at which the sums of groups of rows may stay separate.
     """
 
     by_lane: bool
@@ -158,7 +164,7 @@ class ArrayShape:
 
     @staticmethod
     def of(config: Config) -> ArrayShape:
-        """The array of `config`."""
+        """The hardware of the array of `config`."""
         modes = modes_of(config)
         return ArrayShape(
             by_lane=any(mode.by_lane for mode in modes),
@@ -170,17 +176,19 @@ class ArrayShape:
 
     @property
     def banks(self) -> int:
-        """Banks of input scratchpad and chain memory: the words of neighbouring positions are read in one cycle."""
+        """Number of banks of input scratchpad and chain memory, so that neighbouring positions are read
+        in one cycle.
+        """
         return self.positions
 
     @property
     def factor_bits(self) -> int:
-        """Width of a factor."""
+        """Width of a factor in bits."""
         return 9 if self.zero_points else 8
 
     @property
     def product_bits(self) -> int:
-        """Width of a product: -128 x -128 needs 16 bits, 255 x 255 needs 17."""
+        """Width of a signed product in bits: -128 x -128 needs 16, 255 x 255 needs 17."""
         return 17 if self.zero_points else 16
 
 
@@ -206,7 +214,7 @@ ARRAY_REGISTERS = (
         refusal=lambda config, shape: f"means {1 << shape} groups, of which {config.folds} are the most",
     ),
 )
-"""Registers of the compute unit that change how the array multiplies: zero points, and the registers of modes."""
+"""Registers of the compute unit that affect the array: zero points, and the registers of modes."""
 
 
 # --- extensions of the array ----------------------------------------------------------------------------
@@ -271,14 +279,16 @@ def _taps(config: Config) -> Block:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Registers after the banks, and one element of the other vectors at each further multiplier."""
+    """Bytes of registers: for the vectors after the banks, and for an element of the other vectors at
+    each multiplier.
+    """
     position, lanes = config.inp_bytes * config.position_inputs, config.batch * config.block_out
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
     return {"vectors of taps": (TAPS - 1) * position + elements}
 
 
 def _position_memories(config: Config) -> dict[str, int]:
-    """Sizes of the memories of input vectors, by name."""
+    """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory."""
     return {
         name: value
         for name, value in (("inp", config.inp_buffer_bytes), ("chain", config.chain_buffer_bytes))
@@ -287,7 +297,7 @@ def _position_memories(config: Config) -> dict[str, int]:
 
 
 def holds_positions(config: Config) -> bool:
-    """Whether input scratchpad and chain memory hold whole positions of `taps`, two at least in each bank."""
+    """Whether input scratchpad and chain memory have a whole number of positions, and at least two in each bank."""
     size = config.inp_bytes * config.position_inputs
     return all(
         isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0
@@ -296,7 +306,7 @@ def holds_positions(config: Config) -> bool:
 
 
 def _check_taps(config: Config) -> None:
-    """Checks that every bank of input vectors holds whole positions, at least two."""
+    """Raises ConfigError unless each bank of input vectors has whole positions, at least two."""
     size = config.inp_bytes * config.position_inputs
     for name, value in _position_memories(config).items():
         if value < 2 * TAPS * size:
@@ -333,7 +343,7 @@ def _sweep(config: Config) -> Block:
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
-    """Vectors held for the next operations, and copies at the multipliers."""
+    """Bytes of registers: the vectors that are held for later operations, and copies at the multipliers."""
     return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * config.batch * config.block_out}
 
 
@@ -377,7 +387,7 @@ def _check_fold(config: Config) -> None:
 
 
 def _check_tiles(config: Config) -> None:
-    """Checks that the weight scratchpad holds a whole tile."""
+    """Raises ConfigError unless the weight scratchpad holds all parts of a whole tile."""
     if config.wgt_depth < config.tile_parts:
         raise ConfigError(
             f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least so many "

@@ -1,5 +1,5 @@
-"""Assembler text: one line an instruction, zero fields left out; every instruction word has a text, and every text a
-word.
+"""Converts instructions to assembler text and back: one line an instruction, zero fields left out. Every instruction
+word has a text.
 
     LOAD.INP sram_base=0 dram_base=256 y_size=4 x_size=14 x_stride=14 push_next
     CONFIG BASE acc_base=128 inp_base=12
@@ -7,8 +7,8 @@ word.
     ALU uop_end=1 iter_out=64 iter_in=1 alu_opcode=SHR use_imm=1 imm=7
 
 Values are decimal or 0x hexadecimal; float fields of registers are float literals, or 0x followed by their bits. Token
-flags are bare words. A word that is no instruction, or has unused bits set, is written as `.word` and its hexadecimal
-digits (32, or 64 where instructions have 256 bits). `#` begins a comment.
+flags are words without a value. A word that is no instruction, or has unused bits set, is written as `.word` and its
+hexadecimal digits (32, or 64 if instructions have 256 bits). `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .layout import FLAGS, Format, Unit, formats, join_words, split_words, uop_d
 from .registers import register, register_at
 
 FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")
-"""Register fields that hold the bits of a float32."""
+"""Names of the register fields that are the bits of a float32."""
 
 _FIXED = ("opcode", "memory_type")
 
 
 @lru_cache(maxsize=64)
 def _table(config: Config) -> dict[tuple[int, int], Format]:
-    """The format for each (bits 0..2, bits 7..9) that is an instruction."""
+    """The format of each instruction by its (bits 0..2, bits 7..9): opcode and memory type."""
     table = {}
     for item in formats(config).values():
         kinds = range(8) if item.memory_type is None else (item.memory_type,)
@@ -42,13 +42,13 @@ def _table(config: Config) -> dict[tuple[int, int], Format]:
 
 
 def format_of(config: Config, low: int) -> Format | None:
-    """The format of the instruction whose low word is `low`, or None if there is none."""
+    """The format of the instruction whose lowest word is `low`; None if it is no instruction."""
     return _table(config).get((low & 7, low >> 7 & 7))
 
 
 @lru_cache(maxsize=256)
 def used_bits(fields: tuple[Field, ...]) -> int:
-    """The mask of all bits that belong to one of `fields`."""
+    """The mask of all bits that belong to `fields`."""
     mask = 0
     for item in fields:
         mask |= ((1 << item.width) - 1) << item.low
@@ -82,7 +82,7 @@ def _assignments(fields: tuple[Field, ...], values: dict[str, int]) -> list[str]
 
 
 def instruction_text(config: Config, *words: int) -> str:
-    """The assembler line of one instruction given as its 64-bit words; never fails."""
+    """The assembler line of an instruction, given as its 64-bit `words`; raises no errors."""
     word = join_words(words)
     layout = format_of(config, words[0])
     if layout is None or word & ~used_bits(layout.fields):
@@ -99,7 +99,7 @@ def instruction_text(config: Config, *words: int) -> str:
 
 
 def disassemble(instructions: NDArray[np.uint64], config: Config) -> str:
-    """The text of (n, words) uint64 `instructions`, a line each; `assemble` gives back the same words."""
+    """The text of `instructions`, uint64 (n, words), a line each; `assemble` returns the same words."""
     return "".join(f"{instruction_text(config, *words)}\n" for words in instructions.tolist())
 
 
@@ -130,7 +130,9 @@ def _value(name: str, text: str) -> int:
 
 
 def _parse(words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[str, ...]) -> dict[str, int]:
-    """Field values of `name=value` words and bare flags, each at most once."""
+    """Field values of the words `name=value` and of flags without value, each allowed once. `where`: name of the
+    instruction in messages. Raises EncodingError.
+    """
     values: dict[str, int] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -152,7 +154,7 @@ def _parse(words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[
 
 
 def _line(words: list[str], config: Config) -> int:
-    """The instruction of one line, split into words, as one integer."""
+    """The instruction of one line, split into `words`, as one integer."""
     name = words[0]
     if name == ".word":
         digits = words[1] if len(words) == 2 else ""
@@ -179,7 +181,9 @@ def _line(words: list[str], config: Config) -> int:
 
 
 def assemble_line(line: str, config: Config) -> tuple[int, ...]:
-    """The 64-bit words of one line of text. Raises EncodingError naming the field and its allowed values."""
+    """The 64-bit words of the instruction in one line of text. Raises EncodingError, which names the field and its
+    allowed values.
+    """
     words = line.partition("#")[0].split()
     if not words:
         raise EncodingError("the line holds no instruction")
@@ -187,7 +191,9 @@ def assemble_line(line: str, config: Config) -> tuple[int, ...]:
 
 
 def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.uint64]:
-    """(n, words) instructions of `text`. Raises EncodingError naming `where`, line, field and allowed values."""
+    """The instructions of `text`, uint64 (n, words). Raises EncodingError, which names `where`, line, field and allowed
+    values.
+    """
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.partition("#")[0].strip():
@@ -203,7 +209,7 @@ def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.u
 
 
 def disassemble_uops(words: NDArray[np.unsignedinteger], config: Config) -> str:
-    """The text of micro-ops (`layout.uop_dtype`), a line each: `UOP dst=3 src=1 wgt=0`, all fields given."""
+    """The text of micro-ops (`layout.uop_dtype`), a line each, with all fields: `UOP dst=3 src=1 wgt=0`."""
     fields = uop_fields(config)
     lines = []
     for word in words.tolist():
@@ -216,7 +222,9 @@ def disassemble_uops(words: NDArray[np.unsignedinteger], config: Config) -> str:
 
 
 def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArray[np.unsignedinteger]:
-    """Micro-ops (`uop_dtype`) of `text`. Raises EncodingError naming `where`, line, field and allowed values."""
+    """The micro-ops (`layout.uop_dtype`) of `text`. Raises EncodingError, which names `where`, line, field and allowed
+    values.
+    """
     fields = uop_fields(config)
     result = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -238,5 +246,5 @@ def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArra
 
 
 def unit_name(unit: int) -> str:
-    """The unit's name as messages and text use it: load, compute or store."""
+    """The unit's name in messages and text: load, compute or store."""
     return Unit(unit).name.lower()

@@ -1,7 +1,7 @@
-"""The static checker: finds errors of a program without running it.
+"""The static checker: finds errors in a program without running it.
 
-`check` lists findings; `require_clean` raises the first errors as one ProgramError. A program without errors
-stays inside its memories, runs to FINISH whatever the timing, and computes what `run_reference` computes.
+`check` lists findings; `require_clean` raises all errors as one ProgramError. A program without errors accesses its
+memories within their bounds, runs to FINISH with any timing, and has the results of `run_reference`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,15 @@ from .ordering import Blocked, Clock, Ordering, Stage, order
 from .registers import register_at
 
 MOST_FINDINGS = 50
-"""Most findings in one list, which then ends with a note: a broken program repeats the same mistake."""
+"""Largest number of findings in a list, after which there is a note: a broken program often repeats a mistake."""
 
 _OURS = (*EXTENSION_OF, "CONFIG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One mistake in a program: `kind` is encoding, extension, value, finish, bounds, token, deadlock, race or
-    unchecked.
-
-    `severity` is error or warning; `instructions` are the indices of the instructions concerned, the one at fault
-    first.
+    """One mistake in a program. `kind`: encoding, extension, value, finish, bounds, token, deadlock, race or unchecked.
+    `severity`: error or warning. `instructions`: indices of the instructions that it concerns, the one at fault first.
     """
 
     kind: str
@@ -76,9 +73,9 @@ class _Decoded:
 def require_clean(
     config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8], *, allow_races: bool = False
 ) -> tuple[Finding, ...]:
-    """Raise ProgramError with all errors of `check`, one a line; return the warnings of a clean program.
+    """Raises ProgramError with all errors that `check` finds, one a line; returns the warnings if there are no errors.
 
-    `allow_races` lets findings of kind race pass as warnings.
+    `allow_races`: findings of kind race are no errors.
     """
     findings = check(config, instructions, image)
     errors = [
@@ -96,11 +93,10 @@ def check(
     *,
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> list[Finding]:
-    """All findings of (n, words) uint64 `instructions` on DRAM that initially holds `image` (uint8, the whole memory).
+    """All findings for `instructions`, uint64 (n, words). `image`: the whole DRAM at launch, uint8. `uop` (uop_depth,):
+    the micro-op scratchpad at launch, by default zeros.
 
-    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given.
-
-    After encoding errors the check stops: an unreadable program has no tokens or accesses to check.
+    If there are encoding errors, tokens and accesses are not checked.
     """
     findings: list[Finding] = []
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
@@ -160,7 +156,7 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
             continue
         stray = word & ~used_bits(layout.fields)
         if stray:
-            # VTA ignores unused bits, so a program made for VTA may set them.
+            # VTA ignores unused bits, so a program for VTA may set them.
             severity = "error" if layout.name in _OURS else "warning"
             bit = (stray & -stray).bit_length() - 1
             message = f"instruction {index} ({layout.name}): bit {bit} is set but belongs to no field"
@@ -270,7 +266,7 @@ def _blocked_text(program: _Decoded, item: Blocked) -> str:
 def _touches(
     program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None, ordering: Ordering
 ) -> Iterator[Finding]:
-    """Findings of kind bounds for every instruction and, if no unit waits for ever, of kind race between units."""
+    """Findings of kind bounds for all instructions and, if no unit is deadlocked, of kind race between units."""
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
     reported: set[tuple[int, int]] = set()
@@ -351,7 +347,7 @@ def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
 
 
 def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
-    """Findings for scales that are not finite; only scales in the initial image are known."""
+    """Findings for a LOAD.PAR of scales that are not finite; checks only scales in the initial image."""
     config, values = program.config, program.values[index]
     if values["x_size"] == 0:
         return

@@ -1,7 +1,7 @@
-"""The configuration: the one description from which instruction set, simulator, RTL and compiler follow.
+"""The configuration of a machine, from which instruction set, simulator, RTL and compiler are derived.
 
-A configuration is read from TOML (`load_config`) or named (`vta`, `osdi18`, `edge8`, `tiny`). Every derived quantity
-(depths, field widths, latencies that follow from sizes) is a property in `sizes.py` or in `timing.py` and nowhere else.
+A configuration is read from TOML (`load_config`) or is a preset (`vta`, `osdi18`, `edge8`, `tiny`). Derived quantities
+(depths, field widths, latencies) are computed in `sizes.py` and `timing.py` only.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .sizes import Sizes
 from .timing import STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
-"""Status of `clock_mhz`: no machine has been placed and timed at this clock. All output of times or rates that follow
-from the clock says so.
+"""Status of `clock_mhz`: no machine has been placed and timed at this clock. Each output of a time or rate in seconds
+has this word.
 """
 
 KIB = 1024
@@ -37,10 +37,10 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Memory:
-    """Timing of the one AXI4 memory that every unit shares; the rules are in hw/README.md.
+    """Timing of the AXI4 memory that all units share; hw/README.md has the rules.
 
-    With `jitter` or `stall` above zero, bursts are delayed by a seeded pseudo-random number of cycles
-    (`timing.memory_noise`), the same in every engine. Raises ConfigError for a value outside its range.
+    With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`timing.memory_noise`),
+    the same in all engines. Raises ConfigError for a value outside its range.
     """
 
     bus_bytes: int = parameter(8, "width of one beat", unit="bytes", low=8, high=64, power_of_two=True)
@@ -79,15 +79,14 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Config(Sizes):
-    """One accelerator. All sizes in bytes unless named otherwise.
+    """The configuration of one accelerator. Raises ConfigError for a machine that cannot be encoded or built.
 
-    `batch` x `block_in` x `columns` multiplies happen each cycle: an input vector is [batch][block_in] int8, a weight
-    tile [columns][block_in] int8, an accumulator vector [batch][block_out] int32, an output vector [batch][block_out]
-    int8. `columns` is block_out, or block_out / `folds` with the extension `fold`. `post_lanes` copies of STORE.POST's
-    arithmetic serve an output vector in batch * block_out / post_lanes passes (None: all lanes at once). FIFOs whose
-    size is None follow from the bus (`fifos.py`); `fifo_bytes` has the size of each. A machine that names no
-    `extensions` has those that suit its shape (`extensions.suited`). Raises ConfigError, with the reason, for a machine
-    that cannot be encoded.
+    The array does `batch` x `block_in` x `columns` multiplications a cycle: an input vector is [batch][block_in] int8,
+    a weight tile [columns][block_in] int8, an accumulator vector [batch][block_out] int32, an output vector
+    [batch][block_out] int8. `columns` is block_out or, with the extension `fold`, block_out / `folds`. STORE.POST has
+    `post_lanes` lanes of arithmetic, so an output vector takes batch * block_out / post_lanes passes (None: one pass).
+    The sizes of FIFOs that are None follow from the bus (`fifos.py`); `fifo_bytes` returns them. If no `extensions` are
+    given, the machine has those that suit its shape (`extensions.suited`).
     """
 
     name: str = "custom"
@@ -171,28 +170,28 @@ class Config(Sizes):
         check_machine(self)
 
     def fifo_bytes(self, fifo: str) -> int:
-        """Bytes of the `load`, `compute`, `operand` or `store` FIFO: the configured size, or one that suffices for the
-        bus.
+        """Size in bytes of the FIFO `fifo` (load, compute, operand or store): the configured one, else one that is
+        large enough to keep the bus busy.
         """
         given = getattr(self, f"{fifo}_fifo_bytes")
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """A copy of this machine with another `memory` of equal bus width; FIFOs keep the sizes derived from the
-        present memory.
+        """This machine with another `memory` of the same bus width. The FIFOs keep their sizes, also if these were
+        derived from the memory.
         """
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         return dataclasses.replace(self, memory=memory, **sizes)
 
     @property
     def clock_hertz(self) -> float:
-        """Clock frequency in hertz, see CLOCK_IS."""
+        """Clock frequency in hertz (see CLOCK_IS)."""
         return self.clock_mhz * 1e6
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage beyond the four scratchpads, in bytes by name. Every listing of a machine's storage includes these
-        entries.
+        """Storage in addition to the four scratchpads, in bytes by name; part of every listing of a
+        machine's storage.
         """
         listing = {
             "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
@@ -209,15 +208,15 @@ class Config(Sizes):
 
     @property
     def chose_extensions(self) -> bool:
-        """Whether the extensions were derived from the machine's shape, because the configuration names none."""
+        """Whether the extensions were derived from the machine's shape, since none were given."""
         return isinstance(self.extensions, ByShape)
 
     # --- identity ---------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values, the shape of the TOML file.
+        """All fields as plain values, in the structure of the TOML file.
 
-        Fields that are None are left out, as are fields declared `later` (parameters.py) at their default.
+        Left out: fields that are None, and fields declared `later` (parameters.py) that have their default.
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
@@ -226,26 +225,26 @@ class Config(Sizes):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One warning for each FIFO size or number of outstanding bursts that makes the machine slower than its bus."""
+        """A warning for each FIFO size or number of outstanding bursts that is too small to keep the bus busy."""
         return tuple(starved(self))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of every field but the name, in hexadecimal: equal digests mean equal machines."""
+        """SHA-256 of all fields except the name, hexadecimal; equal machines have equal digests."""
         values = self.to_dict() | {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         del values["name"]
         if self.post_passes == 1:
-            values.pop("post_lanes", None)  # explicit or default, the same machine
+            values.pop("post_lanes", None)  # the same machine as without the field
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     @property
     def described(self) -> dict[str, str]:
-        """The machine as tuning records name it."""
+        """Kind, name and digest of the machine, as tuning records store them."""
         return {"kind": "vdla", "config": self.name, "digest": self.digest}
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values`, without fields that are None and without fields declared `later` at their default."""
+    """The fields of `values` without those that are None and those declared `later` that have their default."""
     later = later_defaults(type(values))
     return {
         item.name: value
@@ -258,10 +257,10 @@ def _stored(values: Config | Memory) -> dict[str, Any]:
 MACHINE_FIELDS = tuple(
     sorted({item.name for kind in (Config, Memory) for item in dataclasses.fields(kind)} - {"name", "memory"})
 )
-"""The names of the fields that describe a machine, its memory's among them."""
+"""Names of all fields of a machine and of its memory, except its name, sorted."""
 
 PRESETS = ("vta", "osdi18", "edge8", "tiny")
-"""Names of the configurations that ship with the package."""
+"""Names of the configurations that are part of the package."""
 
 
 def _from_table(table: dict[str, Any], where: str) -> Config:
@@ -292,20 +291,20 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
 
 
 def parse_config(text: str, where: str) -> Config:
-    """The configuration in TOML `text`; `where` names it in messages. Raises ConfigError."""
+    """Reads the configuration in TOML `text`; messages call it `where`. Raises ConfigError."""
     try:
         table = tomllib.loads(text)
     except RecursionError:
         raise ConfigError(f"{where}: not valid TOML: nested too deeply") from None
     except ValueError as error:
-        # The ValueErrors include tomllib's own errors and Python's error for integers of thousands of digits.
+        # ValueError is the class of tomllib's errors and of Python's error for integers of thousands of digits.
         raise ConfigError(f"{where}: not valid TOML: {error}") from None
     return _from_table(table, where)
 
 
 def toml_text(config: Config, *, as_given: bool = False) -> str:
-    """`config` as TOML text for `load_config`. With `as_given` the extensions derived from its shape are left out;
-    `load_config` derives them again.
+    """`config` as TOML text for `load_config`. With `as_given`, extensions that were derived from the shape are left
+    out; `load_config` derives them again.
     """
     values = config.to_dict()
     if as_given and config.chose_extensions:
@@ -326,8 +325,8 @@ def _toml_value(value: object) -> str:
 
 
 def load_config(name_or_path: str | Path, *, pipes: bool = True) -> Config:
-    """The configuration of a preset (`vta`, `osdi18`, `edge8`, `tiny`) or of the TOML file at a path. `pipes`: allow a
-    named pipe, whose read may block. Raises ConfigError.
+    """Reads a preset (`vta`, `osdi18`, `edge8`, `tiny`) or the TOML file at a path. `pipes`: the path may be that of a
+    named pipe, for whose data the call waits. Raises ConfigError.
     """
     if str(name_or_path) in PRESETS:
         text = (resources.files("vdla.isa.presets") / f"{name_or_path}.toml").read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""Checks of a configuration: what cannot be encoded or built is refused with a way out."""
+"""Checks a configuration: raises ConfigError, with a way to correct it, for a machine that cannot be
+encoded or built.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_fields(config: Config) -> None:
-    """Checks the name, and each declared field against its range. Raises ConfigError."""
+    """Checks the name, and each declared field against its range; raises ConfigError."""
     if not isinstance(config.name, str) or not config.name or not config.name.isprintable():
         raise ConfigError(
             f"name = {config.name!r}: expected a string of at least one character, all printable"
@@ -24,7 +26,7 @@ def check_fields(config: Config) -> None:
 
 
 def check_machine(config: Config) -> None:
-    """Checks extensions, shape and memories of a machine whose `check_fields` passed. Raises ConfigError."""
+    """Checks extensions, shape and memories of a machine after `check_fields`; raises ConfigError."""
     if config.post_lanes is not None:
         _check_post_lanes(config, config.post_lanes)
     _check_extensions(config)
@@ -63,8 +65,8 @@ def _check_post_lanes(config: Config, value: object) -> None:
 
 
 def _check_chain(config: Config) -> None:
-    """Checks the chain memory. Runs before the checks of other memories, because the widths of input indices and
-    micro-ops follow from it.
+    """Checks the size of the chain memory; before other memories, because the widths of input indices and micro-ops
+    depend on it.
     """
     value, word = config.chain_buffer_bytes, config.chain_word_bytes
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -87,7 +89,9 @@ def _check_chain(config: Config) -> None:
 
 
 def _check_chain_indices(config: Config) -> None:
-    """The chain memory lies behind the input scratchpad, whose size is legal, within the range of `inp_base`."""
+    """Checks that the indices of the chain memory, which follow those of the input scratchpad, fit `inp_base`. The
+    input scratchpad must be checked before.
+    """
     most, word = (1 << SRAM_BASE_BITS) - config.chain_base, config.chain_word_bytes
     if config.chain_depth > most:
         room = most * config.inp_bytes // word * word
@@ -134,7 +138,7 @@ def _check_buffers(config: Config) -> None:
 
 
 def _check_whole(config: Config, name: str, element: int) -> None:
-    """Checks that a memory holds a whole number, at least one, of elements of `element` bytes."""
+    """Checks that field `name`, the size of a memory, is a multiple of `element` bytes and at least one element."""
     value = getattr(config, name)
     if isinstance(value, bool) or not isinstance(value, int) or value < element or value % element:
         near = max(1, value // element if isinstance(value, int) else 1) * element

@@ -1,6 +1,6 @@
 """The map of the control registers, which software reads and writes over AXI4-Lite: names, addresses, bits.
 
-`hw/control.py` builds them, `describe.c_header` names them in C, `hw/rtl.md` says how software uses them.
+`hw/control.py` implements them, `describe.c_header` declares them in C, `hw/rtl.md` describes their use by software.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ REGISTERS = {
     "CYCLES": 0x028,
     "DIGEST": 0x040,
 }
-"""Byte address of each register's first word."""
+"""Byte address of the first word of each register."""
 COUNTERS_AT = 0x100
-"""Byte address of the first performance counter; each has two words, the low one first."""
+"""Byte address of the first performance counter; a counter has two words, the low word first."""
 
 CONTROL_BITS = ("LAUNCH", "CLEAR", "STOP")
-"""Bits of CONTROL from bit 0 on: start a run, clear the error bit, stop the run."""
+"""Names of the bits of CONTROL, from bit 0 on: start a run, clear the error bit, stop the run."""
 STATUS_BITS = ("RUNNING", "DONE", "ERROR", "QUIET")
-"""Bits of STATUS from bit 0 on."""
+"""Names of the bits of STATUS, from bit 0 on."""

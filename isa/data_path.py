@@ -1,4 +1,4 @@
-"""Types of the tables of optional hardware: a part of the data path, and an extension."""
+"""Types for the tables of optional hardware: a block of the data path, and an extension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of the data path: its lanes, multipliers and memory ports."""
+    """A block of the data path: numbers of lanes and of multipliers, descriptions of its multiplier and of its memory
+    ports, and bytes of storage.
+    """
 
     name: str
     lanes: int
@@ -34,12 +36,12 @@ def _accept(config: Config) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One extension: its meaning in words, the unit that has it, its block of the data path, whether it belongs to
-    machines that name no extensions, and the extension that it needs.
+    """One extension. `meaning`: description. `unit`: the unit that has it. `block`: its block of the data path.
+    `default`: machines for which no extensions are given have it. `needs`: the extension that it needs, or None.
 
     `storage`: bytes by name that it adds to `Config.extra_storage`. `check` raises ConfigError for a machine whose
-    shape or fields do not allow the extension, `check_memories` for one whose memories do not; `check` runs first,
-    before sizes of memories are known to be legal.
+    shape or fields do not allow the extension, `check_memories` for a machine whose memories do not. `check` is called
+    first, before the sizes of memories are checked.
     """
 
     meaning: str

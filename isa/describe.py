@@ -1,4 +1,4 @@
-"""The instruction set of one configuration as a C header and as a Markdown reference, from the tables alone."""
+"""Writes the instruction set of a configuration as a C header and as a Markdown reference, from the tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DEPTHS = ("uop", "inp", "wgt", "acc", "par")
 _SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", "token_queue_depth")
 
 CHAIN = "chain memory"
-"""An optional part that is no extension."""
+"""Name of the chain memory, an optional part that is no extension."""
 
 _COUNTS = {2: "two", 4: "four"}
 _WIDE = (
@@ -88,8 +88,8 @@ def _field_defines(prefix: str, fields: Iterable[Field], word: bool) -> list[str
 
 
 def c_header(config: Config) -> str:
-    """A C header (C99 and C++): opcodes, sizes, and word, shift and mask of every field of `config`."""
-    # A name must not end the comment around it.
+    """A C header (C99 and C++) for `config`: opcodes, sizes, and word, shift and mask of each field."""
+    # The name is in a comment, which it must not end.
     name = config.name.replace("*/", "* /").replace("/*", "/ *")
     words = config.instruction_words
     preamble = _PREAMBLE.format(
@@ -133,7 +133,7 @@ def c_header(config: Config) -> str:
 
 
 def _present(config: Config, *defines: tuple[str, str, int]) -> list[str]:
-    """The defines (part, name, value) of the parts that `config` has: extensions, or CHAIN."""
+    """The lines of the `defines` (part, name, value) whose part, an extension or CHAIN, the machine has."""
     return [_define(name, value) for part, name, value in defines if _has(config, part)]
 
 
@@ -142,7 +142,7 @@ def _has(config: Config, part: str) -> bool:
 
 
 def _control_defines(config: Config) -> list[str]:
-    """The control registers: byte addresses, bits of CONTROL and STATUS, values of ID, VERSION and DIGEST."""
+    """Lines for the control registers: byte addresses, bits of CONTROL and STATUS, values of ID, VERSION and DIGEST."""
     digest = bytes.fromhex(config.digest)
     words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
     return [
@@ -180,7 +180,7 @@ def _field_table(fields: Iterable[Field]) -> list[str]:
 
 
 def _same_fields(config: Config) -> list[list[Format]]:
-    """The formats in groups of equal fields, in the order of each group's first format."""
+    """The formats in groups of equal fields, in the order of the first format of each group."""
     groups: dict[tuple[Field, ...], list[Format]] = {}
     for item in formats(config).values():
         groups.setdefault(item.fields, []).append(item)
@@ -196,7 +196,7 @@ def _format_section(group: list[Format]) -> list[str]:
 
 
 def _sentences(config: Config) -> dict[str, str]:
-    """A sentence on the memories of each optional part: an extension, or CHAIN."""
+    """A sentence about the memories of each optional part, an extension or CHAIN."""
     last = config.chain_base + config.chain_depth - 1
     return {
         CHAIN: f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "
@@ -216,9 +216,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def markdown(config: Config) -> str:
-    """The instruction reference of `config` in Markdown: sizes, fields, registers and token queues.
-
-    isa/README.md explains the meaning of the fields; this table gives their bits.
+    """The instruction reference of `config` in Markdown: sizes, bits of fields, registers and token queues.
+    isa/README.md explains the meaning of the fields.
     """
     lines = [f"# Instruction set of configuration `{config.name}`", ""]
     lines += [
@@ -273,7 +272,7 @@ def markdown(config: Config) -> str:
 
 
 def field_table() -> str:
-    """Every field of a configuration in Markdown, from its declaration: default, unit, legal values and meaning."""
+    """A Markdown table of all fields of a configuration: default, unit, legal values and meaning, as declared."""
     rows = []
     for prefix, kind in (("", Config), ("memory.", Memory)):
         for name, default, item in declared(kind):

@@ -1,7 +1,7 @@
-"""Optional hardware of a machine, and the hardware of each part of the data path: lanes, multipliers, ports, storage.
+"""The table of extensions, a machine's optional hardware, and the blocks of its data path.
 
-`Config.extensions` lists names from this table. `layout.EXTENSION_OF` gives the extension that an instruction needs,
-`alu.ALU_OPERATIONS` that of an ALU operation.
+`Config.extensions` lists names of this table. `layout.EXTENSION_OF` has the extension that an instruction needs,
+`alu.ALU_OPERATIONS` the extension that an ALU operation needs.
 """
 
 from __future__ import annotations
@@ -85,28 +85,28 @@ EXTENSION_TABLE: dict[str, Extension] = {
     "fold": array_modes.FOLD,
     "rows": store_stages.ROWS,
 }
-"""Optional hardware beyond VTA, by name."""
+"""All extensions by name: hardware that VTA does not have."""
 
 EXTENSIONS = tuple(EXTENSION_TABLE)
-"""The names of all extensions."""
+"""Names of all extensions."""
 
 DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if item.default)
-"""Names of the extensions of a machine that names none."""
+"""Names of the extensions that a machine has if none are given and its shape allows them."""
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions that `suited` derived from a machine's shape, because the configuration names none;
-    `dataclasses.replace` derives them again.
+    """Extensions that `suited` derived from a machine's shape, since none were given; `dataclasses.replace` derives
+    them again.
     """
 
     __slots__ = ()
 
 
 def suited(config: Config) -> ByShape:
-    """The extensions of a machine whose configuration names none: the default ones that its shape supports.
+    """The extensions of a machine for which none are given: the default ones that its shape allows.
 
-    DEPTHWISE needs block_in = block_out, or `taps` beside it; `taps` needs memories that hold whole positions of input
-    vectors (`array_modes.holds_positions`). Where neither is the case, `depthwise` is left out.
+    `depthwise` needs block_in = block_out or the extension `taps`, and `taps` needs memories of whole positions of
+    input vectors (`array_modes.holds_positions`). If a machine has neither, `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)
@@ -116,18 +116,20 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """`extensions` without those whose prerequisite extension is missing, in the same order."""
+    """`extensions` without those that need a missing extension, in the same order."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 
 
 def extensions_of(config: Config) -> Iterator[Extension]:
-    """The rows of the extensions of `config`, in the order of the table."""
+    """The extensions of `config`, in the order of the table."""
     return (item for name, item in EXTENSION_TABLE.items() if name in config.extensions)
 
 
 def storage_of(config: Config) -> dict[str, int]:
-    """Bytes of storage of the extensions of `config`, by name: of the default extensions, then of others by unit."""
+    """Bytes of storage of the extensions of `config`, by name: first those of default extensions, then
+    others by unit.
+    """
     rows = sorted(extensions_of(config), key=lambda item: -1 if item.default else item.unit)
     return {name: size for item in rows for name, size in item.storage(config).items()}
 
@@ -144,7 +146,7 @@ def _chain(config: Config) -> Block:
 
 
 def blocks(config: Config) -> tuple[Block, ...]:
-    """The GEMM array, every extension of `config` and its chain memory, as isa/README.md specifies them."""
+    """The blocks of the data path of `config`: the GEMM array, its extensions and its chain memory (isa/README.md)."""
     array = Block(
         name="gemm array",
         lanes=config.batch * config.columns,

@@ -1,4 +1,4 @@
-"""Bit fields of instructions, micro-ops and registers, and values packed into them."""
+"""Bit fields of instructions, micro-ops and registers; packs values into fields and unpacks them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`width` bits from bit `low` of an instruction, micro-op or register, two's complement if `signed`. On machines
-    that lack `extension` (if not None) the field must be 0.
+    """A bit field: `width` bits from bit `low` on, two's complement if `signed`. On machines without `extension`, if
+    that is not None, the field must be 0.
     """
 
     name: str
@@ -30,22 +30,24 @@ class Field:
 
     @property
     def high(self) -> int:
-        """The last bit, inclusive."""
+        """The number of the field's last bit."""
         return self.low + self.width - 1
 
     @property
     def minimum(self) -> int:
-        """The smallest value the field holds."""
+        """The smallest value of the field."""
         return -(1 << (self.width - 1)) if self.signed else 0
 
     @property
     def maximum(self) -> int:
-        """The largest value the field holds."""
+        """The largest value of the field."""
         return (1 << (self.width - 1)) - 1 if self.signed else (1 << self.width) - 1
 
 
 def pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Consecutive fields from bit `start` on; a field that would cross into the next word starts at that word."""
+    """Consecutive fields of `items`, (name, width) each, from bit `start` on; a field that would cross into the next
+    word of 64 bits starts there.
+    """
     fields, low = [], start
     for name, width in items:
         if low // WORD_BITS != (low + width - 1) // WORD_BITS:
@@ -70,9 +72,9 @@ def _too_large(config: Config, value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One configuration register of a unit, zero at launch. `extension`: the optional hardware with this register; None
-    if every machine has it, or ignores it because nothing reads it. `most`: the largest legal values of fields that a
-    machine limits further than their width; `refusal`: the problem of a larger value, in words.
+    """A configuration register of a unit, zero at launch. `extension`: the optional hardware that has the register;
+    None if every machine accepts it. `most`: largest legal values of the fields that a machine limits further than
+    their width; `refusal`: the text about a larger value.
     """
 
     name: str
@@ -89,7 +91,9 @@ class Register:
 
 
 def pack_fields(where: str, fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
-    """The integer whose `fields` hold `values` (fields not named are zero). Raises EncodingError."""
+    """The integer whose `fields` have the `values`; fields without a value are zero. Messages call it `where`. Raises
+    EncodingError.
+    """
     left, word = dict(values), 0
     for item in fields:
         value = left.pop(item.name, 0)
@@ -104,7 +108,7 @@ def pack_fields(where: str, fields: tuple[Field, ...], values: Mapping[str, int]
 
 
 def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
-    """The value of each field of the integer `word`."""
+    """The value of each of `fields` in the integer `word`."""
     values = {}
     for item in fields:
         value = word >> item.low & ((1 << item.width) - 1)
@@ -117,13 +121,15 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
 def pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """`words` uint64 arrays (n,): the instructions' words, with the columns in their fields. Raises EncodingError."""
+    """The words of n instructions, as `words` arrays uint64 (n,), whose `fields` have the values of `columns`, arrays
+    (n,). Raises EncodingError.
+    """
     items: list[Field] = []
     for key in columns:
         if key not in fields:
             raise EncodingError(f"{where} has no field {key!r}; it has {', '.join(fields)}")
         items.append(fields[key])
-    # A 64-bit field holds any uint64, which may not fit int64.
+    # A field of 64 bits may have any uint64 value, which may not fit int64; its range is not checked.
     values = np.array([column.astype(np.int64) for column in columns.values()])
     least = np.array([-(1 << 63) if item.width == 64 else item.minimum for item in items])[:, None]
     most = np.array([(1 << 63) - 1 if item.width == 64 else item.maximum for item in items])[:, None]
@@ -148,7 +154,7 @@ def _refuse_columns(where: str, fields: Mapping[str, Field], columns: Mapping[st
 
 
 def extract(words: np.ndarray, item: Field) -> np.ndarray:
-    """Field `item` of every row of (n, words) uint64 `words`, as int64 (uint64 for a full 64-bit field)."""
+    """Field `item` of each instruction in `words`, uint64 (n, words), as int64 (n,); uint64 for a field of 64 bits."""
     mask = np.uint64((1 << item.width) - 1)
     raw = words[:, item.low // 64] >> np.uint64(item.low % 64) & mask
     if item.width == 64:

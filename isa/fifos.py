@@ -1,10 +1,10 @@
 """Sizes of FIFOs that keep the bus busy: defaults of a configuration, and warnings about smaller configured sizes.
 
-The formulas follow from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words reads in
-bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. A burst's room is reserved while
-its request waits for memory (`read_latency`), while its beats move and until a new request may reuse the room; the next
-k - 1 bursts must keep the bus busy for that time. `outstanding_reads` bursts must keep it busy from the acceptance of a
-request to its last beat.
+The formulas follow from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words is filled by
+bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved
+while its request waits for memory (`read_latency`), while its beats move, and until a new request may use the room
+again; the next k - 1 bursts must keep the bus busy during this time. `outstanding_reads` bursts must keep the bus busy
+from the acceptance of a request to its last beat.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
     from .config import Config, Memory
 
 FIFOS = ("load", "compute", "operand", "store")
-"""The FIFOs between the bus and the units; `load_fifo_bytes` and the like give their sizes."""
+"""Names of the FIFOs between the bus and the units; the fields NAME_fifo_bytes of a configuration have their sizes."""
 
 FIFO_WORDS = 1 << 16
-"""Largest number of bus words in a FIFO, equal to the largest number of elements in a scratchpad: at the longest
-latency more do not help.
+"""Largest number of bus words in a FIFO, equal to the largest number of elements in a scratchpad; more words do not
+help at any latency.
 """
 
 OUTSTANDING = 64
 """Largest number of outstanding reads, and of outstanding writes, of a memory."""
 
 DEFAULT_RATE = {"load": 1.0, "compute": 0.9, "operand": 0.9, "store": 0.75}
-"""Share of bus cycles that a FIFO of default size keeps busy, at least, while nothing else uses the bus.
+"""Least share of bus cycles that a FIFO of default size keeps busy while no other unit uses the bus.
 
-Loads alone can fill the bus; reads of the compute and store units share it with them. Layers that expand channels store
-more than they load, so half of the bus is too little for stores.
+Loads alone may fill the bus; reads of the compute and store units share it with loads. Layers that expand channels
+store more than they load, so half of the bus would be too little for stores.
 """
 
 JITTER = 0.75
-"""Effective random latency as a part of its maximum: reads are served in order, so the slowest of several determines
-the delay.
+"""Effective random latency as a fraction of its maximum: reads are served in order, so the slowest of several
+determines the delay.
 
-None of 0.5, 0.6, ..., 1 predicted as well, on the simulator, which of 1,344 machines keep a bus 95% busy: 0.75 without
-an error.
+With 0.75 the formulas predict without error which of 1,344 simulated machines keep the bus busy 95% of the time; with
+0.5, 0.6, ..., 1 they make errors.
 """
 
 BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
-"""Share of busy bus cycles below which a configured FIFO size gets a warning."""
+"""Share of busy bus cycles below which there is a warning about a configured FIFO size."""
 
 
 def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) -> float:
-    """Share of the time in which reads into a FIFO of `words` bus words keep the bus busy, relative to the memory's
-    best.
+    """Share of cycles in which reads to a FIFO of `words` bus words keep the bus busy, relative to the largest share
+    that the memory's stalls allow.
 
     Assumes one long run of bytes, a writer as fast as the bus, and `outstanding` reads at a time. Random latency counts
-    as JITTER of its maximum, random stalls count as their mean.
+    as JITTER times its maximum, random stalls count as their mean.
     """
     burst = longest_burst(words, READ_BURST_BEATS)
     moved = burst + memory.stall / 2
@@ -73,7 +73,7 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
-    """`read_rate` for outputs that leave a store FIFO of `words` bus words, `outstanding` writes at a time."""
+    """Like `read_rate`, for writes from a store FIFO of `words` bus words, `outstanding` writes at a time."""
     memory = config.memory
     longest = most_write_beats(config)
     burst = longest_burst(words, longest)
@@ -87,13 +87,15 @@ def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -
 
 
 def least_bytes(config: Config, fifo: str) -> int:
-    """The smallest size of `fifo` that can be built: two bus words; for operands and outputs at least two vectors."""
+    """The smallest legal size of `fifo` in bytes: two bus words; for operands and outputs at least two vectors."""
     out = config.out_bytes if fifo in ("operand", "store") else 0
     return 2 * max(config.memory.bus_bytes, out)
 
 
 def default_bytes(config: Config, fifo: str) -> int:
-    """The default size of `fifo`: the smallest power of two that keeps DEFAULT_RATE of the bus busy."""
+    """The default size of `fifo` in bytes: the smallest power of two that keeps the bus busy for DEFAULT_RATE of the
+    cycles.
+    """
     bus, rate = config.memory.bus_bytes, _rate(config, fifo)
     size = least_bytes(config, fifo)
     wanted = min(DEFAULT_RATE[fifo], rate(FIFO_WORDS))
@@ -107,7 +109,7 @@ def _rate(config: Config, fifo: str) -> Callable[..., float]:
 
 
 def starved(config: Config) -> Iterator[str]:
-    """One warning for each FIFO size and number of outstanding bursts with which `config` cannot keep its own bus busy.
+    """A warning for each FIFO size and number of outstanding bursts of `config` that is too small to keep the bus busy.
 
     A warning names the field, its value, the reachable share of busy cycles, and a value that suffices.
     """
@@ -115,7 +117,7 @@ def starved(config: Config) -> Iterator[str]:
     fifos = [fifo for fifo in FIFOS if fifo != "operand" or config.has("post")]
     for fifo in fifos:
         size, rate, default = config.fifo_bytes(fifo), _rate(config, fifo), default_bytes(config, fifo)
-        # An array narrower than the bus uses less than the bus delivers, whatever the FIFO.
+        # A unit whose elements are narrower than the bus uses less than the bus delivers, with any FIFO.
         reachable = _taken(config, fifo)
         busy = min(rate(size // bus), reachable)
         if size < default and busy < BUSY[fifo] * min(1.0, reachable):
@@ -142,7 +144,7 @@ def starved(config: Config) -> Iterator[str]:
 
 
 def _taken(config: Config, fifo: str) -> float:
-    """Largest share of a bus word that a unit consumes or produces in a cycle."""
+    """Largest share of a bus word that the unit of `fifo` consumes or produces in a cycle."""
     widest = {
         "load": max(config.wgt_bytes, config.inp_bytes),
         "compute": config.acc_bytes,

@@ -1,8 +1,8 @@
-"""Races: pairs of accesses to one element that no token orders as the program does.
+"""Finds races: two accesses to the same element by different units that no tokens order as the program does.
 
-Each shared memory has one writing unit, so a race is a read after a write or a write after a read; two writes always
-belong to one unit, whose instructions take effect in order. An access is safe when the token ordering puts the other
-unit's last conflicting instruction before it: earlier instructions of that unit then come before the access too.
+Each shared memory is written by one unit, so a race is a read after a write or a write after a read; instructions of
+one unit take effect in order. An access is safe if tokens order the last conflicting instruction of the other unit
+before it, since earlier instructions of that unit then come before it, too.
 
 One race is possible within a unit: a LOAD.PAR does not wait for stores in flight before it (hw/README.md, section 8).
 """
@@ -26,7 +26,7 @@ WRITERS = {
     Resource.CHAIN: Unit.STORE,
     Resource.DRAM: Unit.STORE,
 }
-"""The one unit that writes each shared memory."""
+"""The unit that writes each shared memory."""
 
 READERS = {
     Resource.INP: (Unit.COMPUTE,),
@@ -35,13 +35,13 @@ READERS = {
     Resource.CHAIN: (Unit.COMPUTE,),
     Resource.DRAM: (Unit.LOAD, Unit.COMPUTE),
 }
-"""The units other than its writer that read each shared memory."""
+"""The units that read each shared memory, without the one that writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A conflict with instruction `earlier` of unit `unit`, which touched `element` of `resource` too; `kind` is RAW or
-    WAR.
+    """A conflict of an access with instruction `earlier` of unit `unit`, which accessed the same `element` of
+    `resource`. `kind`: RAW (read after write) or WAR (write after read).
     """
 
     kind: str
@@ -53,14 +53,16 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAccess:
-    """For every element of every shared memory, the index of each unit's last instruction that touched it, or -1."""
+    """For each element of the shared memories, int32 arrays by memory: index of the last instruction that wrote it, and
+    of the last instruction of each other unit that read it; -1 if there is none.
+    """
 
     writes: dict[Resource, NDArray[np.int32]]
     reads: dict[tuple[Resource, Unit], NDArray[np.int32]]
 
 
 def start_access(config: Config, memory_size: int) -> LastAccess:
-    """A LastAccess without any access, for DRAM of `memory_size` bytes."""
+    """The LastAccess at launch, without accesses, for DRAM of `memory_size` bytes."""
     sizes = {
         Resource.INP: config.inp_depth,
         Resource.WGT: config.wgt_depth,
@@ -79,7 +81,9 @@ def start_access(config: Config, memory_size: int) -> LastAccess:
 
 
 def conflicts(last: LastAccess, unit: Unit, touched: tuple[Access, ...]) -> Iterator[Conflict]:
-    """The latest conflicting instruction of each other unit, for each access of an instruction of `unit`."""
+    """For each access in `touched`, of an instruction of `unit`: the last conflicting instruction of each
+    other unit.
+    """
     for item in touched:
         writer = WRITERS[item.resource]
         if item.write:
@@ -109,10 +113,10 @@ def waits_for_stores(name: str, values: Mapping[str, int]) -> bool:
 
 
 def unseen_store(last: LastAccess, touched: tuple[Access, ...], waited: int) -> Conflict | None:
-    """The latest store that writes an element that a LOAD.PAR reads, if the store may still be in flight; else None.
+    """The last store that writes an element which a LOAD.PAR reads, if the store may still be in flight; else None.
 
-    `touched`: accesses of the LOAD.PAR. `waited`: the store unit's last instruction that waited for all earlier ones,
-    or -1.
+    `touched`: accesses of the LOAD.PAR. `waited`: index of the store unit's last instruction that waited for all
+    earlier ones, or -1.
     """
     for item in touched:
         for found in _latest(last.writes[item.resource], "RAW", item, Unit.STORE):
@@ -122,7 +126,7 @@ def unseen_store(last: LastAccess, touched: tuple[Access, ...], waited: int) -> 
 
 
 def record(last: LastAccess, unit: Unit, index: int, touched: tuple[Access, ...]) -> None:
-    """Note that instruction `index` of `unit` touched these elements."""
+    """Records the accesses `touched` of instruction `index` of `unit` in `last`."""
     for item in touched:
         if item.write:
             last.writes[item.resource][item.elements] = index

@@ -1,8 +1,8 @@
-"""Instruction and micro-op fields as tables derived from a configuration; encoder and decoder read the tables.
+"""Tables of the fields of instructions and micro-ops, derived from a configuration; encoder and decoder.
 
-The base instructions are bit-compatible with VTA's (its public `hw_spec.h`); the extensions use its free
-opcodes, memory types and bits. isa/README.md gives the semantics of each. An instruction is 128 or 256 bits
-(`widths.py`), held as a row of little-endian uint64 words; no field crosses from one word to the next.
+The base instructions are bit-compatible with VTA's (its public `hw_spec.h`); extensions use opcodes, memory types and
+bits that are free in VTA. isa/README.md has the semantics. An instruction has 128 or 256 bits (`widths.py`), stored as
+little-endian uint64 words; no field crosses from one word to the next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .widths import WORD_BITS
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One instruction format: its assembler name, opcode, memory type (or None) and fields in bit order."""
+    """One instruction format: assembler name, opcode, memory type (or None) and fields in the order of their bits."""
 
     name: str
     opcode: Opcode
@@ -33,7 +33,7 @@ class Format:
     fields: tuple[Field, ...]
 
     def field(self, name: str) -> Field:
-        """The field called `name`. Raises EncodingError if there is none."""
+        """The field named `name`. Raises EncodingError if there is none."""
         for item in self.fields:
             if item.name == name:
                 return item
@@ -45,11 +45,11 @@ class Format:
 FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 _COMMON = (Field("opcode", 0, 3), *pack(3, *((name, 1) for name in FLAGS)))
 FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
-"""The bit of each dependence flag in an instruction of any format."""
+"""Number of the bit of each token flag, the same in all formats."""
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-"""The padding fields of a load: elements filled around the moved ones, 4 bits each from bit 112 on."""
+"""Names of a load's fields for padding, numbers of pads around the data; 4 bits each from bit 112 on."""
 _PADS = pack(112, *((name, 4) for name in PADS))
 _POST = pack(
     112,
@@ -75,7 +75,7 @@ def _post(config: Config) -> tuple[Field, ...]:
 
 
 def _statistics(config: Config) -> tuple[Field, ...]:
-    """ROWS: no memory but the accumulators."""
+    """Fields of ROWS, which accesses no memory but the accumulators."""
     head = (*_COMMON, Field("memory_type", 7, 3), Field("sram_base", 10, 16), Field("maximum", 26, 1))
     return (*head, *pack(64, ("y_size", 16), ("x_size", 16)))
 
@@ -86,8 +86,8 @@ def _loops(config: Config) -> tuple[tuple[str, int], ...]:
 
 
 def _factors(config: Config, *widths: tuple[str, int]) -> tuple[Field, ...]:
-    """Loop factors in the upper half of an instruction: its second word (128 bits, as in VTA) or its last two (256
-    bits)."""
+    """The fields of loop factors, in the upper half of an instruction: the second word (of 128 bits, as in VTA) or the
+    last two words (of 256 bits)."""
     items = ((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in"))
     return pack(4 * config.instruction_bytes, *items)
 
@@ -113,11 +113,12 @@ def _register_write(config: Config) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One row of INSTRUCTIONS: assembler name, code, the unit that executes it, its group and its fields.
+    """One instruction, an entry of INSTRUCTIONS: assembler name, opcode, memory type, unit, group and fields.
 
-    Groups: `load`, `store` (names LOAD.ELEMENT, STORE.ELEMENT), `matrix` (one operation of the array a cycle, fields of
-    GEMM), `vector` (ALU), `rows`, `control`. `unit` is None where a field names it. `extension` is the optional
-    hardware (`Config.extensions`) that it needs, None if every machine has the instruction.
+    `group`: `load`, `store` (names LOAD.ELEMENT, STORE.ELEMENT), `matrix` (one operation of the array a cycle, fields
+    of GEMM), `vector` (ALU), `rows` or `control`. `unit`: the unit that executes it; None if a field of the instruction
+    names the unit. `extension`: the optional hardware (`Config.extensions`) that it needs, None if every machine has
+    it.
     """
 
     name: str
@@ -151,26 +152,26 @@ _INSTRUCTIONS = (
     Instruction("CONFIG", Opcode.CONFIG, None, None, "control", _register_write),
 )
 INSTRUCTIONS = tuple(sorted(_INSTRUCTIONS, key=lambda item: item.opcode))
-"""Every instruction, by opcode. Encoder, decoder, documents, checker, simulator, RTL and random programs read it."""
+"""All instructions, by opcode; the table for encoder, decoder, documents, checker, simulator, RTL, random programs."""
 
 
 def names_of(*groups: str) -> tuple[str, ...]:
-    """The assembler names of the instructions of some groups, in the order of INSTRUCTIONS."""
+    """Assembler names of the instructions in `groups`, in the order of INSTRUCTIONS."""
     return tuple(item.name for item in INSTRUCTIONS if item.group in groups)
 
 
 LOADS, STORES, MATRIX = names_of("load"), names_of("store"), names_of("matrix")
-"""Assembler names of the loads, the stores, and the instructions of the array."""
+"""Assembler names of the loads, of the stores, and of the instructions of the array."""
 
 EXTENSION_OF = {item.name: item.extension for item in INSTRUCTIONS if item.extension is not None}
-"""The extension that each optional instruction needs, by format name; every machine has the other instructions."""
+"""The extension that an optional instruction needs, by format name; every machine has the other instructions."""
 
 _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs, or None: that of its format, of its ALU operation, or of the register
-    that it sets. Single fields may need further extensions (`lacking`).
+    """The extension that an instruction needs for its format, its ALU operation or the register that it sets, or None.
+    Single fields may need other extensions (`lacking`).
     """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])
@@ -181,8 +182,8 @@ def extension_of(name: str, values: Mapping[str, int]) -> str | None:
 
 
 def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
-    """The feature that an instruction of format `name` needs and `config` lacks, as text with the way out; None if
-    `config` has all it needs.
+    """The error message, less its subject, for a feature that an instruction of format `name` needs and `config` lacks;
+    None if it lacks none.
     """
     extension = extension_of(name, values)
     if extension is not None and not config.has(extension):
@@ -211,8 +212,8 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
 
 @lru_cache(maxsize=64)
 def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
-    """For each format, the fields that must be 0 in programs for `config` because their extension is missing; formats
-    without any are left out.
+    """By format, the fields that must be 0 in programs for `config` because their extension is missing; formats without
+    such fields are left out.
     """
     found = {name: absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
@@ -220,7 +221,7 @@ def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
 
 @lru_cache(maxsize=64)
 def formats(config: Config) -> dict[str, Format]:
-    """Every instruction format of `config` by assembler name: LOAD.INP, STORE.OUT, STORE.POST, GEMM, ..."""
+    """The instruction formats of `config` by assembler name: LOAD.INP, STORE.OUT, STORE.POST, GEMM, ..."""
     return {
         item.name: Format(item.name, item.opcode, item.memory_type, item.fields(config))
         for item in INSTRUCTIONS
@@ -228,7 +229,7 @@ def formats(config: Config) -> dict[str, Format]:
 
 
 def uop_fields(config: Config) -> tuple[Field, ...]:
-    """The micro-op's fields: dst (accumulator), src (input, or accumulator for ALU), wgt."""
+    """The fields of a micro-op, indices: dst (accumulator), src (input vector, or accumulator for ALU), wgt."""
     return pack(
         0, ("dst", config.acc_index_bits), ("src", config.inp_index_bits), ("wgt", config.wgt_index_bits)
     )
@@ -238,19 +239,21 @@ def uop_fields(config: Config) -> tuple[Field, ...]:
 
 
 def split_words(config: Config, word: int) -> tuple[int, ...]:
-    """An instruction, given as one integer, as the 64-bit words that programs hold, the low one first."""
+    """The 64-bit words of an instruction that is given as one integer, the lowest word first."""
     return tuple(
         [word >> low & (1 << WORD_BITS) - 1 for low in range(0, 8 * config.instruction_bytes, WORD_BITS)]
     )
 
 
 def join_words(words: Sequence[int]) -> int:
-    """The integer whose 64-bit words are `words`, the low one first."""
+    """The integer whose 64-bit words are `words`, the lowest word first."""
     return sum(word << WORD_BITS * place for place, word in enumerate(words))
 
 
 def encode(config: Config, name: str, **values: int) -> tuple[int, ...]:
-    """The 64-bit words of one instruction of format `name`. Raises EncodingError, naming the field."""
+    """The 64-bit words of an instruction of format `name` with field `values`; other fields are 0. Raises
+    EncodingError, which names the field.
+    """
     layout = formats(config).get(name)
     if layout is None:
         raise EncodingError(f"no instruction {name!r}; there are {', '.join(formats(config))}")
@@ -263,9 +266,8 @@ def encode(config: Config, name: str, **values: int) -> tuple[int, ...]:
 def encode_many(
     config: Config, name: str, columns: Mapping[str, int | np.ndarray], count: int | None = None
 ) -> np.ndarray:
-    """(n, words) uint64 words of n instructions of format `name`; each column is n integers, or an int for all.
-
-    `count` is n; it may be None if a column is an array. Raises EncodingError.
+    """The words of n instructions of format `name`, uint64 (n, words). `columns`: values of fields, arrays (n,) or an
+    int for all instructions. `count`: n; may be None if a column is an array. Raises EncodingError.
     """
     layout = formats(config)[name]
     fields = {item.name: item for item in layout.fields}
@@ -282,7 +284,9 @@ def encode_many(
 
 
 def format_names(words: np.ndarray) -> list[str]:
-    """The format name of every row of (n, words) `words`; raises EncodingError for bits that are no instruction."""
+    """The format name of each instruction in `words`, uint64 (n, words). Raises EncodingError for bits that are no
+    instruction.
+    """
     opcodes = (words[:, 0] & np.uint64(7)).astype(np.int64)
     types = (words[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
     names = []
@@ -306,18 +310,22 @@ def format_names(words: np.ndarray) -> list[str]:
 
 
 def decode_one(config: Config, *words: int) -> tuple[str, dict[str, int]]:
-    """Format name and field values of one instruction. Raises EncodingError for bits that are no instruction."""
+    """Format name and field values of the instruction `words`. Raises EncodingError for bits that are no
+    instruction.
+    """
     name = format_names(np.array([words], dtype=np.uint64))[0]
     return name, unpack_fields(formats(config)[name].fields, join_words(words))
 
 
 def uop_dtype(config: Config) -> np.dtype[np.unsignedinteger]:
-    """The type of an array of micro-ops: uint32, or uint64 where `Config.uop_bytes` is 8."""
+    """The dtype of an array of micro-ops: uint32, or uint64 if `Config.uop_bytes` is 8."""
     return np.dtype(np.uint32 if config.uop_bytes == 4 else np.uint64)
 
 
 def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarray) -> np.ndarray:
-    """Micro-ops (`uop_dtype`) from index arrays of equal shape. Raises EncodingError if an index does not fit."""
+    """Micro-ops (`uop_dtype`) with the fields `dst`, `src` and `wgt`, arrays of equal shape. Raises EncodingError if an
+    index does not fit.
+    """
     dtype = uop_dtype(config)
     words = np.zeros(np.shape(dst), dtype=dtype)
     for item, column in zip(uop_fields(config), (dst, src, wgt), strict=True):
@@ -332,7 +340,7 @@ def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarra
 
 
 def decode_uops(config: Config, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(dst, src, wgt) int64 index arrays of micro-ops (`uop_dtype`)."""
+    """The fields (dst, src, wgt) of micro-ops (`uop_dtype`), int64 arrays of the shape of `words`."""
     dtype = uop_dtype(config)
     raw = np.asarray(words, dtype=dtype)
     columns = [
@@ -343,14 +351,16 @@ def decode_uops(config: Config, words: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def unit_of(name: str, values: Mapping[str, int]) -> Unit:
-    """The unit whose command queue an instruction of format `name` enters."""
+    """The unit that executes an instruction of format `name`; for CONFIG, its field `unit` names it."""
     unit = _UNIT_OF[name]
     return Unit(values["unit"]) if unit is None else unit
 
 
 @dataclass(frozen=True, slots=True)
 class TokenQueue:
-    """A dependence-token queue from one unit to another."""
+    """A queue of dependence tokens from a producing unit to a consuming unit, with the flags that push
+    and pop tokens.
+    """
 
     name: str
     producer: Unit
@@ -367,4 +377,4 @@ TOKEN_QUEUES = (
     TokenQueue("store->load", Unit.STORE, Unit.LOAD, "push_next", "pop_prev"),
     TokenQueue("load->store", Unit.LOAD, Unit.STORE, "push_prev", "pop_next"),
 )
-"""VTA's four queues, then two queues between store and load (free flag bits in VTA)."""
+"""The token queues: VTA's four, then two between store and load, whose flags are unused in VTA."""

@@ -1,4 +1,4 @@
-"""Numbers in instructions' encodings: opcodes, memory types and units. The codes of ALU operations are in alu.py."""
+"""Numbers in the encoding of instructions: opcodes, memory types and units. Codes of ALU operations are in alu.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS extend VTA's opcodes."""
+    """Opcodes, bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS are additions to VTA's."""
 
     LOAD = 0
     STORE = 1
@@ -19,8 +19,8 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """Bits 7..9 of LOAD and STORE. 6 and 7 extend VTA's types: a LOAD of 6 is PAR, a STORE to 6 is POST; a LOAD of 4 is
-    TABLE; a STORE of 3 is ROWS.
+    """Memory types, bits 7..9 of LOAD and STORE. Additions to VTA's: 6 is PAR in a LOAD and POST in a STORE, 7 is
+    PATCH, 4 is TABLE in a LOAD, 3 is ROWS in a STORE.
     """
 
     UOP = 0
@@ -34,17 +34,17 @@ class MemoryType(IntEnum):
 
 
 POST = 6
-"""Memory type of the post-processing STORE (the same bits as PAR, which only a LOAD can name)."""
+"""Memory type of STORE.POST; in a LOAD the same bits are PAR."""
 
 TABLE = 4
-"""Memory type of the LOAD of look-up tables (the same bits as OUT, which only a STORE can name)."""
+"""Memory type of LOAD.TABLE; in a STORE the same bits are OUT."""
 
 ROWS = 3
-"""Memory type of ROWS, an instruction of the store unit (the same bits as ACC, which only a LOAD can name)."""
+"""Memory type of ROWS, an instruction with opcode STORE; in a LOAD the same bits are ACC."""
 
 
 class Unit(IntEnum):
-    """The units that execute instructions, in the order used by every array of per-unit results."""
+    """The units that execute instructions; arrays of results by unit have this order."""
 
     LOAD = 0
     COMPUTE = 1

@@ -1,8 +1,9 @@
-"""Dependence tokens without time: whether a program runs to its end, and which instructions its tokens order.
+"""Executes the dependence tokens of a program without time: decides whether it ends, and which instructions are
+ordered.
 
-Fetch, queues and units wait only for conditions that stay true once they hold (a token in a queue, room that nobody
-else can take), so any order of progress reaches the same end. Greedy execution therefore decides deadlock exactly, with
-bounded command queues, bounded token queues and head-of-line blocking in fetch.
+Fetch and units wait only for conditions that stay true once they are true (a token in a queue, or room that no other
+unit can take), so every order of execution reaches the same end. Greedy execution therefore decides deadlock exactly,
+with bounded command queues, bounded token queues and head-of-line blocking in fetch.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from .config import Config
 from .layout import TOKEN_QUEUES, Unit
 
 Clock = tuple[int, int, int]
-"""For each unit the index of its last instruction known to have ended, -1 if there is none."""
+"""A vector clock: for each unit the index of its last instruction that is known to have ended, -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The ordering of one instruction: its unit and the numbers of the TOKEN_QUEUES it pops and pushes."""
+    """The part of an instruction that matters to ordering: its unit, the indices in TOKEN_QUEUES of the queues that it
+    pops and pushes, and whether it is FINISH.
+    """
 
     unit: Unit
     pops: tuple[int, ...]
@@ -30,11 +33,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A unit that waits for ever, or (`unit` None) fetch waiting for room in a command queue.
+    """A unit that is deadlocked, or, with `unit` None, fetch, which waits for room in a command queue; `instruction`:
+    the instruction that cannot go on.
 
-    `queue` is the token queue whose token is missing (`full` False) or that has no room (`full` True); None for fetch
-    and for FINISH. `pop_number` counts the pops of `queue` from 1. `never`: the whole program pushes fewer tokens to
-    `queue` than `pop_number`.
+    `queue`: the token queue that has no token or, if `full`, no room; None for fetch and for FINISH. `pop_number`:
+    number of the pop of `queue`, from 1. `never`: the whole program pushes fewer tokens to `queue` than `pop_number`.
     """
 
     unit: Unit | None
@@ -47,8 +50,9 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """`clocks[i]`: instructions that have ended before instruction i begins, None if it never begins; `blocked`: units
-    that wait for ever."""
+    """`clocks[i]`: vector clock of the instructions that have ended before instruction i begins, None if it never
+    begins. `blocked`: deadlocked units.
+    """
 
     clocks: tuple[Clock | None, ...]
     blocked: tuple[Blocked, ...]
@@ -60,7 +64,7 @@ class _State:
     commands: list[deque[int]] = field(default_factory=lambda: [deque() for _ in Unit])
     tokens: list[deque[Clock]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
     popped: list[int] = field(default_factory=lambda: [0] * len(TOKEN_QUEUES))
-    # Remaining pops of each unit's head instruction; None before the first attempt to begin it.
+    # For each unit the pops that its head instruction has not done; None before the first attempt to begin it.
     waiting: list[list[int] | None] = field(default_factory=lambda: [None] * len(Unit))
     known: list[Clock] = field(default_factory=lambda: [(-1, -1, -1)] * len(Unit))
     clocks: list[Clock | None]
@@ -68,7 +72,7 @@ class _State:
 
 
 def order(config: Config, stages: Sequence[Stage]) -> Ordering:
-    """The ordering by the tokens of a program whose last stage is FINISH, from greedy execution."""
+    """Orders the instructions of a program, `stages`, of which the last is FINISH, by greedy execution."""
     state = _State(stages=stages, clocks=[None] * len(stages))
     progress = True
     while progress:
@@ -91,8 +95,8 @@ def _dispatch(config: Config, state: _State) -> bool:
 
 
 def _begin(config: Config, state: _State, unit: Unit) -> bool:
-    """Pops the available tokens of the unit's head instruction and, if all are popped and pushes have room, begins and
-    ends it. Returns whether anything changed.
+    """Does the possible pops of the unit's head instruction; if all are done and its pushes have room, begins and ends
+    the instruction. Returns whether the state changed.
     """
     if not state.commands[unit]:
         return False

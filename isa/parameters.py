@@ -1,10 +1,10 @@
-"""Declaration of a configuration's fields: meaning, unit, legal range and further properties.
+"""Declares the fields of a configuration: meaning, unit, legal range and other properties.
 
     read_latency: int = parameter(30, "cycles from ...", unit="cycles", low=1, high=10_000, rtl=False, samples=(1, 30))
 
-The declaration is the single source of these properties. Validation (`check_declared`), the parser's names and types,
-the table of fields (`describe.field_table`), random machines (`samples`), co-simulation's machines and memories, the
-parameters of the RTL's memory model and the digest all read it.
+The declarations are used by validation (`check_declared`), the parser of configuration files, the table of fields
+(`describe.field_table`), random machines (`samples`), the machines and memories of co-simulation, the RTL's memory
+model and the digest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One declared field. `low` and `high` are inclusive; None where the range depends on other fields, as `doc` says.
+    """The declaration of a field. `doc`: its meaning. `low`, `high`: range, inclusive; None if the range depends on
+    other fields, as `doc` says.
 
-    `rtl`: the Verilog depends on it (a memory's latency does not change the accelerator). `samples`: values that random
-    machines take. `later`: the field came after programs, tuning records and digests were first written; while it has
-    its default, `Config.to_dict` and the digest leave it out, so that older files stay valid.
+    `rtl`: the Verilog depends on the field (not on the latency of a memory, for example). `samples`: values for random
+    machines. `later`: the field was added after programs, tuning records and digests had been written; `Config.to_dict`
+    and the digest leave it out while it has its default, so that older files stay valid.
     """
 
     doc: str
@@ -37,7 +38,7 @@ class Parameter:
 
     @property
     def legal(self) -> str:
-        """The legal values in words; empty where they depend on other fields."""
+        """Text of the legal values; empty if they depend on other fields."""
         if self.low is None or self.high is None:
             return ""
         if not self.power_of_two:
@@ -52,14 +53,16 @@ def parameter(default: Any, doc: str, **declaration: Any) -> Any:
 
 
 def declared(kind: type) -> Iterator[tuple[str, Any, Parameter]]:
-    """(name, default, declaration) of every declared field of the dataclass `kind`, in order."""
+    """(name, default, declaration) of each declared field of the dataclass `kind`, in order."""
     for item in dataclasses.fields(kind):
         if "parameter" in item.metadata:
             yield item.name, item.default, item.metadata["parameter"]
 
 
 def check_declared(values: object, prefix: str = "") -> None:
-    """Check the declared fields of `values` against their ranges. Raises ConfigError, naming `prefix` and field."""
+    """Checks the declared fields of `values` against their ranges. Raises ConfigError, whose message has `prefix`
+    before the field's name.
+    """
     for name, default, item in declared(type(values)):
         value = getattr(values, name)
         if item.low is None or item.high is None or (value is None and default is None):
@@ -76,18 +79,18 @@ def check_declared(values: object, prefix: str = "") -> None:
 
 
 def later_defaults(kind: type) -> dict[str, Any]:
-    """The defaults of the fields of `kind` that were added `later`, by name."""
+    """Defaults of the fields of the dataclass `kind` that are declared `later`, by name."""
     return {name: default for name, default, item in declared(kind) if item.later}
 
 
 def is_power_of_two(value: int) -> bool:
-    """Whether `value` is 1, 2, 4, ..."""
+    """Whether `value` is a power of two: 1, 2, 4, ..."""
     return value > 0 and value & (value - 1) == 0
 
 
 def short_repr(values: Any, usual: Any, leave_out: Collection[str] = ()) -> str:
-    """The constructor call of the dataclass `values` as text, with only the fields that differ from those of
-    `usual`."""
+    """The constructor call of the dataclass `values` as text, with only the fields that differ from those of `usual`
+    and are not in `leave_out`."""
     parts = [
         f"{item.name}={getattr(values, item.name)!r}"
         for item in dataclasses.fields(values)

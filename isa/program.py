@@ -1,6 +1,6 @@
-"""A program: instructions, the initial DRAM image and the names of its segments; its binary file form.
+"""A program: instructions, initial DRAM image and names of its segments; and its binary file format.
 
-The text form is in `program_text.py`. Both forms are complete: saving a loaded program gives the same bytes.
+The text format is in `program_text.py`. Both formats are complete: saving a loaded program gives the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .config import Config, Memory
 from .errors import ConfigError, ProgramError
 
 INSTRUCTION_ALIGNMENT = 4096
-"""Instructions start at a multiple of this many bytes (docs/measures.md, placement)."""
+"""The instructions start at a multiple of this number of bytes (docs/measures.md, placement)."""
 
 FORMAT_NAME = "vdla-program"
 FORMAT_VERSION = 1
@@ -29,9 +29,8 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A named part of the DRAM image: `kind` is a word such as input, output, constant, uop or activation.
-
-    `address` and `size` are in bytes from the start of the image.
+    """A named part of the DRAM image: `address`, in bytes from the start of the image, and `size` in bytes. `kind`: a
+    word such as input, output, constant, uop or activation.
     """
 
     name: str
@@ -44,10 +43,10 @@ class Segment:
 class Program:
     """Instructions, DRAM image and names of one launch.
 
-    `instructions` is (n, config.instruction_words) uint64, low word first; `image` is the initial DRAM contents, uint8,
-    whose length is the whole memory the program may touch (constants and micro-ops in place, zeros elsewhere);
-    `group_of` is (n,) int32: for each instruction the index of its layer in `groups` (unique layer names), or -1. The
-    arrays are made read-only. Raises ProgramError if the parts contradict each other.
+    `instructions`: uint64 (n, config.instruction_words), low word first. `image`: DRAM at launch, uint8, as long as the
+    memory that the program may access, with constants and micro-ops, else zeros. `group_of`: int32 (n,), for each
+    instruction the index of its layer in `groups` (unique layer names), or -1. The arrays become read-only. Raises
+    ProgramError if the parts contradict each other.
     """
 
     config: Config
@@ -102,7 +101,7 @@ class Program:
     __hash__ = None  # type: ignore[assignment]
 
     def segment(self, name: str) -> Segment:
-        """The segment called `name`. Raises ProgramError if there is none."""
+        """The segment named `name`. Raises ProgramError if there is none."""
         for item in self.segments:
             if item.name == name:
                 return item
@@ -113,7 +112,7 @@ class Program:
 def bare_program(
     config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8] | None = None
 ) -> Program:
-    """A program of instructions and an image (empty by default), without names of segments or layers."""
+    """A program of `instructions` and an `image`, by default empty, without segments and layers."""
     return Program(
         config=config,
         instructions=instructions,
@@ -141,7 +140,7 @@ def _metadata(program: Program) -> dict[str, Any]:
 
 
 def config_from_dict(values: dict[str, Any]) -> Config:
-    """The configuration whose `to_dict` gave `values`. Raises ConfigError."""
+    """The configuration with `values`, a result of `Config.to_dict`. Raises ConfigError."""
     try:
         return Config(
             **{
@@ -155,7 +154,7 @@ def config_from_dict(values: dict[str, Any]) -> Config:
 
 
 def to_bytes(program: Program) -> bytes:
-    """The binary form: an npz archive of plain arrays and JSON, byte-identical for equal programs."""
+    """A program in binary format, an .npz archive of plain arrays and JSON; equal programs have equal bytes."""
     metadata = json.dumps(_metadata(program), sort_keys=True, separators=(",", ":")).encode()
     buffer = io.BytesIO()
     np.savez(
@@ -170,12 +169,12 @@ def to_bytes(program: Program) -> bytes:
 
 
 def save_program(program: Program, path: str | Path) -> None:
-    """Write the binary form to `path`, whole or not at all. Raises WriteError."""
+    """Writes a program to `path` in binary format, completely or not at all. Raises WriteError."""
     write_whole(path, to_bytes(program))
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The contents of a file. Raises ProgramError, naming it, when it cannot be read."""
+    """The contents of the file at `path`. Raises ProgramError, which names the file, if it cannot be read."""
     try:
         return read_file(path, pipes=True)
     except OSError as error:
@@ -183,14 +182,14 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def load_program(path: str | Path) -> Program:
-    """The program in the binary file `path`. Raises ProgramError, naming the file, if it is truncated or of another
-    kind.
+    """Reads the program in the binary file `path`. Raises ProgramError, which names the file, if it is damaged or no
+    program.
     """
     return from_bytes(read_bytes(path), str(path))
 
 
 def from_bytes(data: bytes, where: str) -> Program:
-    """The program whose binary form is `data`; `where` names it in messages. Raises ProgramError."""
+    """The program whose binary format is `data`; messages call it `where`. Raises ProgramError."""
     hint = "give a file that `vdla asm` or `vdla run` wrote"
     try:
         with open_npz(data) as archive:
@@ -235,10 +234,10 @@ def from_bytes(data: bytes, where: str) -> Program:
 
 
 def read_hex(path: str | Path, config: Config | None = None) -> NDArray[np.uint64]:
-    """(n, words) uint64 instructions from a text file, one a line in hexadecimal digits.
+    """Reads instructions, uint64 (n, words), from a text file of hexadecimal digits, one instruction a line.
 
-    A line has the digits of one instruction of `config`: 32 for 128 bits (also without `config`) or 64 for 256, the
-    most significant digit first; blank lines and `#` comments are allowed. Raises ProgramError naming file and line.
+    A line has 32 digits for an instruction of 128 bits (also without `config`) or 64 for 256 bits, the most significant
+    digit first; blank lines and `#` comments are allowed. Raises ProgramError, which names file and line.
     """
     words = 2 if config is None else config.instruction_words
     count = 16 * words
@@ -268,5 +267,5 @@ def read_hex(path: str | Path, config: Config | None = None) -> NDArray[np.uint6
 
 
 def hex_lines(instructions: NDArray[np.uint64]) -> str:
-    """The text that `read_hex` reads: one line of hexadecimal digits an instruction."""
+    """`instructions` as text for `read_hex`: a line of hexadecimal digits for each."""
     return "".join("".join(f"{word:016x}" for word in reversed(row)) + "\n" for row in instructions.tolist())

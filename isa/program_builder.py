@@ -1,4 +1,4 @@
-"""A program built instruction by instruction that cannot race or deadlock, whatever instructions are appended.
+"""Builds a program instruction by instruction; with any instructions, it has neither races nor deadlocks.
 
     build = start_builder(config, image)
     append(build, "LOAD.INP", {"y_size": 1, "x_size": 4, "x_stride": 4, "push_next": 1})
@@ -6,11 +6,11 @@
     append(build, "FINISH", {})
     program = finish(build)
 
-Token flags among the values are requests: a pop stays if its queue holds a token at that point, a push if its queue has
-room. With `insist` further instructions or flags are added until the request can be met.
+Token flags among the values are requests: a pop is kept if its queue has a token at that point, a push if its queue has
+room. With `insist`, instructions or flags are added until the request can be met.
 
-Why there is no deadlock, whatever the depths: an instruction that pops a token comes after the push in the program, and
-a push is placed only where, in program order, its queue still has room. So each instruction waits only for earlier
+There is no deadlock, with queues of any depth: an instruction that pops a token comes after the push in the program,
+and a push is placed only where its queue has room in program order. So an instruction waits only for earlier
 instructions, which fetch has dispatched.
 """
 
@@ -33,34 +33,34 @@ from .program import Program, bare_program
 _OPERATIONS = names_of("matrix", "vector")
 
 CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
-"""The token carrier of each unit: an instruction that, with x_size = 0, only pops and pushes tokens."""
+"""For each unit the token carrier, an instruction that with x_size = 0 does nothing but pop and push tokens."""
 
 Instruction = tuple[str, dict[str, int]]
-"""Format name and field values."""
+"""An instruction: format name and field values."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """The program built so far, the contents of its registers and micro-op memory, and the order that its tokens
-    enforce.
+    """The program so far, its registers and micro-ops (`trace`), the last accesses of elements (`last`), and the order
+    that its tokens enforce.
     """
 
     config: Config
     trace: Trace
     last: LastAccess
     instructions: list[Instruction] = field(default_factory=list)
-    # clocks[u][v]: index of the last instruction of unit v that has ended before unit u's next one begins.
+    # clocks[u][v]: index of the last instruction of unit v that has ended before the next instruction of unit u begins.
     clocks: list[list[int]] = field(default_factory=lambda: [[-1] * 3 for _ in Unit])
-    # For each of TOKEN_QUEUES, the clocks carried by the tokens in flight, oldest first.
+    # For each of TOKEN_QUEUES, the vector clocks of the tokens in the queue, the oldest first.
     tokens: list[deque[list[int]]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
-    # Number of tokens in flight, in program order, when each unit's last instruction was placed.
+    # For each unit, the number of tokens in each queue when the unit's last instruction was appended.
     before: list[list[int]] = field(default_factory=lambda: [[0] * len(TOKEN_QUEUES) for _ in Unit])
 
 
 def start_builder(
     config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
 ) -> ProgramBuilder:
-    """An empty builder for a launch with memory `image` and micro-op memory `uop` (zero unless given)."""
+    """An empty builder for a launch with memory `image` and micro-op scratchpad `uop`, by default zeros."""
     return ProgramBuilder(
         config=config,
         trace=start_trace(config, image, uop),
@@ -69,14 +69,14 @@ def start_builder(
 
 
 def finish(build: ProgramBuilder) -> Program:
-    """The program as built, with the launch's image."""
+    """The program of all appended instructions, with the image of `start_builder`."""
     words = [encode(build.config, name, **values) for name, values in build.instructions]
     count = build.config.instruction_words
     return bare_program(build.config, np.array(words, np.uint64).reshape(-1, count), build.trace.image)
 
 
 def _nothing(build: ProgramBuilder, unit: Unit) -> None:
-    """Default of `placed`: pushes no further tokens."""
+    """Default of `placed`: pushes no tokens."""
 
 
 def append(
@@ -87,10 +87,11 @@ def append(
     insist: bool = False,
     placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
 ) -> bool:
-    """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if the
-    instruction accesses outside a memory or a field does not fit the configuration's encoding.
+    """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if it
+    accesses a memory out of bounds or a field does not fit the encoding.
 
-    `placed` is called with the unit after each appended instruction, token carriers included, and may `push` tokens.
+    `insist`: requested token flags must be met. `placed`: called with the unit after each appended instruction, also
+    after token carriers; may `push` tokens.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -130,8 +131,8 @@ def append(
 
 
 def push(build: ProgramBuilder, queue: int) -> bool:
-    """Sets the push flag of `queue` on the producer's last instruction; False if there is none, the flag is set or the
-    queue has no room at that point.
+    """Sets the push flag of token queue `queue` in the producer's last instruction. Returns False if there is no such
+    instruction, its flag is set already, or the queue has no room at that point.
     """
     item = TOKEN_QUEUES[queue]
     place = build.clocks[item.producer][item.producer]
@@ -146,7 +147,7 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated busy cycles of the next instruction if its loops are not bounded by the scratchpads' sizes; else 0."""
+    """Estimated cycles of an instruction whose loops may be longer than scratchpads are large; 0 for others."""
     registers = build.trace.registers
     match name:
         case _ if name in _OPERATIONS:
@@ -165,13 +166,13 @@ def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
 
 
 def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
-    """Adds the instructions that have ended before `token` was pushed to the clock of `unit`."""
+    """Merges the vector clock `token` of a popped token into the clock of `unit`."""
     clock = build.clocks[unit]
     clock[:] = [max(pair) for pair in zip(clock, token, strict=True)]
 
 
 def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
-    """Appends an instruction whose pops are already done."""
+    """Appends an instruction whose pops are done."""
     build.clocks[unit][unit] = len(build.instructions)
     build.before[unit] = [len(tokens) for tokens in build.tokens]
     build.instructions.append((name, values))
@@ -183,7 +184,7 @@ def _carrier(
     queue: int | None,
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Appends a token carrier of `unit`, which pops the oldest token of `queue` unless that is None."""
+    """Appends a token carrier of `unit`, which pops the oldest token of `queue` unless `queue` is None."""
     name = CARRIERS[unit]
     values = {item.name: 0 for item in formats(build.config)[name].fields}
     if queue is not None:
@@ -199,7 +200,7 @@ def _prepare(
     wishes: set[str],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Pops tokens, with carriers, from full queues to which the next instruction of `unit` requests a push."""
+    """Pops tokens, by carriers, from the full queues to which the next instruction of `unit` must push (`wishes`)."""
     for queue, item in enumerate(TOKEN_QUEUES):
         if item.producer is unit and item.push_flag in wishes:
             while len(build.tokens[queue]) >= build.config.token_queue_depth:
@@ -207,7 +208,7 @@ def _prepare(
 
 
 def _refill(build: ProgramBuilder, queue: int, placed: Callable[[ProgramBuilder, Unit], None]) -> None:
-    """Pushes a token to the empty `queue`: by the producer's last instruction or, if that cannot, by a new carrier."""
+    """Pushes a token to the empty `queue`, by the producer's last instruction if possible, else by a new carrier."""
     if not push(build, queue):
         _carrier(build, TOKEN_QUEUES[queue].producer, None, placed)
         push(build, queue)
@@ -221,10 +222,10 @@ def _wait(
     values: dict[str, int],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> list[int] | None:
-    """Orders the next instruction of `unit`, with fields `values`, behind instruction `index` of unit `other`.
+    """Orders the next instruction of `unit`, with fields `values`, after instruction `index` of unit `other`.
 
-    Returns the vector clock of the token that the next instruction itself pops. It is not merged into the unit's clock
-    yet, because token carriers may still be placed before that instruction.
+    Returns the vector clock of the token that the next instruction pops, or None if no pop is needed. The clock is not
+    yet merged into the unit's, because token carriers may be appended before the instruction.
     """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)
@@ -237,7 +238,7 @@ def _wait(
         if any(clock[other] >= index for clock in tokens):
             _carrier(build, unit, queue, placed)
         elif not push(build, queue):
-            # The producer's last instruction cannot push: make room in the queue, or append a carrier that can.
+            # The producer's last instruction cannot push: makes room in the queue, or appends a carrier that can.
             if tokens:
                 _carrier(build, unit, queue, placed)
             else:

@@ -1,4 +1,4 @@
-"""The text form of a program: assembler text with directives; it holds everything the binary form holds.
+"""The text format of a program: assembler text with directives; as complete as the binary format.
 
     .config {"batch": 1, ...}                 the configuration, one line of JSON
     .image 65536                              bytes of the DRAM image, zero unless said otherwise
@@ -7,7 +7,7 @@
     .groups ["conv1", "pool1"]                layer names
     .group "conv1"                            instructions that follow belong to this layer; `.group` alone: to none
 
-A file of instructions alone is a program too, for a configuration given from outside, with an empty image.
+A file of instructions alone is a program with an empty image; its configuration is given by the caller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIRECTIVES = (".config", ".image", ".segment", ".data", ".groups", ".group")
 
 
 def to_text(program: Program) -> str:
-    """The text form of `program`; `from_text` gives back an equal program."""
+    """`program` in text format; `from_text` returns an equal program."""
     lines = [
         f".config {json.dumps(program.config.to_dict(), sort_keys=True)}",
         f".image {len(program.image)}",
@@ -75,9 +75,8 @@ class _Parts:
 
 
 def from_text(text: str, where: str, config: Config | None = None) -> Program:
-    """The program in `text`; `where` names it in messages. `config` is used if the text has no .config.
-
-    Raises ProgramError naming `where`, the line and the directives or values allowed there.
+    """The program in `text`. `config`: its configuration if the text has no .config. Raises ProgramError, which names
+    `where`, the line and the directives or values that are allowed there.
     """
     parts = _Parts(config=config)
     for number, line in enumerate(text.splitlines(), 1):
@@ -101,9 +100,8 @@ def from_text(text: str, where: str, config: Config | None = None) -> Program:
 
 
 def read_program(path: str | Path, config: Config | None = None) -> Program:
-    """The program in file `path`, binary or text, told apart by their first bytes.
-
-    Raises ProgramError, naming the file, when it is neither.
+    """Reads the program in the file `path`, in binary or text format, which its first bytes show. `config`: as in
+    `from_text`. Raises ProgramError, which names the file, if it is neither.
     """
     data = read_bytes(path)
     if data.startswith(b"PK"):

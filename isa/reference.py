@@ -1,7 +1,8 @@
-"""The semantics of every instruction in plain Python and numpy: slow and simple, the oracle of all engines.
+"""The reference semantics of all instructions in plain Python and numpy, slow and simple; all engines must agree with
+it.
 
-Instructions execute one after the other in program order; tokens and timing play no part. A race-free program gives the
-same memory on any engine, so this module alone defines a program's result. The formulas are those of isa/README.md,
+Instructions execute one after the other in program order, without tokens and timing. A program without races has the
+same results on all engines, so this module defines a program's results. The formulas are those of isa/README.md,
 element by element.
 """
 
@@ -34,9 +35,9 @@ class ReferenceResult:
 
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
     int8 (wgt_depth, columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
-    block_out): int32 biases, then float32 scales, as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8
-    (table_depth, 256); `rows` uint32 (row_depth, 2): packed factors, values. `executed` counts
-    instructions, FINISH included.
+    block_out), bits of int32 biases and of float32 scales; `chain` int8 (chain_depth, batch, block_in); `table` int8
+    (table_depth, 256); `rows` uint32 (row_depth, 2), packed factors and values of ROWS. `executed`: number of
+    instructions, with FINISH.
     """
 
     memory: NDArray[np.uint8]
@@ -71,8 +72,8 @@ class _Machine:
         raise ProgramError(f"{self.where}: {message}")
 
     def check(self, field: str, value: int, limit: int, of: str) -> int:
-        """`value` if it is an index below `limit`; else raises an error naming `field`, from which the index was
-        computed.
+        """`value` if it is an index in 0..`limit` - 1, else raises ProgramError; its message names `field`, from which
+        the index was computed, and `of`, the name of an element.
         """
         if not 0 <= value < limit:
             self.fail(f"{field} leads to {of} {value}, outside 0..{limit - 1}")
@@ -99,11 +100,11 @@ def run_reference(
     *,
     scratchpads: Contents | None = None,
 ) -> ReferenceResult:
-    """Execute (n, words) uint64 `instructions` up to FINISH on a copy of `memory` (uint8, the whole DRAM image).
+    """Executes `instructions`, uint64 (n, words), up to FINISH on a copy of `memory`, the whole DRAM image, uint8.
 
-    `scratchpads` are the contents at launch (`isa.scratchpads`), zero where not named. Raises ProgramError, naming
-    the instruction's index and field, for an access outside a memory or scratchpad, a missing extension, an unknown
-    encoding or a program without FINISH.
+    `scratchpads`: contents at launch (`isa.scratchpads`); those that it does not name are zero. Raises ProgramError,
+    which names the index and the field of an instruction, for an access to a memory or scratchpad out of bounds, a
+    missing extension, an unknown encoding, and for a program without FINISH.
     """
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
     if not finish.size:
@@ -238,11 +239,11 @@ def _load_patch(machine: _Machine, values: Values) -> None:
 
 
 def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, int, int, int]]:
-    """(y, x, dst, src, wgt) of every operation in order; the last three are the micro-op's fields."""
+    """(y, x, dst, src, wgt) of each operation in order: loop counters, and the fields of the micro-op."""
     begin, end = values["uop_bgn"], values["uop_end"]
     if values["iter_out"] and values["iter_in"] and end > begin:
         machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
-    # Operations never write micro-ops. Without micro-ops, loops of millions of steps do nothing.
+    # Operations do not write micro-ops. Without micro-ops the loops, maybe of millions of steps, do nothing.
     columns = decode_uops(machine.config, machine.uop[begin:end])
     micro_ops = list(zip(*[column.tolist() for column in columns], strict=True))
     if not micro_ops:
@@ -254,10 +255,9 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 
 
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
-    """Input vector `index`, (batch, block_in): of the input scratchpad or, from chain_base on, of the chain memory.
-
-    `first`, if given, is the index of the position's first vector: `index` must be in the same memory, else it is
-    refused.
+    """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
+    memory. `first`: index of the first vector of its position, which must be in the same memory; else raises
+    ProgramError.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -273,7 +273,7 @@ def _factor(values: Values, name: str, y: int, x: int) -> int:
 
 
 def _matrix(machine: _Machine, name: str, values: Values) -> None:
-    """Executes an instruction of the array."""
+    """Executes the instruction `name` of the array: GEMM, DEPTHWISE or TAPS."""
     config, base = machine.config, machine.registers["BASE"]
     mode = mode_of(name, machine.registers)
     products = _lane_products if mode.by_lane else _dot_products
@@ -291,7 +291,7 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
         )
         total = products(machine, mode, s, w)
         if mode.holds and w % group >= group // 2:
-            continue  # This operation only holds its positions.
+            continue  # The operation only holds its positions.
         if mode.folds:
             lanes, replaces = _folded_lanes(machine, w)
         before = machine.acc[d][:, lanes].astype(np.int64)
@@ -301,8 +301,8 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
 
 
 def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray[np.int64]:
-    """Products of input vector `s` with every row of tile `w`, [batch][lanes of `_folded_lanes`]: in every group of the
-    array's rows, of the parts of vector and tile that meet there.
+    """Dot products of input vector `s` with the rows of tile `w`, int64 (batch, lanes of `_folded_lanes`). Each group
+    of the array's rows multiplies a part of the vector by its part of the tile.
     """
     config, zero = machine.config, machine.registers["ZERO"]
     vector = _input(machine, s) - zero["inp_zero"]
@@ -315,8 +315,8 @@ def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray
 
 
 def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
-    """(groups of the array's rows, rows of a group, number of the part of the input vector that all groups take) for an
-    operation with tile `w`; (1, all rows, 0) on a machine that does not fold.
+    """(number of groups of the array's rows, rows in a group, part of the input vector that all groups multiply) for an
+    operation with tile `w`; (1, block_in, 0) without the extension `fold`.
     """
     config, shape = machine.config, machine.registers["FOLD"]["shape"]
     groups = 1 << machine.check("register FOLD.shape", shape, config.tile_parts.bit_length(), "shape")
@@ -324,8 +324,8 @@ def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
 
 
 def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
-    """(lanes that GEMM with tile `w` changes, whether `overwrite` replaces them). Only the first part of the inputs
-    replaces; further parts add.
+    """(lanes that a GEMM operation with tile `w` changes, whether `overwrite` overwrites them). Only operations on the
+    first part of the input vector overwrite; those on other parts add.
     """
     config = machine.config
     groups, _, part = _fold(machine, w)
@@ -334,11 +334,11 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
 
 
 def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDArray[np.int64]:
-    """The sum of input times weight, lane by lane, over the positions that an operation of `mode` multiplies: int64
-    (batch, block_out). They begin at the position of input vector `s`; the weights are the group of weight row `row`.
+    """For each lane, the sum of input times weight over the positions that an operation of `mode` multiplies: int64
+    (batch, block_out). The first position is that of input vector `s`; the weights are the group of weight row `row`.
 
-    Where an output vector has more elements than an input vector, a position is several input vectors and as many rows.
-    Where it has fewer, the lanes are a part of an input vector; the last bits of `row` give the part's number.
+    If an output vector has more elements than an input vector, a position is several input vectors and as many rows of
+    weights. If it has fewer, the lanes multiply a part of an input vector; the low bits of `row` are the part's number.
     """
     config, zero = machine.config, machine.registers["ZERO"]
     machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
@@ -363,7 +363,9 @@ def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDAr
 
 
 def _weight_row(machine: _Machine, row: int) -> NDArray[np.int8]:
-    """Row `row` of the weight scratchpad; a row has as many weights as the shorter of an input and an output vector."""
+    """Row `row` of weights in the weight scratchpad, int8 (n,): as many as the shorter of input and
+    output vector has.
+    """
     config = machine.config
     tile, place = divmod(row, config.tile_rows)
     return machine.wgt[tile].reshape(config.tile_rows, -1)[place]
@@ -403,7 +405,7 @@ def _store_out(machine: _Machine, values: Values) -> None:
 
 
 def _reduced(machine: _Machine, values: Values, y: int, x: int) -> NDArray[np.int64]:
-    """Maximum or sum of the window of vector (y, x) of a STORE.POST or ROWS; sums are wider than int32."""
+    """Maximum or sum of the window of output vector (y, x) of a STORE.POST or ROWS, int64; a sum may exceed int32."""
     config, address, window = machine.config, machine.registers["ADDRESS"], machine.registers["WINDOW"]
     corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
     machine.check("sram_base", corner, config.acc_depth, "accumulator")
@@ -447,7 +449,7 @@ def _store_post(machine: _Machine, values: Values) -> None:
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
-    """Stage B of int8 `q`; its operand is output vector `operand_at` of DRAM."""
+    """Stage B for the int8 vector `q`; `operand_at`: index of its operand vector in DRAM."""
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]
     zero_point = first["table_zero_point" if values["table"] else "zero_point"]

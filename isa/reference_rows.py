@@ -1,4 +1,6 @@
-"""The reference of row statistics (ROWS, and STORE.POST with `rows`), element by element after isa/README.md."""
+"""The reference semantics of the extension `rows` (ROWS, and STORE.POST with `rows`), element by element as in
+isa/README.md.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class _Machine(Protocol):
 
 
 def row_table(config: Config, table: NDArray[np.int8]) -> NDArray[np.int64]:
-    """The 256 entries of the rows' table, from the PLANES tables that follow the look-up tables, low bytes first."""
+    """The 256 entries of the table for ROWS, int64: their bytes are in the PLANES tables after the look-up tables, the
+    lowest bytes first.
+    """
     planes = table[config.tables : config.tables + PLANES].view(np.uint8).astype(np.int64)
     return np.asarray(sum(plane << (8 * place) for place, plane in enumerate(planes)))
 
@@ -54,7 +58,7 @@ def _entry(machine: _Machine, x: int) -> int:
 def row_statistics(
     machine: _Machine, values: Values, reduced: Callable[[int, int], NDArray[np.int64]]
 ) -> None:
-    """Executes ROWS; `reduced(y, x)` returns the lanes of a vector, (1, block_out)."""
+    """Executes ROWS; `reduced(y, x)` returns the reduction of the window of vector (y, x), int64 (1, block_out)."""
     register = machine.registers["ROWS"]
     if values["y_size"] * machine.config.block_out > MOST_ELEMENTS and values["x_size"]:
         machine.fail(f"y_size = {values['y_size']} makes rows of more than {MOST_ELEMENTS} elements")
@@ -79,8 +83,8 @@ def row_statistics(
 
 
 def row_shares(machine: _Machine, x: int, reduced: NDArray[np.int64], is_last: bool) -> NDArray[np.int64]:
-    """Shares of a vector of row x, as STORE.POST with `rows` computes them: (1, block_out) int32 values, held as
-    int64."""
+    """The scaled elements of a vector `reduced` of row `x`, as STORE.POST with `rows` computes them: int32 values in an
+    int64 array (1, block_out). `is_last`: it is the row's last vector."""
     register, row = machine.registers["ROWS"], machine.rows[_entry(machine, x)]
     value = signed_value(int(row[1]))
     if register["look_up"]:

@@ -1,4 +1,4 @@
-"""Configuration registers: 64-bit values that CONFIG writes."""
+"""The table of the configuration registers, 64-bit values that CONFIG writes."""
 
 from __future__ import annotations
 
@@ -125,11 +125,11 @@ REGISTERS = (
         extension="rows",
     ),
 )
-"""The configuration registers; `ratio_self`, `ratio_operand` and `offset` hold the bits of a float32."""
+"""All configuration registers; the fields `ratio_self`, `ratio_operand` and `offset` are the bits of a float32."""
 
 
 def register(name: str) -> Register:
-    """The configuration register called `name`. Raises EncodingError if there is none."""
+    """The configuration register named `name`. Raises EncodingError if there is none."""
     for item in REGISTERS:
         if item.name == name:
             return item
@@ -139,7 +139,7 @@ def register(name: str) -> Register:
 
 
 def register_at(unit: int, index: int) -> Register | None:
-    """Configuration register `index` of a unit; None where it has none."""
+    """Configuration register number `index` of a unit; None if the unit has no such register."""
     return next((item for item in REGISTERS if (item.unit, item.index) == (unit, index)), None)
 
 
@@ -149,15 +149,13 @@ def registers_of(config: Config) -> tuple[Register, ...]:
 
 
 def register_value(name: str, **values: int) -> int:
-    """The 64-bit value of configuration register `name` with the given fields. Raises EncodingError."""
+    """The value of configuration register `name` with the field values `values`, others 0. Raises EncodingError."""
     return pack_fields(name, register(name).fields, values)
 
 
 def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int | np.ndarray:
-    """`register_value` of n values at once: a column is one int for all, or an array of n integers. The result is an
-    int if all columns are ints, else uint64 (n,).
-
-    Raises EncodingError.
+    """n values of configuration register `name`: an int if all `columns` are ints, else uint64 (n,). `columns`: values
+    of fields, an int for all or an array (n,). Raises EncodingError.
     """
     arrays = {key: column for key, column in columns.items() if isinstance(column, np.ndarray)}
     common = register_value(name, **{key: int(v) for key, v in columns.items() if key not in arrays})
@@ -169,8 +167,8 @@ def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int |
 
 
 def operand_shape(values: Mapping[str, int], operand: Mapping[str, int]) -> tuple[int, int, int]:
-    """(first, pitch, width) of the operand vectors of a STORE.POST, in output vectors of DRAM: row y has `width` of
-    them from first + y * pitch on. `operand`: the fields of register OPERAND.
+    """(first, pitch, width) of the operand vectors of a STORE.POST with fields `values`, in output vectors of DRAM: row
+    y has `width` operands from first + y * pitch on. `operand`: the fields of register OPERAND.
     """
     pitch = operand["stride"] if operand["own_stride"] else values["x_stride"]
     return values["dram_base"] + operand["delta"], pitch, 1 if operand["repeat"] else values["x_size"]

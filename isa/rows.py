@@ -1,10 +1,11 @@
-"""Statistics of rows and the shares that STORE.POST computes from them: the integer definition for every engine.
+"""The integer arithmetic of the extension `rows`, for all engines: reductions of rows (ROWS), and the scaling by their
+results (STORE.POST with `rows`), for softmax and normalizations.
 
-A row is the elements of one position: lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS of them. Of the last
-vector only the first `lanes` may be elements (`elements_of_last`); the share of the others is 0. An element is a 9-bit
-difference d = x - c, or entry d mod 256 of a table of 256 entries. The machine has `row_entries` entries, one for each
-row in progress: a *value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 /
-root of the sum of squares), with which
+A row has the elements of one position: the lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS. Of the last
+vector, only the first `lanes` may be elements (`elements_of_last`); results for the other lanes are 0. An element is a
+9-bit difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the machine stores a *value* (the
+row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of
+squares), in one of `row_entries` entries, with which
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
@@ -26,28 +27,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ELEMENTS = 8192
-"""Most elements of a row, so that no sum overflows."""
+"""Largest number of elements of a row, so that no sum overflows."""
 
 DIFFERENCE_BITS = 9
 LENGTH_BITS = 14
 ENTRY_BITS = 24
-"""Bits of an entry of the rows' table, unsigned: PLANES tables of 256 bytes, the low one first."""
+"""Width in bits of an entry of the table for ROWS, unsigned. It is stored in PLANES tables of 256 bytes, the lowest
+bytes first.
+"""
 PLANES = 3
 
 VALUE_BITS = 24
-"""Bits of a row's value, signed."""
+"""Width in bits of a row's value, signed."""
 SUM_BITS = 37
-"""Bits of a sum of table entries, or of squares."""
+"""Width in bits of a sum of table entries or of squares."""
 FACTOR_BITS = 17
 SHIFT_BITS = 6
 FRACTION_BITS = 16
-"""Binary places of the results of `apply`."""
+"""Number of fraction bits of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Bits of the integer that a factor is the reciprocal (root) of."""
+"""Width in bits of the integer whose reciprocal, or reciprocal square root, a factor is."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
-"""A mantissa's reciprocal is floor(2^QUOTIENT_SHIFT / mantissa)."""
+"""The reciprocal of a mantissa is floor(2^QUOTIENT_SHIFT / mantissa)."""
 
 MAXIMUM, SUMS = 1, 0
 
@@ -55,19 +58,19 @@ Int64Array = NDArray[np.int64]
 
 
 def elements_of_last(lanes: int, block_out: int) -> int:
-    """Number of lanes of a row's last vector that are elements: `lanes` of register ROWS, all of them if that is 0."""
+    """Number of lanes of a row's last vector that are elements: field `lanes` of register ROWS, or all if it is 0."""
     return min(lanes or block_out, block_out)
 
 
 def difference(x: Int64Array | int, c: int) -> Any:
-    """x - c in DIFFERENCE_BITS bits, two's complement."""
+    """x - c, wrapped to DIFFERENCE_BITS bits, two's complement."""
     half = 1 << (DIFFERENCE_BITS - 1)
     return ((x - c + half) & (2 * half - 1)) - half
 
 
 def normalized(total: int, even: bool) -> tuple[int, int]:
-    """(mantissa, places): the first MANTISSA_BITS of max(total, 1) shifted to the left by `places`, as far as its
-    TOTAL_BITS bits allow, an even number if `even`.
+    """(mantissa, places): max(total, 1) is shifted left within TOTAL_BITS bits as far as possible, by `places`, an even
+    number if `even`; the mantissa is its upper MANTISSA_BITS bits.
     """
     total = max(total, 1)
     places = TOTAL_BITS - total.bit_length()
@@ -93,47 +96,52 @@ def reciprocal_root(total: int) -> int:
 
 
 def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) -> int:
-    """Radicand of a normalization's factor: length * squares - total^2 (only if `centre`) + epsilon, at least 0."""
+    """The number whose reciprocal square root is the factor of a normalization: length * squares - total^2 (only if
+    `centre`) + epsilon, at least 0.
+    """
     return max(0, length * squares - (total * total if centre else 0) + epsilon)
 
 
 def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
-    """Round `w` (25 bits, signed) times a packed `factor`: half up, the low 32 bits."""
+    """`w` (25 bits, signed) times a packed `factor`, rounded half up; the low 32 bits."""
     product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
     shifted = product >> np.int64(factor >> FACTOR_BITS)
     return ((shifted >> 1) + (shifted & 1)).astype(np.int32)
 
 
 def signed_value(bits: int) -> int:
-    """A row's value from its VALUE_BITS bits."""
+    """The signed integer in the low VALUE_BITS bits of `bits`, a row's value."""
     half = 1 << (VALUE_BITS - 1)
     return ((bits + half) & (2 * half - 1)) - half
 
 
 def exponentials(scale: float) -> Int64Array:
-    """The rows' table, int64 (256,), for softmax of elements of scale `scale`: entry d mod 256 is (2^ENTRY_BITS - 1)
-    exp(scale * d) for d from 0 down to -255.
+    """The table for ROWS, int64 (256,), for softmax of elements with quantization scale `scale`: entry d mod 256 is
+    (2^ENTRY_BITS - 1) exp(scale * d), rounded, for d in -255..0.
     """
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(-float(scale) * np.arange(256, dtype=np.float64)))
     return np.roll(entries[::-1], 1).astype(np.int64)
 
 
 def planes_of(entries: Int64Array) -> NDArray[np.int8]:
-    """The PLANES tables of 256 bytes that hold a rows' table, int8 (PLANES, 256)."""
+    """The bytes of a table for ROWS, `entries` int64 (256,), as int8 (PLANES, 256), the lowest bytes first."""
     planes = [(entries >> (8 * plane) & 255).astype(np.uint8) for plane in range(PLANES)]
     return np.stack(planes).view(np.int8)
 
 
 def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]:
-    """The machine's softmax of int8 `rows` (any number of rows, elements) with a rows' table: int32 of their shape."""
+    """Softmax of int8 `rows` (number of rows, elements) as machines compute it with the table `entries`; int32 of the
+    same shape.
+    """
     x = rows.astype(np.int64)
     w = entries[difference(x, 0) - x.max(axis=1, keepdims=True) & 255]
     return np.stack([apply(own, reciprocal(int(own.sum()))) for own in w])
 
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
-    """The machine's normalization of int8 `rows` (any number of rows, n elements), with `length` n: int32 of their
-    shape."""
+    """Normalization of int8 `rows` (number of rows, n elements) as machines compute it with `length` n; int32 of the
+    same shape.
+    """
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]
     total, squares = d.sum(axis=1), (d * d).sum(axis=1)

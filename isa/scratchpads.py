@@ -1,7 +1,7 @@
-"""Contents of the scratchpads at launch: zero, or given.
+"""Contents of the scratchpads at launch.
 
-Contents are a uint8 array of bytes for each memory (`KINDS`), elements in index order: the same form as in the test
-harness of the RTL.
+Contents are a uint8 array of bytes for each memory (`KINDS`), with elements in the order of their indices; the test
+harness of the RTL has the same format.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .rows import FACTOR_BITS, SHIFT_BITS, VALUE_BITS
 from .store_stages import TABLE_BYTES, StoreParts
 
 KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table", "rows")
-"""The memories that programs fill. `par` exists with the extension `post`, `chain` if `Config.chain_buffer_bytes` is
-above 0, `table` with the extension `table`, `rows` with the extension `rows`.
+"""Names of the memories that programs fill. Machines have `par` with the extension `post`, `chain` if
+`Config.chain_buffer_bytes` is above 0, `table` and `rows` with the extensions of these names.
 """
 
 ROW_ENTRY_BYTES = 8
-"""Bytes of an entry of `rows` in contents: a packed factor, and a value."""
+"""Bytes of an entry of `rows` in contents: a packed factor and a value, 4 bytes each."""
 
 ROW_MASKS = ((1 << FACTOR_BITS + SHIFT_BITS) - 1, (1 << VALUE_BITS) - 1)
-"""Masks of the bits that factor and value have in hardware."""
+"""Masks of the bits that the hardware stores of a factor and of a value."""
 
 Contents = Mapping[str, NDArray[np.uint8]]
 
 
 def scratchpad_sizes(config: Config) -> dict[str, int]:
-    """Bytes of each memory of `config`."""
+    """Size in bytes of each memory that `config` has, by name."""
     sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc", "chain")}
     sizes |= {
         "par": config.par_depth * config.par_bytes,
@@ -51,7 +51,7 @@ def scratchpad_sizes(config: Config) -> dict[str, int]:
 
 
 def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[str, NDArray[Any]]:
-    """Fresh arrays of all KINDS, filled from `contents`; memories not in `contents` are zero.
+    """New arrays for all KINDS, filled from `contents`; memories that `contents` does not name are zero.
 
     `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, columns,
     block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain` int8
@@ -83,6 +83,6 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
         kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)
         for kind, (shape, dtype) in shapes.items()
     }
-    # The hardware has no further bits.
+    # The hardware stores no other bits.
     arrays["rows"] &= np.array(ROW_MASKS, np.uint32)
     return arrays

@@ -1,4 +1,4 @@
-"""Scratchpads at launch as a file: an .npz archive with the bytes of each memory (`vdla.isa.scratchpads`)."""
+"""The file format of scratchpads at launch: an .npz archive with the bytes of each memory (`vdla.isa.scratchpads`)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from vdla.util.user_files import FileError, read_whole
 
 
 def scratchpads_bytes(contents: Contents) -> bytes:
-    """The bytes of an .npz file that holds `contents`: for each memory a uint8 array of its bytes."""
+    """The bytes of an .npz file with `contents`: for each memory a uint8 array of its bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **contents)
     return buffer.getvalue()
 
 
 def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]:
-    """Scratchpad contents from the file at `path` for `config`: a uint8 array of bytes for each memory, zero for
-    memories not in the file.
+    """Reads scratchpad contents for `config` from the file at `path`: a uint8 array of bytes for each memory; memories
+    that are not in the file are zero.
 
-    Raises FileError, naming the file, if it cannot be read, is no .npz archive of uint8 arrays, holds a memory that
-    `config` lacks or has in another size, or scales that are not finite.
+    Raises FileError, which names the file, if it cannot be read, is no .npz archive of uint8 arrays, has a memory that
+    `config` does not have or has in another size, or scales that are not finite.
     """
     data = read_whole(path, "scratchpads")
     try:

@@ -1,4 +1,4 @@
-"""Sizes that follow from a configuration: bytes of elements, depths of memories, widths of indices, array."""
+"""Sizes that are computed from a configuration: bytes of elements, depths of memories, widths of indices, array."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def _index_bits(depth: int) -> int:
-    """Bits of an index below `depth`."""
+    """Number of bits of an index in 0..`depth` - 1."""
     return (depth - 1).bit_length()
 
 
 class Sizes:
-    """The derived sizes of a `Config`, which has the fields."""
+    """Base class of `Config` with its derived sizes; `Config` has the fields."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Sizes:
         memory: Memory
 
     def has(self, extension: str) -> bool:
-        """Whether the optional hardware `extension` is present."""
+        """Whether the machine has the optional hardware `extension`."""
         return extension in self.extensions
 
     @property
@@ -53,11 +53,11 @@ class Sizes:
 
     @property
     def inp_step_vectors(self) -> int:
-        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` the number of vectors in a bus
-        word.
+        """Largest number of input vectors that a step of LOAD.INP writes: one or, with the extension `wide_loads`, the
+        number of vectors in a bus word.
 
-        The banks of `taps` must be able to take this many consecutive vectors, whatever the first one is: TAPS vectors
-        if `position_inputs` is 1, else half the vectors in one word of each bank, as the first may lie inside a word.
+        The banks of `taps` must be able to write this number of consecutive vectors, from any index on: TAPS vectors if
+        `position_inputs` is 1, else half of the vectors in one word of each bank, as the first may be inside a word.
         """
         if not self.has("wide_loads"):
             return 1
@@ -71,19 +71,21 @@ class Sizes:
 
     @property
     def tile_parts(self) -> int:
-        """Number of weight tiles, `folds` (1 without the extension `fold`), for a whole input vector and a whole output
-        vector.
+        """Number of weight tiles for all products of an input vector and an output vector: `folds` with the extension
+        `fold`, else 1.
         """
         return self.folds if self.has("fold") else 1
 
     @property
     def whole_tile_bytes(self) -> int:
-        """Bytes of the weight tiles of a whole input and a whole output vector, [block_out][block_in] int8."""
+        """Bytes of a whole tile, the `tile_parts` weight tiles for an input and an output vector: [block_out][block_in]
+        int8.
+        """
         return self.tile_parts * self.wgt_bytes
 
     @property
     def whole_tile_rows(self) -> int:
-        """Rows of weights in the tiles of `whole_tile_bytes`."""
+        """Number of rows of weights for DEPTHWISE and TAPS in a whole tile."""
         return self.tile_parts * self.tile_rows
 
     @property
@@ -93,23 +95,29 @@ class Sizes:
 
     @property
     def columns(self) -> int:
-        """Columns of the array: the number of weight rows that one GEMM operation multiplies with an input vector."""
+        """Number of columns of the array, and of rows of a weight tile: dot products of an operation for each batch
+        row.
+        """
         return self.block_out // self.tile_parts
 
     @property
     def position_inputs(self) -> int:
-        """Input vectors that have as many elements as an output vector; 1 where one has them."""
+        """Number of input vectors in a position of DEPTHWISE and TAPS: as many as have the elements of an output
+        vector; 1 if an input vector has them.
+        """
         return max(1, self.block_out // self.block_in)
 
     @property
     def position_outputs(self) -> int:
-        """Output vectors that have as many elements as an input vector; 1 where one has them."""
+        """Number of parts of an input vector for DEPTHWISE and TAPS, each as long as an output vector; 1 if an output
+        vector is not shorter.
+        """
         return max(1, self.block_in // self.block_out)
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a weight tile for DEPTHWISE and TAPS, where a row has as many weights as the shorter of input and
-        output vector.
+        """Number of rows of a weight tile for DEPTHWISE and TAPS; a row has as many weights as the shorter of input and
+        output vector has elements.
         """
         return max(self.block_in, self.block_out) // self.tile_parts
 
@@ -140,7 +148,7 @@ class Sizes:
 
     @property
     def instruction_words(self) -> int:
-        """Words of 64 bits of one instruction, 2 or 4."""
+        """Number of 64-bit words of one instruction, 2 or 4."""
         return self.instruction_bytes // 8
 
     def element_bytes(self, kind: str) -> int:
@@ -167,24 +175,23 @@ class Sizes:
 
     @property
     def uop_depth(self) -> int:
-        """Micro-ops the micro-op memory holds."""
+        """Number of micro-ops in the micro-op scratchpad."""
         return self.uop_buffer_bytes // self.uop_bytes
 
     @property
     def inp_depth(self) -> int:
-        """Vectors the input scratchpad holds."""
+        """Number of vectors in the input scratchpad."""
         return self.inp_buffer_bytes // self.inp_bytes
 
     @property
     def chain_depth(self) -> int:
-        """Input vectors the chain memory holds; 0 without one."""
+        """Number of input vectors in the chain memory; 0 without chain memory."""
         return self.chain_buffer_bytes // self.inp_bytes
 
     @property
     def chain_base(self) -> int:
-        """Index of the chain memory's first vector for GEMM and DEPTHWISE: the first power of two from inp_depth on.
-
-        The upper bits of an index then distinguish the chain memory from the input scratchpad.
+        """Index by which the instructions of the array address the chain memory's first vector: the smallest power of
+        two that is not below inp_depth, so that the upper bits of an index tell the memory.
         """
         return 1 << _index_bits(self.inp_depth)
 
@@ -195,75 +202,77 @@ class Sizes:
 
     @property
     def chain_granule(self) -> int:
-        """Bytes of the narrower of an input and an output vector: every access of the chain memory touches whole
-        granules.
+        """Bytes of a granule of the chain memory, the narrower of an input and an output vector: each access is of
+        whole granules.
         """
         return min(self.inp_bytes, self.out_bytes)
 
     @property
     def wgt_depth(self) -> int:
-        """Tiles the weight scratchpad holds."""
+        """Number of tiles in the weight scratchpad."""
         return self.wgt_buffer_bytes // self.wgt_bytes
 
     @property
     def acc_depth(self) -> int:
-        """Vectors the accumulator scratchpad holds."""
+        """Number of vectors in the accumulator scratchpad."""
         return self.acc_buffer_bytes // self.acc_bytes
 
     @property
     def par_depth(self) -> int:
-        """Entries the parameter table holds; the par_index field reaches at most 64."""
+        """Number of entries in the parameter table, at most 64, since the field par_index has 6 bits."""
         return min(self.par_buffer_bytes // self.par_bytes, 64)
 
     @property
     def table_depth(self) -> int:
-        """Number of tables of 256 bytes that LOAD.TABLE fills: `tables` look-up tables, then the planes of the rows'
-        table; 0 without the extension.
+        """Number of 256-byte tables that LOAD.TABLE fills: `tables` look-up tables, then, with the extension `rows`,
+        one for each byte of an entry in the table for ROWS; 0 without the extension `table`.
         """
         return self.tables + PLANES * self.has("rows") if self.has("table") else 0
 
     @property
     def row_depth(self) -> int:
-        """Number of rows whose statistics the machine stores; 0 without the extension `rows`."""
+        """Number of rows whose reductions (ROWS) the machine stores; 0 without the extension `rows`."""
         return self.row_entries if self.has("rows") else 0
 
     @property
     def acc_bank_depth(self) -> int:
-        """Vectors of one accumulator bank; bank = index // acc_bank_depth.
+        """Number of vectors in an accumulator bank; bank = index // acc_bank_depth.
 
-        The depth is a power of two, so that the upper bits of an index are its bank. If acc_depth is not a power of
-        two, the last banks hold fewer vectors or none.
+        It is a power of two, so that the upper bits of an index are its bank. If acc_depth is no power of two, the last
+        banks have fewer vectors or none.
         """
         return 1 << (self.acc_index_bits - _index_bits(self.acc_banks))
 
     @property
     def uop_index_bits(self) -> int:
-        """Width of an index into the micro-op memory."""
+        """Width in bits of an index into the micro-op scratchpad."""
         return _index_bits(self.uop_depth)
 
     @property
     def inp_index_bits(self) -> int:
-        """Width of an index into the input scratchpad and, behind it, the chain memory."""
+        """Width in bits of an index into the input scratchpad and the chain memory after it."""
         depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
         return _index_bits(depth)
 
     @property
     def wgt_index_bits(self) -> int:
-        """Width of an index into the weight scratchpad."""
+        """Width in bits of an index into the weight scratchpad."""
         return _index_bits(self.wgt_depth)
 
     @property
     def acc_index_bits(self) -> int:
-        """Width of an index into the accumulator scratchpad."""
+        """Width in bits of an index into the accumulator scratchpad."""
         return _index_bits(self.acc_depth)
 
     @property
     def multiplies_per_cycle(self) -> int:
-        """Multiplies of the GEMM array in one cycle."""
+        """Number of multiplications of the array in a cycle."""
         return self.batch * self.block_in * self.columns
 
     @property
     def post_passes(self) -> int:
-        """Cycles that an output vector occupies the arithmetic of STORE.POST; 1 without that extension."""
+        """Number of passes of an output vector through the arithmetic of STORE.POST, a cycle each; 1 without the
+        extension `post`.
+        """
         lanes = self.batch * self.block_out
         return lanes // (self.post_lanes or lanes) if self.has("post") else 1

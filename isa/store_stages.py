@@ -1,6 +1,6 @@
-"""Stages of STORE.POST's pipeline: one row for each, and the extensions of the store unit.
+"""The table of the stages of STORE.POST's pipeline, and the extensions of the store unit.
 
-Timing, RTL and models of area read the rows; isa/arithmetic.py and isa/rows.py have the arithmetic.
+Timing, RTL and area models use the table; isa/arithmetic.py and isa/rows.py have the arithmetic.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from .config import Config
 
 ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
-"""Bits of a row's entry, a whole number of bytes."""
+"""Bits of storage for a row of ROWS, a whole number of bytes: value, factor, shift, partial sum."""
 
 TABLE_BYTES = 256
-"""Bytes of a look-up table: an int8 for every int8."""
+"""Bytes of a look-up table: an int8 for each int8 value."""
 
 ROW_CYCLES = 11
-"""Cycles between a reduction and its bias in machines with the extension `rows`: difference 1, table or product 2,
+"""Cycles that the extension `rows` adds between a window's reduction and its bias: difference 1, table or product 2,
 choice 1, product 3, shift 2, rounding 1, bias 1."""
 
 TABLE_CYCLES = 2
-"""Cycles of a table look-up: one for the word of the table, one for its byte."""
+"""Cycles of a table look-up: one to read a word of the table, one to select its byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStage:
-    """A part of the pipeline through which every vector of STORE.POST goes, and its cycles.
+    """A stage of the pipeline, through which every vector of a STORE.POST goes, and its cycles.
 
-    `extension`: the optional hardware that adds the stage to all stores, whether they use it or not; None for a stage
-    of every pipeline.
+    `extension`: the optional hardware with which all stores have the stage, whether they use it or not; None if all
+    machines have it.
     """
 
     name: str
@@ -48,28 +48,28 @@ STORE_STAGES = (
     StoreStage(name="reduce", cycles=1),
     StoreStage(name="rows", cycles=ROW_CYCLES, extension="rows"),
     StoreStage(name="bias", cycles=1),
-    # int32 to float32 5, multiply 4, round 2, place 2, round to an integer and clamp 3.
+    # Cycles: int32 to float32 5, multiply 4, round 2, align 2, round to an integer and clamp 3.
     StoreStage(name="requantize", cycles=16),
     StoreStage(name="table", cycles=TABLE_CYCLES, extension="table"),
-    # Differences 2, product 4, first sum 2, normalize 4, round 2, place 4, second sum 1, round to float32 and to an
-    # integer 5, clamp 2, and 1 to spare for the product of combine_multiply, which takes other ways.
+    # Cycles: differences 2, product 4, first sum 2, normalize 4, round 2, align 4, second sum 1, round to float32 and
+    # to an integer 5, clamp 2, and 1 more that the product of combine_multiply needs.
     StoreStage(name="combine", cycles=27),
 )
-"""The stages in the order in which a vector passes them."""
+"""All stages, in the order in which a vector goes through them."""
 
 
 def stages_of(config: Config) -> tuple[StoreStage, ...]:
-    """The stages of the pipeline of `config`, which has the extension `post`."""
+    """The stages in the pipeline of `config`, which has the extension `post`, in order."""
     return tuple([item for item in STORE_STAGES if item.extension is None or config.has(item.extension)])
 
 
 def stage_cycles(config: Config, name: str) -> int:
-    """Cycles of the stage called `name`; 0 on a machine without the stage."""
+    """Cycles of the stage named `name`; 0 on a machine without this stage."""
     return sum(item.cycles for item in stages_of(config) if item.name == name)
 
 
 def cycles_before(config: Config, name: str) -> int:
-    """Cycles from a vector's last accumulator read to the stage called `name`, which every pipeline has."""
+    """Cycles from a vector's last accumulator read to the start of the stage named `name`, which must exist."""
     stages = stages_of(config)
     place = [item.name for item in stages].index(name)
     return sum(item.cycles for item in stages[:place])
@@ -77,7 +77,7 @@ def cycles_before(config: Config, name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreParts:
-    """The optional parts of a machine's store unit: the extensions of the same names, and the chain memory."""
+    """The optional parts that a machine's store unit has: extensions, by their names, and the chain memory."""
 
     post: bool
     table: bool
@@ -87,7 +87,7 @@ class StoreParts:
 
     @staticmethod
     def of(config: Config) -> StoreParts:
-        """The parts of the store unit of `config`."""
+        """The optional parts of the store unit of `config`."""
         extensions = {name: config.has(name) for name in ("post", "table", "broadcast", "rows")}
         return StoreParts(**extensions, chain=config.chain_buffer_bytes > 0)
 
@@ -131,7 +131,7 @@ def _table(config: Config) -> Block:
 
 
 def _table_storage(config: Config) -> dict[str, int]:
-    """Lanes read different entries in the same cycle, so each lane has its own copy of the tables."""
+    """Bytes of the look-up tables: lanes read different entries in the same cycle, so each lane has a copy."""
     return {"look-up tables": config.tables * TABLE_BYTES * config.out_bytes // config.post_passes}
 
 
@@ -174,7 +174,7 @@ def _rows(config: Config) -> Block:
 
 
 def _rows_storage(config: Config) -> dict[str, int]:
-    """The rows' table of every lane; the entries: value and factor, and a partial sum."""
+    """Bytes of the table for ROWS, of which each lane has a copy, and of the entries of rows (ROW_BITS each)."""
     return {
         "table of rows": PLANES * TABLE_BYTES * config.block_out // config.post_passes,
         "entries of rows": config.row_entries * ROW_BITS // 8,

@@ -1,7 +1,7 @@
-"""Widths of micro-ops and instructions: VTA's 32 and 128 bits if they hold a machine's indices, else twice as many.
+"""Widths of micro-ops and instructions: VTA's 32 and 128 bits if a machine's indices fit, else twice as many.
 
-A machine's fields have as many bits as its memories need; `layout.py` gives their positions. Each of the two widths
-follows from the configuration alone, so a machine with small scratchpads reads VTA's programs bit for bit.
+The fields of a machine have as many bits as its memories need; `layout.py` has their positions. A machine with small
+scratchpads has VTA's widths and runs VTA's programs unchanged.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ if TYPE_CHECKING:
     from .sizes import Sizes
 
 SRAM_BASE_BITS = 16
-"""Width of `sram_base`, the base registers and the strides of STORE.POST: no memory has more elements."""
+"""Width in bits of `sram_base`, the base registers and the strides of STORE.POST; memories have at most
+2^16 elements.
+"""
 
 WORD_BITS = 64
-"""Bits of the words of an instruction; no field crosses from one word to the next."""
+"""Bits of a word of an instruction; no field crosses from one word to the next."""
 
 VTA_UOP_BYTES = 4
 VTA_INSTRUCTION_BYTES = 16
 _FACTOR_BITS = 64
-"""Bits of the six factors of a GEMM in an instruction of 128 bits: its upper word."""
+"""Bits for the six factors of a GEMM of 128 bits: the upper word."""
 _ALU_FACTOR_BITS = 44
-"""Bits of the four factors of an ALU instruction of 128 bits: its upper word without alu_opcode, use_imm and imm."""
+"""Bits for the four factors of an ALU instruction of 128 bits: the upper word without alu_opcode, use_imm and imm."""
 _UOP_INDEX_BITS = 13
-"""Largest index width at which uop_bgn, uop_end, two loop counts and the overwrite bit fit in the lower word with
-opcode, flags and reset.
+"""Largest width in bits of a micro-op index for which the lower word has room for opcode, flags, reset, uop_bgn,
+uop_end, two loop counts and overwrite.
 """
 
 
 def uop_bytes(config: Sizes) -> int:
-    """Bytes of a micro-op: 4, or 8 where the dst, src and wgt indices of `config` need more than 32 bits together."""
+    """Bytes of a micro-op: 4, or 8 if the indices dst, src and wgt of `config` need more than 32 bits together."""
     bits = config.acc_index_bits + config.inp_index_bits + config.wgt_index_bits
     return VTA_UOP_BYTES if bits <= 8 * VTA_UOP_BYTES else 2 * VTA_UOP_BYTES
 
 
 def instruction_bytes(config: Sizes) -> int:
-    """Bytes of an instruction: 16, or 32 where the loops or the factors of `config` do not fit in 128 bits."""
+    """Bytes of an instruction: 16, or 32 if the loops or the factors of `config` do not fit in 128 bits."""
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     fits = (
         2 * (acc + inp + wgt) <= _FACTOR_BITS

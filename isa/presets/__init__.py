@@ -1,1 +1,1 @@
-"""The named configurations that ship with the package, one TOML file each."""
+"""The presets: configurations that are part of the package, a TOML file each."""
