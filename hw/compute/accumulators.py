@@ -1,4 +1,4 @@
-"""The accumulator scratchpad: banks with one read and one write port each, shared by compute and store."""
+"""The accumulator scratchpad: banks with a read port and a write port each, which compute and store share."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .alu import LANE
 
 
 def lanes(config: Config) -> int:
-    """Lanes of an accumulator vector, [batch][block_out] in this order."""
+    """Number of lanes of an accumulator vector, [batch][block_out] in this order."""
     return config.batch * config.block_out
 
 
 class Accumulators(wiring.Component):
     """`acc_banks` memories of `acc_bank_depth` vectors; bank(i) = i // acc_bank_depth.
 
-    Where acc_depth is no power of two, the last bank holds fewer vectors, and empty banks are left out.
+    If acc_depth is no power of two, the last bank has fewer vectors, and empty banks are left out.
 
-    A read returns the word written in earlier cycles, and anything for a word that is written in the same cycle: the
-    pipeline then replaces it by its own result, and the store unit waits for a token.
+    A read returns the word written in earlier cycles, and any value for a word that is written in the same cycle: the
+    pipeline then replaces it by its own result, and the store unit has waited for a token.
 
     Members
     -------
     read : In
-        Compute's read port: always served. Its data are there two cycles after the address, and only then.
+        Compute's read port, which is always served. Its data are valid two cycles after the address, and only then.
     store : In
-        The store unit's: granted when compute does not read the same bank in the cycle.
+        The store unit's read port, granted if compute does not read the same bank in this cycle.
     write : In
-        Compute's write port, one enable a lane.
+        Compute's write port, with an enable for each lane.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -49,8 +49,8 @@ class Accumulators(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """For each bank, an address multiplexer before the read port and a register after it (block memories answer
-        late in the cycle); then a multiplexer for each reader.
+        """For each bank, an address multiplexer before the read port and a register after it (the outputs of block
+        memories are late in the cycle); then a multiplexer for each reader.
         """
         m = Module()
         config = self.config

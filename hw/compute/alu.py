@@ -1,4 +1,4 @@
-"""The arithmetic of ALU operations on one int32 lane, except addition (`lane.py` has the adders)."""
+"""Arithmetic of the ALU operations on one int32 lane, except addition and subtraction (`lane.py` has the adders)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
@@ -8,22 +8,22 @@ LANE = signed(32)
 
 
 class Alu(wiring.Component):
-    """One lane, low 32 bits; isa/README.md defines the operations.
+    """The arithmetic of one lane, modulo 2^32; isa/README.md defines the operations.
 
     Members
     -------
     shifts, is_max : In
-        The instruction is SHR, MAX; stable while it executes.
+        The instruction is SHR, is MAX; stable while it executes.
     start : In
-        An operation SHR or MUL executes from this cycle x on: `left` is taken.
+        An operation SHR or MUL executes from this cycle, x, on, and takes `left`.
     since : In
-        Bit k: this is x + 1 + k.
+        Bit k: this cycle is x + 1 + k.
     left, right : In
-        Accumulators; `right` is the immediate with `use_imm`, and stays until the result is there.
+        Accumulators; `right` is the immediate with `use_imm`, and does not change until the result is valid.
     chosen : Out
         MIN or MAX of `left_now` and `right`, in the same cycle.
     left_now : In
-        The left operand of MIN and MAX (`pipeline.py` tells why it needs no forwarding).
+        The left operand of MIN and MAX (`pipeline.py` explains why it needs no forwarding).
     shifted : Out
         left SHR right, in x + 2.
     product : Out
@@ -44,7 +44,7 @@ class Alu(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """One comparator, shifter and 16-bit multiplier, which makes three products, one a cycle."""
         m = Module()
-        # The difference's sign needs one carry chain, unlike `<`.
+        # The sign of a difference needs one carry chain, unlike `<`.
         difference = Signal(signed(33))
         left = Signal(32, reset_less=True)
         leftward = self.right[31]
@@ -68,12 +68,12 @@ class Alu(wiring.Component):
         negative, low = amount[31], amount[:5]
         m.d.sync += [
             leftward.eq(negative),
-            # Amounts beyond -32 .. 31, or -32.
+            # Amounts below -31 or above 31.
             far.eq((amount[5:31] ^ negative.replicate(26)).any() | (negative & (low == 0))),
             distance.eq(Mux(negative, -low, low)),
         ]
-        # Cycle x + 1 shifts by multiples of four places, x + 2 by the rest; these registers and `source` are stable
-        # until then.
+        # Cycle x + 1 shifts by a multiple of four places, x + 2 by the rest; the registers above and `source` are
+        # stable until then.
         fill, fill_2 = Signal(), Signal(reset_less=True)
         coarse_2 = Signal(32, reset_less=True)
         shifted = Signal(signed(33), name="shifted_fine")
@@ -90,9 +90,9 @@ class Alu(wiring.Component):
         return Mux(far, fill_2.replicate(32), near)
 
     def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
-        """The products low x low, low x high and high x low; the upper halves of the last two are dropped.
-
-        The factors of the next product are registered before the multiplier; `taken` is the next value of `left`.
+        """The sum of the products low x low, low x high and high x low of 16-bit halves, without the upper halves of
+        the last two. The factors of each product are registered before the multiplier; `taken` is the next value of
+        `left`.
         """
         factor = Signal(16, reset_less=True)
         other = Signal(16, name="other_factor", reset_less=True)
@@ -114,5 +114,5 @@ class Alu(wiring.Component):
 
 
 def _signed(bits: Value, sign: Value) -> Value:
-    """`bits` with `sign` as top bit, as a signed value."""
+    """`bits` with `sign` above as top bit, as a signed value."""
     return Cat(bits, sign).as_signed()

@@ -1,4 +1,6 @@
-"""The matrix array: batch x block_out dot products of block_in int8 pairs, or of one or a few products a lane."""
+"""The matrix array: batch x columns dot products of block_in int8 pairs (GEMM), or one or a few products
+for each lane.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from .columns import ROW, Row, differences, sum_bits, tree_levels
 
 
 def array_latency(config: Config) -> int:
-    """Cycles from operands to sums: operand registers, chosen operands, product registers, tree."""
+    """Cycles from operands to sums: operand registers 1, selected operands 1, products, adder tree."""
     return 2 + config.multiplier_stages + tree_levels(config)
 
 
 def _choice(index: Value, choices: list[Value]) -> Value:
     """`choices[index]`; there are at most as many choices as values of `index`."""
-    # A shift of all choices would be simpler, but Amaranth would process every bit for every bit of a row.
+    # A shift of all choices would be simpler, but Amaranth would process every bit of them for each bit of a row.
     for bit in index:
         if len(choices) > 1:
             pairs = zip(choices[::2], choices[1::2], strict=True)
@@ -40,47 +42,49 @@ def _chosen_name(k: int) -> str:
 
 
 class MultiplyArray(wiring.Component):
-    """Operands of cycle t give `sums` in cycle t + `array_latency`; a new set every cycle.
+    """The multipliers and adder trees. Operands of cycle t give `sums` in cycle t + `array_latency`; new operands may
+    come in each cycle. Multiplier (o, i) is number i of array row o; there is one for each batch row.
 
-    DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses the
-    multiplier (j, j) of each batch row, whose weight comes from that row; the tree lets only its product through.
+    DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses multiplier (j, j),
+    whose weight is that of row `row`; masks exclude all other products from the adder tree.
 
-    TAPS does the same with TAPS neighbouring positions and rows and adds up: lane j multiplies position and row t in
-    multiplier (j, j xor t), so that few lanes share few multipliers. A multiplexer is in front of TAPS - 1 elements of
-    the vectors of a row; its weights are chosen after the choice of the rows.
+    TAPS does this for TAPS neighbouring positions and rows of weights and adds the products: lane j multiplies position
+    t by row t in multiplier (j, j xor t), so that few lanes share a multiplier's operands. There is a multiplexer
+    before TAPS - 1 elements of an array row's vectors; weights are selected after the rows of weights.
 
-    Where block_in and block_out differ, lane j of DEPTHWISE and TAPS is element j mod block_in of input vector j div
-    block_in of a position, or element j of the part of an input vector whose number is in the last bits of `row`; so
-    there is a multiplexer for t = 0 too, and the j of a multiplier is the number of that element in the row.
+    If block_in and block_out differ, lane j of DEPTHWISE and TAPS multiplies element j mod block_in of input vector j
+    div block_in of a position, or element j of the part of an input vector whose number is in the low bits of `row`. So
+    there is a multiplexer for t = 0, too, and i of a multiplier is the index of this element.
 
-    A sweep takes the same positions, and the positions of the `swept` - 1 sweeping operations before, which registers
-    hold for every lane: position t of the operation a before meets multiplier (j, j xor (TAPS x a + t)).
+    A sweep multiplies the same positions, and the positions of the `swept` - 1 sweeping operations before it, which
+    registers hold for each lane: position t of the operation a before it is in multiplier (j, j xor (TAPS x a + t)).
 
-    Where the array folds (isa/README.md), all rows take the vector of GEMM from a multiplexer of its parts. DEPTHWISE
-    and TAPS have the most groups: row o has the lanes o + k * `columns`, and for each the multipliers of group k.
+    With the extension `fold` (isa/README.md), all array rows take the vector of GEMM from a multiplexer of its parts.
+    DEPTHWISE and TAPS use the largest number of groups: array row o has the lanes o + k * `columns`, with the
+    multipliers of group k for each.
 
     Members
     -------
     vector, tile, depthwise, row : In
-        Operands: one input vector ([batch][block_in] int8), one tile ([columns][block_in] int8), first element
-        lowest, and how to combine them. They may come straight from a memory's output. On machines with `taps` there
-        are TAPS positions, of which number `first` is the first one and those behind it follow, the last one's next
-        being number 0.
+        Operands, first element lowest: an input vector ([batch][block_in] int8), a tile ([columns][block_in] int8),
+        whether the operation is DEPTHWISE, and its row of weights. They may be outputs of memories. With the extension
+        `taps`, `vector` has TAPS positions, one of each bank; bank number `first` has the first position, the banks
+        after it (bank 0 after the last) have the others in order.
     taps, first, part : In
-        There: the operation is TAPS (and `depthwise` as well), of a group of rows, `row` being the first one; which
-        vector of the first position GEMM takes, where a position has several.
+        With `taps`: the operation is TAPS (then `depthwise` is set, too), and `row` is the first row of its group; bank
+        of the first position; vector of the first position that GEMM takes, if a position has several.
     sweep : In
-        On machines with sweeps: an operation, TAPS and DEPTHWISE as well, that takes and holds positions of a sweep.
+        With `sweep`: the operation is one of a sweep (then `taps` and `depthwise` are set, too).
     shape, tile_part : In
-        On machines that fold, of GEMM: log2 of the groups of rows, and which part of a whole tile this one is.
+        With `fold`, for GEMM: log2 of the number of groups of rows; part of a whole tile that this tile is.
     inp_zero, wgt_zero : In
-        On machines with zero points: int8, subtracted from every element of the vector and of the tile.
+        With `zero_points`: int8, subtracted from each element of the vector and of the tile.
     sums : Out
-        Lane b * block_out + o, `sum_bits` each, signed: the dot product of vector[b] and tile[o], or the product of
-        lane o. On machines that fold lane (k * columns + c) of GEMM has the sum of row c's group k mod 2^shape.
+        Lane b * block_out + o, signed, `sum_bits` each: the dot product of vector[b] and tile[o], or the sum of lane o.
+        With `fold`, lane k * columns + c has the sum of group k mod 2^shape of array row c for GEMM.
     """
 
-    # Plain bits instead of layouts: Amaranth names every element of a layout's registers, thousands in a large tile.
+    # Members are plain bits, not layouts: Amaranth names each element of a layout's registers, thousands for a tile.
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
@@ -107,19 +111,19 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of low bits of `row` below the position's number in its group."""
+        """Number of bits of `row` below the number of a position in its group."""
         return (self.inputs * self.outputs).bit_length() - 1
 
     @property
     def alike(self) -> bool:
-        """Whether input and output vectors have equally many elements."""
+        """Whether input and output vectors have the same number of elements."""
         return self.config.block_in == self.config.block_out
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the memories, operand selection, and a row of columns for every row of the tile."""
+        """Registers after the memories, operand selection, and a `columns.Row` for each row of the tile."""
         m = Module()
         config = self.config
-        # Data registers need no reset: the pipeline beside the array carries their valid bits.
+        # Data registers need no reset: the pipeline beside the array has their valid bits.
         read_vector, tile = (
             Signal.like(signal, name=name, reset_less=True)
             for signal, name in ((self.vector, "read_vector"), (self.tile, "tile"))
@@ -212,22 +216,23 @@ class MultiplyArray(wiring.Component):
         return m
 
     def _lanes(self, o: int) -> range:
-        """The lanes of row `o`: one, or for an array that folds one for each group of the largest number of groups."""
+        """The lanes of array row `o`: one, or with the extension `fold` one for each of the most groups of rows."""
         return range(o, self.config.block_out, self.config.columns)
 
     def _lane_at(self, o: int, i: int) -> int:
-        """The lane of DEPTHWISE and TAPS that multiplier `i` of row `o` belongs to."""
+        """The lane to which multiplier `i` of array row `o` belongs in DEPTHWISE and TAPS."""
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """GEMM's `vector` as input of the array's rows: each group's part of the vector, repeated; other operations get
-        `vector` unchanged.
+        """The input of the array's rows: for GEMM, the part of `vector` that all groups multiply, repeated for each
+        group; for other operations `vector` unchanged.
         """
         config, levels = self.config, self.fold_levels
         width = self.built.factor_bits * config.columns
         sources: list[Signal] = []
         for k in range(config.tile_parts):
-            # Bits of a part's number: first the part within a group, then the input of the group.
+            # Number of the part: its low bits number the parts of a group, its high bits the group's part of the
+            # vector.
             source = Signal(levels, name=f"source_{k}", reset_less=True)
             wanted: Value = Const(k, levels)
             for shape in range(1, levels + 1):
@@ -244,10 +249,8 @@ class MultiplyArray(wiring.Component):
         )
 
     def _aparts(self, m: Module) -> list[list[Value]]:
-        """For each of the last levels of the tree, one bit for every row: whether the groups were separate before this
-        level.
-
-        DEPTHWISE and TAPS use the largest number of groups.
+        """For each of the last levels of the adder tree, a bit for each array row: whether the sums of the groups are
+        complete before this level and stay separate. DEPTHWISE and TAPS use the largest number of groups.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -258,7 +261,7 @@ class MultiplyArray(wiring.Component):
         return found
 
     def _in_order(self, m: Module, read: Value) -> list[Value]:
-        """The vectors that were read from the banks, in order of position."""
+        """The vectors read from the banks, in the order of positions."""
         first = Signal.like(self.first)
         m.d.sync += first.eq(self.first)
         vectors: list[Value] = [read.word_select(bank, len(read) // TAPS) for bank in range(TAPS)]
@@ -280,9 +283,9 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """Inputs of row `o` for the batch: `vector` (the register of `own_vector`) for GEMM; in `modes` TAPS and
-        DEPTHWISE the elements of the row's lanes in the positions `vectors`; in a sweep also those of earlier
-        operations' positions.
+        """Inputs of array row `o` for the whole batch: `vector` (the register of `own_vector`) for GEMM; for TAPS and
+        DEPTHWISE (`modes`) with the elements of the row's lanes in the positions `vectors`; in a sweep also with those
+        of the positions of earlier operations.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -313,8 +316,8 @@ class MultiplyArray(wiring.Component):
         return Cat(*parts)
 
     def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
-        """The elements of lane `o` in the positions of earlier operations of a sweep, those of the last operation
-        first.
+        """Registers with the elements of lane `o` in the positions of earlier operations of a sweep, the latest
+        operation first.
         """
         held: list[list[Signal]] = []
         if not self.built.holds:
@@ -328,14 +331,16 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of row `o`; in a `sweep`, its lanes' weights of every position of a group instead."""
+        """The weights `own` of array row `o`; in a `sweep`, with its lanes' weights for all positions of a group
+        instead.
+        """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         narrow, group = min(config.block_in, config.block_out), SWEEP_MODE.group(config)
         count = TAPS * SWEEP_MODE.operations(config)
         for lane in self._lanes(o):
             for u in range(count):
-                # The first multipliers have the newest positions, which meet the last weights of a group.
+                # The first multipliers have the newest positions, which the last weights of a group multiply.
                 place = (count - TAPS * (u // TAPS + 1) + u % TAPS) * self.inputs + lane // narrow
                 starts = range(place, config.tile_rows, group)
                 weights: list[Value] = [
@@ -347,8 +352,8 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of row `o`; with `taps`, its lanes' weights of each further position of `groups`, at the
-        multipliers where `_own_vectors` puts that position's vector.
+        """The weights `own` of array row `o`; with `taps`, with its lanes' weights for each position of `groups` but
+        the first, at the multipliers to which `_own_vectors` connects this position.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -359,7 +364,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of row `o`; with `alone`, the weights of its lanes come from the rows `chosen`."""
+        """The weights `own` of array row `o`; with `alone`, with the weights of its lanes in the rows
+        `chosen` instead.
+        """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
             element = lane % self.config.block_in
@@ -367,7 +374,7 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
-        """The weight of lane `o` in `rows`, the rows of a position."""
+        """The weight of lane `o` in `rows`, the rows of weights for a position."""
         config = self.config
         if self.outputs == 1:
             return rows[o // config.block_in].word_select(o % config.block_in, 8)
@@ -375,7 +382,7 @@ class MultiplyArray(wiring.Component):
         return _choice(row[: self.tap_bits], parts)
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
-        """Element of lane `o` of batch vector `b` in a position."""
+        """The element of `position` that lane `o` of batch row `b` multiplies; elements have `bits` bits."""
         config = self.config
         if self.outputs == 1:
             k, element = divmod(o, config.block_in)

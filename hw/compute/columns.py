@@ -1,4 +1,4 @@
-"""The columns of the matrix array, which compute dot products of int8 pairs, and the rows that contain them."""
+"""Columns of the matrix array, which compute dot products of int8 pairs, and rows, which contain the columns."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from ..shared_modules import place
 
 
 def sum_bits(config: Config) -> int:
-    """Width of a dot product of `block_in` products."""
+    """Width in bits of a dot product of `block_in` products."""
     return ArrayShape.of(config).product_bits + tree_levels(config)
 
 
 def tree_levels(config: Config) -> int:
-    """Levels of the adder tree, one cycle each."""
+    """Number of levels of the adder tree, a cycle each."""
     return (config.block_in - 1).bit_length()
 
 
 COLUMN, ROW = "array_column", "array_row"
-"""Names of the one Verilog module of all columns, and of the one of all rows."""
+"""Names of the Verilog module that all columns share, and of the module that all rows share."""
 
 
 class Column(wiring.Component):
-    """One dot product of `block_in` pairs of `ArrayShape.factor_bits` a cycle; its `sum` is there `multiplier_stages` +
-    `tree_levels` later.
+    """Computes a dot product of `block_in` pairs of `ArrayShape.factor_bits` bits in each cycle; `sum` is valid
+    `multiplier_stages` + `tree_levels` cycles after the operands.
 
-    Members: `vector`, `weights`, first element lowest; on machines with DEPTHWISE also `masks`, one bit for each
-    product that the tree takes as 0. Masks belong to the pairs of `multiplier_stages` cycles before.
+    Members: `vector`, `weights`: operands, first element lowest. With DEPTHWISE, `masks`: a bit for each product that
+    the adder tree takes as 0; masks come `multiplier_stages` cycles after their operands.
 
-    Where the array folds, `sum` is a sum for each of `tile_parts`, first one lowest, and `apart` has a bit for each of
-    the last levels of the tree: the groups are those whose sums stood before this level. Number k is the sum of group k
-    mod f where they are f. A bit belongs to the pairs whose sums are before its level in this cycle.
+    With the extension `fold`, `sum` has `tile_parts` sums, the first one lowest: number k is the sum of group k mod f,
+    if there are f groups. `apart` has a bit for each of the last levels of the tree: the sums of the groups are
+    complete before this level and stay separate. A bit comes in the cycle in which the sums of its operands reach its
+    level.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -55,7 +56,9 @@ class Column(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """`multiplier_stages` registers for each product, which synthesis may move into it; one for every sum."""
+        """`multiplier_stages` registers for each product, which synthesis may move into the multiplier; one for each
+        sum.
+        """
         m = Module()
         bits = self.built.product_bits
         factors = data.ArrayLayout(signed(self.built.factor_bits), self.config.block_in)
@@ -85,7 +88,7 @@ class Column(wiring.Component):
 
 
 def differences(elements: Value, zero: Value | None) -> Value:
-    """int8 elements minus `zero`, 9 bits each; `elements` unchanged if `zero` is None."""
+    """The int8 `elements` minus `zero`, 9 bits each; `elements` unchanged if `zero` is None."""
     if zero is None:
         return elements
     parts = [elements.word_select(i, 8).as_signed() for i in range(len(elements) // 8)]
@@ -93,11 +96,12 @@ def differences(elements: Value, zero: Value | None) -> Value:
 
 
 class Row(wiring.Component):
-    """The columns of one row of the tile: a dot product with each vector of the batch. One register holds the weights.
+    """The columns for one row of the tile: its dot product with each vector of the batch. One register holds the
+    weights.
 
-    Members: `vectors`, [batch][block_in] of `ArrayShape.factor_bits`, first element lowest; `weights`, int8 of the
-    previous cycle, and on machines with zero points `zero`, the weights' zero point; `masks` and `apart` as in a
-    column; `sums`, `sum_bits` each, signed, a column's sums side by side.
+    Members: `vectors`: [batch][block_in] of `ArrayShape.factor_bits` bits, first element lowest. `weights`: int8, a
+    cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`, `apart`: as in
+    Column. `sums`: signed, `sum_bits` each, those of a column next to each other.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -115,7 +119,7 @@ class Row(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The weight register, and the columns."""
+        """The register of weights, and the columns."""
         m = Module()
         config = self.config
         vector_bits = self.built.factor_bits * config.block_in

@@ -1,4 +1,4 @@
-"""The ends of compute instructions and their number in a cycle, which tokens and trace need (section 7)."""
+"""Counts the compute instructions that end in a cycle, for tokens and trace (hw/README.md section 7)."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from vdla.isa.timing import BEGIN_DELAY, alu_latency, gemm_latency
 
 
 def most_ends(config: Config) -> int:
-    """Most instructions that end in one cycle.
+    """Largest number of instructions that end in one cycle.
 
-    The ends are those of a GEMM with operations and of instructions without operations that begin after it, one in 1 +
-    BEGIN_DELAY cycles: the first in the cycle in which its last operation issues, the last in the cycle before its end.
+    They are a GEMM with operations and the instructions without operations that begin after it, one every 1 +
+    BEGIN_DELAY cycles, from the cycle in which its last operation issues to the cycle before its end.
     """
     return 1 + -(-gemm_latency(config) // (1 + BEGIN_DELAY))
 
 
 def ends_layout(config: Config) -> data.StructLayout:
-    """Instructions that end in one cycle: how many, and how many of them push to each side."""
+    """Layout of the instructions that end in one cycle: their number, and the numbers of those with each push flag."""
     bits = most_ends(config).bit_length()
     return data.StructLayout({"count": bits, "push_prev": bits, "push_next": bits})
 
 
 class Ends(wiring.Component):
-    """A shift register of coming ends, one place a cycle, as long as the GEMM pipeline.
+    """A shift register of coming ends, as long as the pipeline of GEMM, which moves by one place a cycle.
 
-    Place k holds what ends gemm_latency - k cycles from now.
+    Place k has the numbers of instructions that end gemm_latency - k cycles from now.
 
     Members
     -------
     issued, issued_alu, issued_prev, issued_next : In
-        The last operation of a GEMM or DEPTHWISE issues in this cycle; that of an ALU instruction; its push flags.
+        The last operation of an instruction of the array issues in this cycle; of an ALU instruction; its push flags.
     next : In
-        Instructions that end in the next cycle whatever else is under way.
+        Numbers of instructions that end in the next cycle, independent of the shift register.
     joins, joins_prev, joins_next : In
-        An instruction without operations begins: it ends with the youngest under way, or in the next cycle.
+        An instruction without operations begins; it ends with the youngest instruction that is executing, or, if there
+        is none, in the next cycle. Its push flags.
     now : Out
-        What ends in this cycle (a function of registers).
+        Numbers of instructions that end in this cycle (a function of registers).
     busy : Out
-        Something ends in this cycle or later (registered).
+        An instruction ends in this cycle or later (registered).
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -62,17 +63,17 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Every place but the last may be the youngest; joining instructions are added as the place moves on."""
+        """Each place but the last may be the youngest; joining instructions are added to it as it moves."""
         m = Module()
         length = gemm_latency(self.config)
         layout = ends_layout(self.config)
         names = tuple(layout.members)
-        places = [Signal(layout, name=f"place_{k}") for k in range(length + 1)]  # bit 0 belongs to this cycle
+        places = [Signal(layout, name=f"place_{k}") for k in range(length + 1)]  # place 0: this cycle
         arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
         with m.If(self.issued):
             m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
-        # An instruction that begins is added in the next cycle, when its place has moved on; the sums then depend on
-        # registers only.
+        # A joining instruction is added in the next cycle, after its place has moved; so the sums depend on registers
+        # only.
         joining = {name: Signal(name=f"joining_{name}") for name in names}
         coming = Signal(layout)
         m.d.sync += [
@@ -81,8 +82,7 @@ class Ends(wiring.Component):
             joining["push_prev"].eq(self.joins_prev),
             joining["push_next"].eq(self.joins_next),
         ]
-        # Whether a place holds any instruction: a bit that moves with it. Joining instructions change none of these
-        # bits.
+        # A bit that moves with each place: whether it has any instruction. Joining instructions do not change the bits.
         holds: list[Value] = [self.issued]
         for k in range(1, length):
             bit = Signal(name=f"holds_{k}")
@@ -90,7 +90,7 @@ class Ends(wiring.Component):
                 holds[-1] | (self.issued_alu if k - 1 == length - alu_latency(self.config) else 0)
             )
             holds.append(bit)
-        # The youngest occupied place: a register for each place, and one for no occupied place.
+        # The youngest occupied place, one-hot: a register for each place, and one for none.
         youngest = {k: Signal(name=f"youngest_{k}") for k in range(1, length)}
         alone = Signal()
         taken: Value = Const(0, 1)

@@ -1,4 +1,4 @@
-"""One lane of an accumulator vector: its operands, its arithmetic and its last results (section 7)."""
+"""One lane of an accumulator vector: its operands, its arithmetic and its last results (hw/README.md section 7)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
 
 
 def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
-    """The lane's control inputs that follow from the ALU operation, and the operations that set each.
+    """The lane's control inputs that depend on the ALU operation, with the operations that set each.
 
-    Without `adds`, `chooses` and `shifts` the result is MUL's. Inputs that no operation of the machine sets are left
-    out.
+    If none of `adds`, `chooses` and `shifts` is set, the result is that of MUL. Inputs that no operation of the machine
+    sets are left out.
     """
     there = alu_opcodes(config)
     chosen = {name: tuple(code for code in codes if code in there) for name, codes in _CONTROLS.items()}
@@ -39,34 +39,35 @@ def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
 
 
 CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
-"""Cycles from the operand to the result of operations that take more than one; must agree with isa/alu.py."""
+"""Cycles from the operand to the result of operations that take several; must agree with isa/alu.py."""
 
 RESULTS = ("writing", "written_1", "written_2")
-"""Results that may replace an operand: that of the previous cycle, which is being written, and those of the two cycles
-before.
+"""Names of the results that may replace an operand: the result of the previous cycle, which is written in this cycle,
+and those of the two cycles before.
 """
 
 
 class AccumulatorLane(wiring.Component):
-    """One lane of `pipeline.Pipeline`, in the stages of its table; x is the cycle of execution.
+    """One lane of `pipeline.Pipeline`, with the stages of that class's table; x is the cycle of execution.
 
     Members
     -------
     read : In
-        The accumulator as read from memory, in r + 2.
+        The accumulator that was read from memory, in r + 2.
     replace : In
-        In r + 2: which of `RESULTS` replaces `read`, counted from 1; 0: none.
+        In r + 2: number, from 1, of the one of `RESULTS` that replaces `read`; 0 for none.
     array_sum : In
         The array's sum, in x.
     just_before, keeps, adds_sum, adds_right : In
-        In x: the operand is the result of the cycle before; there is an operand at all; the array's sum, or `right`, is
-        added to it.
+        In x: the operand is the result of the cycle before; there is an operand; the array's sum, or `right`, is added
+        to it.
     takes_right : In
-        In x: this is the source of the next operation; without, `right` is the `immediate` where `use_immediate` says.
+        In x: the accumulator is the source of the next operation. Otherwise, with `use_immediate`, `right` becomes the
+        `immediate`.
     adds, chooses, shifts, is_max : In
-        The instruction: a sum, MIN or MAX, SHR; of MIN and MAX the latter.
+        Kind of the instruction: a sum; MIN or MAX; SHR; MAX instead of MIN.
     subtracts : In
-        Of sums with `right`: it is subtracted. Only on machines with SUB.
+        `right` is subtracted instead of added. Only on machines with SUB.
     start, since : In
         The members of `alu.Alu` of these names.
     result : Out
@@ -93,7 +94,7 @@ class AccumulatorLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two adders; no multiplexer is between a result and the next operation."""
+        """Two adders; there is no multiplexer between a result and the next operation."""
         m = Module()
         results = [Signal(LANE, name=f"{name}_data", reset_less=True) for name in RESULTS]
         result = results[0]
@@ -144,9 +145,9 @@ class AccumulatorLane(wiring.Component):
         return m
 
     def _signed(self, right: Value) -> Value:
-        """`right`, or its complement for -right; `_sum` adds the one."""
+        """`right`, or for a subtraction its complement, to which `_sum` adds 1."""
         return Mux(self.subtracts, ~right, right) if self.has_subtract else right
 
     def _sum(self, left: Value, addend: Value) -> Value:
-        """left + addend. The carry input is used for subtraction only, not for the array's sums."""
+        """left + addend, plus 1 as carry for a subtraction."""
         return left + addend + (self.subtracts & self.adds_right) if self.has_subtract else left + addend

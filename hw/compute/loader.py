@@ -1,4 +1,6 @@
-"""LOAD.UOP, LOAD.ACC and LOAD.ACC8: from the read client's FIFO into micro-op memory and accumulators (section 6)."""
+"""LOAD.UOP, LOAD.ACC and LOAD.ACC8: from a read client's FIFO to the micro-op scratchpad and the accumulators
+(hw/README.md section 6).
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,20 @@ KINDS = (MemoryType.UOP, MemoryType.ACC, MemoryType.ACC8)
 
 
 class Loader(wiring.Component):
-    """One load at a time; what the writer shows in cycle t is written in t + 1, the cycle of the end.
+    """Executes one load at a time; data that the writer shows in cycle t are written in t + 1, the cycle of the end.
 
     Members
     -------
     start, instruction : In
-        A LOAD of one of the kinds begins in this cycle; only while none is under way.
+        A LOAD of one of KINDS begins in this cycle; only while none is executing.
     pad_value : In
-        Register COMPUTE_PAD, stable while a load is under way; micro-op pads are zero.
+        Register COMPUTE_PAD, stable while a load is executing; pads of micro-ops are zero.
     last : Out
         The load ends in the next cycle.
     read : Out
         The read client.
     uop_write, acc_write : Out
-        Write ports.
+        Write ports of the micro-op scratchpad and of the accumulators.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -56,7 +58,7 @@ class Loader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Requests, FIFO and writer side by side, followed by a register before the memories."""
+        """Requests, FIFO and writer, then a register before the memories."""
         m = Module()
         config = self.config
         sizes = (config.uop_bytes, config.acc_bytes, config.out_bytes)

@@ -1,4 +1,4 @@
-"""The loop nest of GEMM, DEPTHWISE and ALU: the micro-op and offsets of the operation that issues in a cycle."""
+"""The loop nest of GEMM, DEPTHWISE, TAPS and ALU: micro-op and offsets of the operation that issues in a cycle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vdla.isa.timing import alu_cycles
 
 
 def most_extra(config: Config) -> int:
-    """Most cycles that the arithmetic of an ALU operation adds to its issue."""
+    """Largest number of issue cycles that the arithmetic of an ALU operation adds."""
     return max(alu_cycles(config, opcode, True) for opcode in AluOpcode) - 1
 
 
 def alu_extra(config: Config, opcode: Value) -> Value:
-    """Cycles that the arithmetic of ALU operation `opcode` adds to its issue."""
+    """Number of issue cycles that the arithmetic of ALU operation `opcode` adds."""
     result: Value = Const(0, range(most_extra(config) + 1))
     for known in AluOpcode:
         extra = alu_cycles(config, known, True) - 1
@@ -27,7 +27,7 @@ def alu_extra(config: Config, opcode: Value) -> Value:
 
 
 def loop_layout(config: Config) -> data.StructLayout:
-    """The loop fields that GEMM, DEPTHWISE and ALU share, in the names of `isa.layout`; an ALU's wgt factors are 0."""
+    """Layout of the loop fields of GEMM and ALU, named as in `isa.layout`; for ALU, the wgt factors are 0."""
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     return data.StructLayout(
         {
@@ -46,41 +46,43 @@ def loop_layout(config: Config) -> data.StructLayout:
 
 
 def wgt_row_bits(config: Config) -> int:
-    """Width of an index that counts rows of weight tiles, as DEPTHWISE does."""
+    """Width in bits of an index of rows of weights, as in DEPTHWISE."""
     return config.wgt_index_bits + (config.tile_rows - 1).bit_length()
 
 
 def src_bits(config: Config) -> int:
-    """Width of a source index: input vectors for GEMM, accumulator vectors for ALU."""
+    """Width in bits of a source index: of input vectors for GEMM, of accumulators for ALU."""
     return max(config.acc_index_bits, config.inp_index_bits)
 
 
 def offset_layout(config: Config) -> data.StructLayout:
-    """Offsets (base register plus factors) added to a micro-op's dst, src and wgt. wgt counts rows for DEPTHWISE."""
+    """Layout of the offsets (base register plus factors) that are added to a micro-op's dst, src and wgt; for
+    DEPTHWISE, wgt is an index of rows of weights.
+    """
     return data.StructLayout(
         {"dst": config.acc_index_bits, "src": src_bits(config), "wgt": wgt_row_bits(config)}
     )
 
 
 class Operations(wiring.Component):
-    """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, one operation a step.
+    """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, an operation a step.
 
-    `start` in cycle b takes the loops; the operations issue from b+1 on, one in `extra` + 1 cycles, and one more with
-    `two`. The instruction must have operations. `start` may come in the cycle of `last`, and not earlier.
+    `start` in cycle b takes the loops of an instruction, which must have operations. An operation issues every `extra`
+    + 1 cycles, or `extra` + 2 with `two`, from b + 1 on. `start` may come in the cycle of `last`, but not earlier.
 
     Members
     -------
     start, alu, loops, base, two, extra : In
-        The instruction, valid with `start` and in the cycle before. `alu`: it is one of the ALU. `base` is the offset
-        of the first operation. `two`: each operation has two accumulator operands, read one after the other.
+        The instruction, valid with `start` and in the cycle before. `alu`: it is ALU. `base`: offset of the first
+        operation. `two`: each operation has two accumulator operands, read one after the other.
     busy, source, destination : Out
-        The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
+        The cycle is one of an operation; it is the one in which its source (with `two`), its destination is read.
     last, last_alu, last_matrix : Out
-        The last cycle of the last operation; of an ALU instruction; of another (registered).
+        The cycle is the last one of the last operation; of an ALU instruction; of another instruction (registered).
     takes : Out
-        Not `busy`, or `last`: an instruction may start. A register of its own, which enables many others.
+        Not `busy`, or `last`: an instruction may start. A separate register, which enables many others.
     will_take : Out
-        `last` holds, or will in the next cycle: an instruction may start in the next cycle.
+        An instruction may start in the next cycle.
     uop, offset : Out
         Micro-op index and offsets of the operation, stable over its cycles.
     """
@@ -117,25 +119,24 @@ class Operations(wiring.Component):
         cycle, cycles = Signal(range(most + 1)), Signal(range(most + 1))
         before_last_uop = Signal.like(
             self.uop, reset_less=True
-        )  # with uop_end - 2, so that the next one is the last
+        )  # uop_end - 2: the micro-op after this one is the last
         columns_left, rows_left = (
             Signal(14, name=f"{name}_left", reset_less=True) for name in ("columns", "rows")
         )
         row_start = Signal(offset_layout(self.config), reset_less=True)  # offset of the row's first column
         step = Signal()
 
-        # Whether this is the last micro-op, column and row, and the last cycle of all; `coming` belongs to the next
-        # cycle.
+        # Whether the current cycle, micro-op, column and row are the last ones; `coming`: the same for the next cycle.
         names = ("cycle", "uop", "column", "row")
         last = {name: Signal(name=f"last_{name}") for name in names}
         coming = {name: Signal(name=f"coming_last_{name}") for name in names}
-        # The complements, of the next cycle only: `last` drives many registers and is far from here.
+        # The complements of `coming` as registers: `last` drives many other registers.
         more = {name: Signal(name=f"more_{name}", init=1) for name in names}
         one_uop, one_column = Signal(), Signal()
         last_uop, last_column = Signal(), Signal()  # of a column, of a row, in its last cycle
         next_column, next_row = Signal(), Signal()
         m.d.comb += [
-            step.eq(last["cycle"]),  # while nothing runs, every register is loaded anew below
+            step.eq(last["cycle"]),  # while no instruction executes, all registers are loaded below
             next_column.eq(step & last["uop"]),
             next_row.eq(next_column & last["column"]),
             self.source.eq(self.busy & two & (cycle == 0)),
@@ -173,7 +174,7 @@ class Operations(wiring.Component):
             self.last_alu.eq(coming_last & alu),
             self.last_matrix.eq(coming_last & ~alu),
         ]
-        # Values of the instruction that may start in the next cycle.
+        # Values for the instruction that may start in the next cycle.
         only = {name: Signal(name=f"only_{name}") for name in names}
         only_one = Signal()
         single = {
@@ -186,8 +187,8 @@ class Operations(wiring.Component):
             *(only[name].eq(single[name]) for name in names),
             only_one.eq(Cat(*single.values()).all()),
         ]
-        # `start` drives few registers: the loops are loaded whenever an instruction could start, and `start` only
-        # validates them.
+        # `start` must drive few registers: so the loops are loaded in each cycle in which an instruction could start,
+        # and `start` only makes them valid.
         at_once = Signal()
         m.d.comb += at_once.eq(self.start & only_one)
         with m.If(self.takes):

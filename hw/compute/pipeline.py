@@ -1,5 +1,6 @@
-"""The pipeline of operations: micro-op, addresses, operands, arithmetic, forwarding, write (hw/README.md, section
-7)."""
+"""The pipeline of compute operations: micro-op, addresses, operands, arithmetic, forwarding, write (hw/README.md,
+section 7).
+"""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from .lane import CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
 ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
-"""Fields of register ZERO: zero points of inputs and weights, int8."""
+"""Layout of register ZERO: zero points of inputs and weights, int8."""
 
 
 def mode_layout(config: Config) -> data.StructLayout:
-    """Handling of each operation of an instruction: `alu` or array, then the fields of `isa.layout`, and the contents
-    of registers ZERO and FOLD if the machine has them. `depthwise` is set for TAPS, too.
+    """Layout of an instruction's mode, which is the same for all its operations: `alu` (else the array), fields of
+    `isa.layout`, and the values of registers ZERO and FOLD if the machine has them. `depthwise` is set for TAPS, too.
     """
     built = ArrayShape.of(config)
     return data.StructLayout(
@@ -55,44 +56,43 @@ def mode_layout(config: Config) -> data.StructLayout:
 
 
 def uop_layout(config: Config) -> data.Layout:
-    """A micro-op word, from the table of `isa.layout`."""
+    """Layout of a micro-op, from the table of `isa.layout`."""
     return data.FlexibleLayout(
         8 * config.uop_bytes, {item.name: data.Field(item.width, item.low) for item in uop_fields(config)}
     )
 
 
 class Pipeline(wiring.Component):
-    """Executes one operation a cycle, counted from its issue in cycle t:
+    """Executes an operation a cycle, in these stages after its issue in cycle t:
 
     ====================  ====================================================================
     t, t + 1              micro-op memory is addressed; the micro-op arrives
     t + 2                 the micro-op plus offsets
     t + 3                 input and weight memories are addressed; an ALU operation: r
     r = t + read stage    the accumulators are addressed (GEMM: `gemm_read_stage`)
-    r + 1, r + 2          they arrive; results of operations that were too late for the memory replace them
-    x = r + 3             execute, on the result of the operation just before if it is that accumulator
-    x + 1                 write: the last cycle of the instruction if the operation is its last
+    r + 1, r + 2          the accumulators arrive; newer results, which the memory did not have yet, replace them
+    x = r + 3             execute, on the result of the operation just before if it wrote the same accumulator
+    x + 1                 write: the end of the instruction if the operation is its last
     ====================  ====================================================================
 
-    An ALU operation with two accumulators reads its source, then its destination, and counts from there. A shift
-    executes in x .. x + 2, a multiplication in x .. x + 4; their operations issue so far apart that each finds the
-    result of the one before. GEMM and ALU operations are never in the pipeline together.
+    An ALU operation with two accumulators reads its source, then its destination; the stages count from the latter. A
+    shift executes in x .. x + 2, a multiplication in x .. x + 4; their operations issue at such distances that each
+    finds the result of the one before. GEMM and ALU operations are never in the pipeline at the same time.
 
-    MIN and MAX take their operand without that last replacement. With an immediate, the operation just before did the
-    same to the same accumulator (min(min(a, i), i) = min(a, i)); without, the operation just before wrote a cycle
-    earlier.
+    MIN and MAX do not take the result of the operation just before. With an immediate they need not: it did the same to
+    the same accumulator (min(min(a, i), i) = min(a, i)). Without, the operation just before wrote a cycle earlier.
 
     Members
     -------
     issue, source, destination, uop, offset : In
         An operation (`operations.Operations`).
     mode : In
-        The instruction of the operation; stays while an ALU instruction executes.
+        Mode of the operation's instruction; does not change while an ALU instruction executes.
     uop_memory, inp, wgt, chain, acc_read : Out
-        Read ports; the accumulators' data come two cycles after their address. `chain` exists on machines with a chain
-        memory: the upper bits of a source's index choose between it and `inp`.
+        Read ports; data of accumulators come two cycles after their address. `chain` exists on machines with a chain
+        memory: the upper bits of a source index select it instead of `inp`.
     acc_write : Out
-        Write port, all lanes of a vector at once; where the array folds, only the lanes of the operation's part.
+        Write port, all lanes of a vector at once; with the extension `fold`, only the lanes of the operation's part.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -116,15 +116,16 @@ class Pipeline(wiring.Component):
                 ),
             }
         )
-        # The stages below rely on these latencies; a change of isa/timing.py needs a change here.
+        # The stages below have these latencies; a change of isa/timing.py needs a change here.
         assert gemm_read_stage(config) == 1 + array_latency(config) == gemm_latency(config) - 4
         assert (alu_read_stage(config), alu_latency(config)) == (3, 7)
         assert all(alu_cycles(config, opcode, True) == CYCLES.get(opcode, 1) for opcode in AluOpcode)
 
     def _slot(self) -> data.StructLayout:
-        """An operation on its way to the accumulators: it `writes` one, or is the `source` of the next operation;
-        `alu`; it reads its accumulator (`read`); it adds the array's `sum`. Where the array folds, `writes` has a bit
-        for each part of the lanes.
+        """Layout of an operation between issue and accumulators. `writes`: it writes its accumulator, a bit for each
+        part of the lanes (one without `fold`). `source`: it only reads the source of the next operation. `alu`: it is
+        one of an ALU instruction. `read`: it reads its accumulator. `sum`: it adds the array's sum. `address`:
+        accumulator.
         """
         return data.StructLayout(
             {
@@ -138,7 +139,7 @@ class Pipeline(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Addresses, then the array beside a shift register of destinations, then the accumulator stages."""
+        """Addresses; the array, in parallel to a shift register of destinations; the accumulator stages."""
         m = Module()
         config = self.config
         m.submodules.array = array = MultiplyArray(config=config)
@@ -177,7 +178,7 @@ class Pipeline(wiring.Component):
             row.eq(uop.wgt + offset.wgt),
         ]
 
-        # t + 3: the operands' memories. Then the operation is delayed by the array up to the cycle of its read.
+        # t + 3: the memories of the operands. Then a shift register delays the operation until its accumulator read.
         inp_address, wgt_row = (
             Signal(config.inp_index_bits, reset_less=True),
             Signal.like(row, reset_less=True),
@@ -213,7 +214,7 @@ class Pipeline(wiring.Component):
                 array_part = Signal.like(array.part, reset_less=True)
                 m.d.sync += array_part.eq(inp_address)
                 m.d.comb += array.part.eq(array_part)
-            whole: Value = taps  # The operation takes whole groups of rows, the first one first.
+            whole: Value = taps  # The operation takes a whole group of rows, from its first row on.
             if self.built.holds:
                 sweep, array_sweep = Signal(), Signal()
                 m.d.sync += [sweep.eq(mode.sweep), array_sweep.eq(sweep & multiplies)]
@@ -236,7 +237,7 @@ class Pipeline(wiring.Component):
         ]
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         writes: Value = second_kind.gemm
-        if self.built.holds:  # The operation may only hold its positions.
+        if self.built.holds:  # An operation that only holds its positions writes nothing.
             writes = writes & ~(mode.sweep & ~mode.reset & row[SWEEP_MODE.group(config).bit_length() - 2])
         m.d.sync += [
             stages[0].writes.eq(writes.replicate(config.tile_parts)),
@@ -270,11 +271,11 @@ class Pipeline(wiring.Component):
         tile: Signal,
         stages: list[data.View],
     ) -> None:
-        """Sets the array's shape and, in the stage after the first, the slot's changes for a part `tile` of a whole
-        tile.
+        """Drives the array's shape and adapts the slot of an operation whose tile is part `tile` of a whole tile, in
+        the stage after the first.
 
-        `folds`: the operation of the first stage is a GEMM with a tile. It writes some of the lanes and adds to them,
-        except with the first part of the inputs.
+        `folds`: the operation of the first stage is a GEMM with a tile. It writes only its part of the lanes, and with
+        `overwrite` it adds unless it multiplies the first part of the input vector.
         """
         config, levels = self.config, self.built.fold_levels
         shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))
@@ -301,11 +302,11 @@ class Pipeline(wiring.Component):
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
     ) -> tuple[Value, Value]:
-        """Addresses the chain memory if `index`, of an operation that `multiplies`, is an address in it.
+        """Addresses the chain memory if source `index` of an operation that `multiplies` is in it.
 
-        Returns the array's vector of the next cycle, from either memory, and whether the input scratchpad is read now.
+        Returns (the array's vector in the next cycle, from either memory; whether the input scratchpad is read now).
 
-        `src` is of the operation one stage before that of `index`, `next_offset` of the operation one stage before
+        `src` is that of the operation one stage earlier than `index`, `next_offset` that of one stage earlier than
         `src`.
         """
         config = self.config
@@ -315,13 +316,13 @@ class Pipeline(wiring.Component):
         with m.If(multiplies):
             m.d.sync += arriving.eq(chained)
         if self.built.positions > 1:
-            # `_banks` addresses the memory, and the array selects its part of a position.
+            # `_banks` addresses the memory, and the array selects its vector of the position.
             return Mux(arriving, vector, self.inp.data), multiplies & ~chained
         place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
         if config.chain_depth <= config.chain_base:
             m.d.comb += place.eq(index)
         else:
-            # From twice chain_base on the lower bits do not suffice; the bit comes from the offset, a cycle earlier.
+            # From twice chain_base on, the lower bits are not enough; the offset gives the bit above, a cycle earlier.
             offset = Signal.like(place, name="chain_offset", reset_less=True)
             m.d.sync += [offset.eq(next_offset - config.chain_base), place.eq(src + offset)]
         part_bits = (config.chain_word_bytes // config.inp_bytes).bit_length() - 1
@@ -345,11 +346,11 @@ class Pipeline(wiring.Component):
         src: Value,
         next_offset: Value,
     ) -> None:
-        """Addresses the banks of the input scratchpad, or of the chain memory, as `reads` says: that of the position of
-        vector `index`, or with `taps` all of them, for it and those behind.
+        """Addresses the banks of the input scratchpad or of the chain memory (`reads`: which of the two): the bank of
+        the position of vector `index` or, with `taps`, all banks, for this position and those after it.
 
-        Of these, bank b has the one at its address (position + TAPS - 1 - b) div TAPS: a sum of `src` and
-        `next_offset`, which are early as in `_chain`, without its last bits.
+        Bank b is read at address (position + TAPS - 1 - b) div TAPS: the sum of `src` and `next_offset`, which come
+        earlier as in `_chain`, without its low bits.
         """
         config = self.config
         bank_bits, vectors = TAPS.bit_length() - 1, config.position_inputs
@@ -374,15 +375,13 @@ class Pipeline(wiring.Component):
             ]
 
     def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
-        """Control input `name` of the lanes, set by the operations `codes`; the array's sums are added like ADD's
-        operands.
-        """
+        """Control input `name` of the lanes, which the operations `codes` set; operations of the array set `adds`."""
         opcode = self.mode.alu_opcode
         chosen = reduce(or_, [opcode == code for code in codes])
         return ~self.mode.alu | chosen if name == "adds" else chosen
 
     def _accumulate(self, m: Module, platform: object, slot: data.View, array: MultiplyArray) -> None:
-        """The stages from read to write: arithmetic, forwarding and the write of results."""
+        """The stages from accumulator read to write: forwarding, arithmetic and write."""
         config = self.config
         arriving, choosing, executing = (
             Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")
@@ -391,8 +390,7 @@ class Pipeline(wiring.Component):
         target = data.StructLayout({"valid": config.tile_parts, "address": config.acc_index_bits})
         written = [Signal(target, name=name) for name in RESULTS]
 
-        # Results that finish in this cycle, and results that replace an operand; both are known one cycle before their
-        # use.
+        # Results that are ready in this cycle, and results that replace an operand; both are known a cycle before use.
         slow, start = Signal(), Signal()  # A shift or a multiplication begins to execute.
         extra = Signal(4)  # bit k: a shift or multiplication executed k + 1 cycles ago
         slow_address = Signal(config.acc_index_bits)

@@ -1,4 +1,4 @@
-"""The compute unit (hw/README.md section 7): control around the pipeline, the loader and the memories it owns."""
+"""The compute unit (hw/README.md section 7): control, pipeline, loader, and its memories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .pipeline import Pipeline, mode_layout
 
 
 class ComputeUnit(wiring.Component):
-    """Instructions of the array, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
+    """Executes instructions of the array, ALU, loads of micro-ops and accumulators, CONFIG and FINISH.
 
     Members: `interfaces.compute_members`.
     """
@@ -37,7 +37,7 @@ class ComputeUnit(wiring.Component):
         super().__init__(compute_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """Four registers describe the instructions under way: operations, ends, `exclusive` and `configuring`."""
+        """The instructions that are executing are in `operations`, `ends`, `exclusive` and `configuring`."""
         m = Module()
         config = self.config
         m.submodules.issue = issue = Issue(config=config)
@@ -73,12 +73,12 @@ class ComputeUnit(wiring.Component):
         is_config = head.opcode == Opcode.CONFIG
         is_finish = head.opcode == Opcode.FINISH
         pushes = head.push_prev | head.push_next
-        # A head instruction that begins was visible a cycle earlier: slow conditions on it are registers.
+        # A head instruction that begins was visible a cycle earlier, so slow conditions on it can be registers.
         empty = Signal()
         m.d.sync += empty.eq((head.iter_out == 0) | (head.iter_in == 0) | (head.uop_end <= head.uop_bgn))
         begin = issue.begin
 
-        # Instructions under way: `exclusive` an ALU, LOAD or FINISH (begin < now <= end), `configuring` a CONFIG.
+        # `exclusive`: an ALU, LOAD or FINISH is executing (begin < now <= end). `configuring`: a CONFIG is.
         exclusive, loading_uop, loading_acc = Signal(), Signal(), Signal()
         configuring, other, finishing = Signal(), Signal(), Signal()
         running_prev, running_next = Signal(), Signal()
@@ -111,12 +111,13 @@ class ComputeUnit(wiring.Component):
             ]
         m.d.comb += self.finished.eq(finishing)
 
-        # Operations and loads start; their push flags wait for their end.
+        # Operations and loads start; their push flags are stored until their end.
         mode = Signal(mode_layout(config))
         with m.If(operates):
             m.d.sync += mode.alu.eq(is_alu)
-        # `begin` drives one register: the loops are loaded whenever operations could start. A GEMM no longer needs the
-        # register when it has issued; an ALU instruction needs it to its end and keeps others out.
+        # `begin` must drive few registers: so `mode` is loaded in each cycle in which operations could start. A GEMM
+        # does not need the register after its last issue; an ALU instruction needs it until its end, when others may
+        # begin.
         takes = operations.takes & ~exclusive & ~configuring
         with m.If(takes):
             m.d.sync += [
@@ -170,7 +171,7 @@ class ComputeUnit(wiring.Component):
             loader.pad_value.eq(view(register_layout("COMPUTE_PAD"), registers["COMPUTE_PAD"]).pad_value),
         ]
 
-        # Ends. A CONFIG ends beside the others: it may overtake a GEMM, and pushes only when it does not.
+        # Ends. A CONFIG ends separately: it may end before an earlier GEMM, but has no pushes then.
         at_once = begin & (is_config | is_finish | (is_alu & empty))
         m.d.comb += [
             ends.issued.eq(operations.last_matrix),
@@ -204,7 +205,7 @@ class ComputeUnit(wiring.Component):
         return m
 
     def _memories(self, m: Module, pipeline: Pipeline, loader: Loader) -> None:
-        """Micro-op memory and accumulators between pipeline, loader and the store unit's port."""
+        """Adds the micro-op scratchpad and the accumulators; connects pipeline, loader and the store unit's port."""
         config = self.config
         m.submodules.uops = uops = memory.Memory(
             shape=8 * config.uop_bytes, depth=config.uop_depth, init=[], attrs=ANY_ON_COLLISION
@@ -225,7 +226,8 @@ class ComputeUnit(wiring.Component):
             uop_write.addr.eq(loader.uop_write.address),
             uop_write.data.eq(loader.uop_write.data),
         ]
-        # Never both in a cycle: a load begins after the last operation's write, and ends with its own.
+        # Pipeline and loader never write in the same cycle: a load begins after the last operation's write, and its own
+        # last write is in the cycle of its end.
         computed = pipeline.acc_write
         chosen = Mux(computed.enable.any(), computed.address, loader.acc_write.address)
         m.d.comb += [
