@@ -62,8 +62,8 @@ class Row(Generic[Context, Result]):
     schema). `idle`: attributes without effect on the result.
 
     `images`: it reads images (N, C, H, W); lines (N, C, L) are converted to images before, and results back to lines.
-    `behind`: it is tried only if an input of the node is one of these values (`onnx_values`), pending operations
-    included (empty: always). A row that returns False leaves the node to the next one.
+    `behind`: the row is tried only if an input of the node is of one of these kinds of value (`onnx_values`), or is
+    the result of a pending operation of one of these kinds (empty: always). If a row returns False, the next is tried.
     """
 
     kind: Kind

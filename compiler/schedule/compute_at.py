@@ -200,9 +200,7 @@ class _Nest:
                 sizes: tuple[Expr, ...] = (_ONE,) * len(indices)
             case Reduce(indices=indices, first=first):
                 if first is None:
-                    reason = (
-                        f"cannot move {node.name}: it adds to what is there, so it cannot be computed again"
-                    )
+                    reason = f"cannot move {node.name}: repeated, it would add to earlier contents twice"
                     raise LegalityError(reason, program, node.name)
                 sizes = (_ONE,) * len(indices)
             case Copy(destination=destination):

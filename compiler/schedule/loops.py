@@ -22,7 +22,7 @@ from .tree import locate_loop, names_in, rebuild
 
 
 def split(program: Program, loop: str, factor: int) -> Program:
-    """Cuts a loop into pieces of `factor` iterations; the last piece holds the rest.
+    """Cuts a loop into pieces of `factor` iterations; the last piece has the remaining iterations.
 
     rewrite:
         for i in range(10):            for i.0 in range(3):

@@ -80,7 +80,7 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
                                                          for k in range(m):
                                                              C[i] += C.rf[k, i] first k == 0
     The partial sums' statement is called `name`.rf, their buffer has the target's name with .rf. Legal if all loops
-    around the Reduce, from the allocation of its target on, are one perfect nest that holds nothing else, `loop` is one
+    around the Reduce, from the allocation of its target on, are one perfect nest of no other statement, `loop` is one
     of its reduction loops, `first` is the condition that all reduction loops are at 0, and the extents of the other
     loops do not depend on reduction loops.
     """

@@ -28,7 +28,7 @@ def skip_pads(program: Program, loop: str) -> Program:
                     C[i, j] += a[4*k + 2*i + j]                for j in range(2):
                          * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
     The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may
-    read it. Legal for a loop that holds nothing but loops around a Reduce that adds to an initialized sum
+    read it. Legal for a loop that contains nothing but loops around a Reduce that adds to an initialized sum
     (`decompose_reduction`), and which is neither vectorized nor a loop over threads. A product of a pad and an infinite
     factor would be NaN; skipped, it is not. LegalityError if the new name is taken.
     """

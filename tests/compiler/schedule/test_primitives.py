@@ -194,7 +194,7 @@ ERRORS = [
         "cannot move double: T does not exist at i",
     ),
     (overwritten, lambda s: s.compute_at("load", "i"), "A, which it reads, is overwritten on the way to i"),
-    (accumulated, lambda s: s.compute_at("more", "i"), "cannot move more: it adds to what is there"),
+    (accumulated, lambda s: s.compute_at("more", "i"), "cannot move more: repeated, it would add"),
     (overwritten, lambda s: s.compute_inline("load"), "it is not an assignment"),
     (sums, lambda s: s.compute_inline("add"), "no loop or statement named 'add'"),
     (stencil, lambda s: s.compute_early("double"), "T is not read as one function of it everywhere"),
