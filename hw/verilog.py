@@ -1,4 +1,4 @@
-"""Verilog of the accelerator."""
+"""Generation of Verilog for components and for the whole accelerator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOP = "vdla"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port of the Verilog module, other than clock and reset; `direction` is input or output."""
+    """A port of the Verilog module, other than clock and reset; `direction` is "input" or "output"."""
 
     name: str
     direction: str
@@ -58,12 +58,12 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
     shared = SharedModules(_rtlil)
     report("elaborating the RTL")
     top = _rtlil(component, name, shared)
-    # Yosys starts once for all steps.
+    # A single run of Yosys does all steps.
     report("writing the Verilog (Yosys)")
     try:
         converted = verilog._convert_rtlil_text(shared.joined(top), strip_internal_attrs=True)
     except YosysError as error:
-        # Amaranth's own message if Yosys is missing; the log of a Yosys that fails says more.
+        # If Yosys is missing, the message of Amaranth suffices; if Yosys fails, its log has the reason.
         if "acceptable" not in str(error):
             raise
         raise UserError('Verilog needs Yosys, which was not found: pip install "vdla[rtl]"') from None
@@ -80,10 +80,10 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
 
 
 def _rtlil(component: wiring.Component, name: str, shared: SharedModules) -> str:
-    """Amaranth's RTLIL of a component, but memories of zeros have no initial values.
+    """RTLIL of a component by Amaranth, but without the initial values of memories that are all zeros.
 
-    Amaranth passes every bit of an initial value separately, and Yosys writes a line for each word: minutes for large
-    scratchpads. `_with_zeros` writes a loop instead.
+    Amaranth writes every bit of an initial value separately, and Yosys a line for each word, which takes minutes for
+    large scratchpads. `_with_zeros` writes a loop instead.
     """
     fragment = Fragment.get(component, shared)
     _forget_zeros(fragment)
@@ -99,7 +99,7 @@ def _forget_zeros(fragment: Fragment) -> None:
 
 
 MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
-"""Pattern of a module of the generated text."""
+"""Pattern of a module in the generated Verilog."""
 _NO_INITIAL_VALUES = re.compile(
     r"^  cell \$meminit_v2 \S+\n(?:    (?!connect \\DATA)[^\n]*\n)*"
     r"    connect \\DATA (?:\{\s*\}|0')\s*\n(?:    [^\n]*\n)*  end\n",
@@ -108,7 +108,7 @@ _NO_INITIAL_VALUES = re.compile(
 _MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\\\S+ |\w+) ?\[(\d+):0\];\n", re.MULTILINE)
 _INITIALIZED = re.compile(r"^    (\\\S+ |\w+) ?\[0\] = ", re.MULTILINE)
 ZERO_LOOP = re.compile(r"^  initial begin : zeros_\d+\n.*?^  end\n", re.MULTILINE | re.DOTALL)
-"""Pattern of the Verilog that `_with_zeros` writes for a memory."""
+"""Pattern of the loop that `_with_zeros` adds for a memory."""
 
 
 def _with_zeros(module: str) -> str:
@@ -132,13 +132,13 @@ def _with_zeros(module: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """`text` in the form that Verilator's lint and a user's own Yosys ask for, with the same meaning.
+    """`text`, rewritten without change of meaning so that Verilator's lint and a user's Yosys accept it.
 
-    The negation of a vector is written as the reduction it is, and a case says that other values keep what was assigned
-    before. Signals of no bits are left out: Yosys declares them as [-1:0], which in Verilog are two bits. Attributes
-    with initial values are left out as well: a register has its own value (`reg x = 0`), Amaranth's attribute stands
-    at another name of the signal. When Yosys removes a constant register before it cleans names up (`proc; opt`), it
-    forgets one of the two values, and then stops because they differ.
+    The logical negation of a vector becomes a reduction, and a case without default gets an empty default. Signals of
+    zero bits are removed: Yosys declares them as [-1:0], which in Verilog are two bits. Attributes with initial values
+    are removed as well: a register has its own initial value (`reg x = 0`), and the attribute of Amaranth is at another
+    name of the same signal. If Yosys removes a constant register before it cleans names up (`proc; opt`), it loses one
+    of the two values, and then stops because they differ.
     """
     lines: list[str] = []
     empty: list[str] = []
@@ -165,7 +165,9 @@ _EMPTY = re.compile(r"  (?:wire|reg) \[-1:0\] (\\\S+ |\w+);")
 
 
 def _without(line: str, name: str) -> str:
-    """`line` without the zero-bit signal `name` in its concatenations."""
+    """`line` with the zero-bit signal `name` removed from its concatenations; raises ValueError if `line` also uses it
+    elsewhere.
+    """
     exact = rf"(?<![\w$.\\]){re.escape(name)}(?![\w$])"
     line = re.sub(rf"(?<=[{{,]) {exact}\s*,", "", line)
     line = re.sub(rf",\s*{exact}\s*}}", " }", line)
@@ -187,7 +189,7 @@ def _has_default(lines: list[str], indent: int) -> bool:
 
 
 def component_verilog(component: wiring.Component, name: str) -> str:
-    """The text of `component_module`."""
+    """Verilog text of `component` as module `name`; see `component_module`."""
     return component_module(component, name).text
 
 
@@ -201,7 +203,7 @@ def _flat_ports(component: wiring.Component) -> dict[str, tuple[Value, PortDirec
 def generate_module(
     config: Config, *, trace_ports: bool = False, report: Callable[[str], None] = lambda text: None
 ) -> VerilogModule:
-    """Verilog of the whole accelerator, top module `vdla`; with `trace_ports` for the harness.
+    """Verilog of the whole accelerator, top module `vdla`; `trace_ports` adds the trace ports that the harness reads.
 
     `report` is called with a line on each step: large machines take some seconds.
     """
@@ -209,5 +211,5 @@ def generate_module(
 
 
 def generate_verilog(config: Config, *, trace_ports: bool = False) -> str:
-    """The text of `generate_module`."""
+    """Verilog text of the whole accelerator; see `generate_module`."""
     return generate_module(config, trace_ports=trace_ports).text

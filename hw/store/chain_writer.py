@@ -1,4 +1,4 @@
-"""Stores to the chain memory: the places of a store's vectors."""
+"""Writes of stores to the chain memory, and the addresses of a store's vectors in it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def write_chain(
     running: data.View,
     pipeline: PostPipeline,
 ) -> Signal:
-    """Drives the write port of the chain memory, `port`. Returns a signal that is high from the cycle in which a
-    store's last vector is written.
+    """Drives `port`, the write port of the chain memory. Returns a signal that is high for one cycle, the cycle after
+    `port` has written a store's last vector.
 
-    The pipeline's vectors come in order, so their places are counted here, not passed along.
+    The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline carries none.
     """
     head = job.payload
     vectors = config.chain_buffer_bytes // config.out_bytes
@@ -34,7 +34,7 @@ def write_chain(
     x_left, y_left, size = (
         Signal(16, name=name, reset_less=True) for name in ("chain_x_left", "chain_y_left", "chain_x_size")
     )
-    # Whether a vector is the last one of its row, and whether that row is the last one, are registers.
+    # Registers: the vector is the last one of its row; the row is the last one of the store.
     x_ends, y_ends = Signal(name="chain_x_ends"), Signal(name="chain_y_ends")
     put, write, last, done = (Signal(name=f"chain_{name}") for name in ("put", "write", "last", "done"))
     working = Signal(name="chain_working")

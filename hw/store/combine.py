@@ -1,4 +1,4 @@
-"""Stage B of the store pipeline for one lane: an int8 with a second one (`vdla.isa.arithmetic`: combine_add,
+"""Stage B of the store pipeline for one lane: combines two int8 values (`vdla.isa.arithmetic`: combine_add,
 combine_multiply, rescale)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -28,7 +28,8 @@ _HALF = floats.MANTISSA_BITS // 2
 
 
 class Combine(wiring.Component):
-    """One lane, a new pair every cycle; all members but the pair are stable while pairs are under way.
+    """Stage B of one lane; accepts a new pair of `value` and `operand` every cycle. All other inputs are stable while
+    pairs are in the pipeline.
 
     Members: `value` (of stage A) and `operand`, int8 in the stored domain. Modes: `multiply` with `operand_used`:
     combine_multiply; `multiply` alone: rescale; else combine_add. `swap`: the operand is the first input. `unsigned`;
@@ -54,15 +55,15 @@ class Combine(wiring.Component):
     result: Out(signed(8))
 
     def __init__(self, *, number: int = 0) -> None:
-        """`number` of the lane, which selects the lane's copies of the select signals shared by all lanes."""
+        """`number`: index of the lane; it selects the lane's copy of each select signal that all lanes share."""
         self._number = number
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         """Names of registers end in the stage (1 to COMBINE_STAGES) in which combine_add writes them.
 
-        In the other modes the integer product reaches the normalizer 4 stages before the inner sum; they use these
-        stages for the multiplication by the ratio, and both meet in stage 15.
+        In the other modes the integer product reaches the normalizer 4 stages earlier than combine_add's inner sum
+        does. These 4 stages multiply it by the ratio, so both paths meet in stage 15.
         """
         m = Module()
         k = self.constants
@@ -135,7 +136,7 @@ class Combine(wiring.Component):
         return m
 
     def _input(self, m: Module, number: Value, name: str) -> tuple[Value, Value]:
-        """An input of combine_add: the magnitude (8 bits) of its value, and the sign."""
+        """(Magnitude (8 bits), sign) of an input of combine_add, `number` in the stored domain."""
         chosen = Signal(signed(8), name=f"{name}_chosen")
         m.d.comb += chosen.eq(number)
         # The stored value is 128 less; adding 128 inverts only the top bit.
@@ -145,7 +146,9 @@ class Combine(wiring.Component):
         return register(m, size, f"{name}_2"), register(m, number_1[-1], f"{name}_sign_2")
 
     def _integer_product(self, m: Module) -> tuple[Value, Value]:
-        """Magnitude (32 bits) and sign of the product of the two distances from the zero points."""
+        """(Magnitude (32 bits), sign) of the product of the inputs' differences from their zero points; without an
+        operand, the second difference is 1.
+        """
         sizes, signs = [], []
         other = Mux(self.operand_used, self.operand - self.operand_zero_point, 1)
         for distance, name in ((self.value - self.zero_point, "own"), (other, "other")):
@@ -159,8 +162,10 @@ class Combine(wiring.Component):
         )
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
-        """Rounded to float32: the mantissa, not yet registered, in stage 13; the exponent, plus the ratio's, in 14."""
-        # A step's shift distance drives many multiplexers, so it is a register, computed beside the number.
+        """Rounds `normal_8` to float32. Returns (mantissa, combinational in stage 13; exponent plus that of the ratio,
+        in stage 14).
+        """
+        # A step's shift distance drives many multiplexers, so it is a register, computed in parallel with the number.
         count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")
         normal, sticky, zeros = register(m, normal_8, "normal_9"), Const(0, 1), []
         for stage, step in ((10, 16), (11, 4), (12, 1)):
@@ -189,8 +194,8 @@ class Combine(wiring.Component):
         return normal[low:], normal[low - 1], normal[: low - 1]
 
     def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value]:
-        """A rounded integer product times the ratio: mantissa, with a 25th bit if rounding carries that
-        far; exponent.
+        """(Mantissa, exponent) of a rounded integer product times the ratio; the mantissa has a 25th bit if rounding
+        carries into it.
         """
         product = register(m, ((high << _HALF) + low)[: 2 * floats.MANTISSA_BITS], "scaled_product")
         # The product has 47 or 48 bits, or is zero or too small to matter.
@@ -204,7 +209,7 @@ class Combine(wiring.Component):
         return kept + floats.round_up(kept, guard, sticky), exponent
 
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:
-        """`bits` >> `distance` in three stages, the last of them 19."""
+        """`bits` >> `distance` in stages 17 to 19; the last bit is 1 if a one was shifted out."""
         at = 0
         for stage, levels in ((17, 2), (18, 2), (19, DISTANCE_BITS - 4)):
             shifted = floats.shift_right(m, bits, distance[at : at + levels], 1 << at, f"{name}_by_{1 << at}")

@@ -10,28 +10,29 @@ from . import floats
 from .pipeline import register
 
 CONSTANTS_CYCLES = 5
-"""Cycles from a change of the members to the constants computed from them."""
+"""Cycles from a change of an input of `Constants` to the constants computed from it."""
 
 PRODUCT_BITS = 32
-"""Bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
+"""Width in bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
 
 GUARD = 3
-"""Places below such a product in the inner sum: two, and one that stands for all others."""
+"""Bits of the inner sum below the last bit of a product (PRODUCT_BITS): two, and a sticky bit for all lower ones."""
 
-_ABOVE = PRODUCT_BITS + GUARD + 2  # an addend from this place on feels the product only as a trifle
+_ABOVE = PRODUCT_BITS + GUARD + 2  # of an addend at this bit or above, the product changes only the rounding
 
 SUM_BITS = _ABOVE + floats.MANTISSA_BITS
 INNER_BITS = SUM_BITS + 1
 
 POINT = 37
-"""Fraction bits of the fixed-point numbers that the last sum adds; the last one stands for all beyond it.
+"""Fraction bits of the fixed-point numbers that the last sum adds; the last one is sticky: the OR of all lower bits.
 
 If both terms have bits below 2^-36, then both are below 2^-3 and the result is 0 whatever these bits are: a
 mantissa's last bit is 2^-23 of its first, and the integer factor is below 2^9.
 """
 
 FIXED_BITS = POINT + CONSTANT_BITS + 9
-"""Ratios and offset are at most 2^CONSTANT_BITS (the checker says): terms of combine_add are below 2^9 of that."""
+"""Width in bits of these fixed-point numbers: ratios and offset are at most 2^CONSTANT_BITS (the checker requires it),
+so terms of combine_add are below 2^(CONSTANT_BITS + 9)."""
 
 DISTANCE_BITS = FIXED_BITS.bit_length()
 FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT
@@ -39,14 +40,14 @@ FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT
 
 _PRODUCT_EXPONENT = FIXED_BITS - PRODUCT_BITS - POINT
 ZERO_SHIFT = -_PRODUCT_EXPONENT
-"""Places by which a zero point stands above the last place of an unshifted product."""
+"""Number of bits by which the last bit of a zero point is above the last bit of an unshifted product."""
 
 assert 0 <= ZERO_SHIFT <= PRODUCT_BITS - 16
 _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
 
 
 def constants_layout() -> data.StructLayout:
-    """Layout of `Constants.constants`; the class's docstring describes the fields."""
+    """Layout of `Constants.constants`; the docstring of `Constants` describes the fields."""
     return data.StructLayout(
         {
             "mantissa_a": floats.MANTISSA_BITS,
@@ -66,14 +67,16 @@ def constants_layout() -> data.StructLayout:
 
 
 class Constants(wiring.Component):
-    """One shifter for all lanes: the distance between offset and product depends on the ratio alone.
+    """Computes the constants that all lanes share; among them the aligned offset, since the shift distance between
+    offset and product depends only on the ratio.
 
     Members: `ratio_self`, `ratio_operand`, `offset` (bits of finite float32), `zero_point` of the result, `multiply`,
-    `operand_used`, `swap`, `unsigned`. `constants`, CONSTANTS_CYCLES later: the ratios in the order of combine_add's
-    inputs (`multiply`: both are the own one); the offset, and its mantissa aligned with the product with ratio_b
-    (`addend`); the exponent of a normalized inner sum or integer product; the exponent that a scaled product adds to
-    it; the distance to fixed point of the last sum's second term; that term, if it is the result's zero point; the
-    number added after the last rounding.
+    `operand_used`, `swap`, `unsigned`. Fields of `constants`, CONSTANTS_CYCLES later: `mantissa_a` to `sign_b`: the
+    ratios in the order of combine_add's inputs (with `multiply`, both are `ratio_self`); `offset`; `addend`: its
+    mantissa, aligned with the product of an input and ratio b; `inner_exponent`: that of a normalized inner sum or
+    integer product; `scaled_exponent`: added to it for a scaled product; `distance`: right shift that converts the
+    second term of the last sum to fixed point; `zero_magnitude`, `zero_sign`: this term, if it is the zero point of the
+    result; `last_addend`: the number added after the last rounding.
     """
 
     ratio_self: In(32)
@@ -87,7 +90,7 @@ class Constants(wiring.Component):
     constants: Out(constants_layout())
 
     def elaborate(self, platform: object) -> Module:
-        """Names of registers end in the cycle that writes them."""
+        """The name of a register ends in the number of the cycle that writes it."""
         m = Module()
         own = floats.unpack(m, self.ratio_self, "own")
         other = floats.unpack(m, self.ratio_operand, "other")

@@ -1,8 +1,8 @@
-"""Combinational parts of float32 arithmetic, each fast enough for one cycle; the lanes insert the registers.
+"""Combinational parts of float32 arithmetic, each short enough for one cycle; the lanes insert the registers.
 
-A finite float is held as sign, `mantissa` (24 bits, hidden bit included) and `exponent`, the power of two of the
-mantissa's last bit: value = mantissa x 2^exponent. Exponents have more bits than float32's, so nothing that is not zero
-becomes zero and subnormal numbers need no care (their hidden bit is 0).
+A finite float is represented by sign, `mantissa` (24 bits, hidden bit included) and `exponent`, the power of two of the
+mantissa's last bit: value = mantissa x 2^exponent. Exponents have more bits than those of float32, so no nonzero number
+becomes zero, and subnormal numbers are no special case (their hidden bit is 0).
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ MANTISSA_BITS = 24
 EXPONENT_BITS = 11
 
 INTEGER_BITS = 17
-"""Integer bits of a rounded number: with a 16-bit zero point, anything from 2^16 on saturates int8."""
+"""Integer bits of a rounded number: after the addition of a 16-bit zero point, a number of 2^16 or more saturates int8.
+"""
 
 FRACTION_BITS = 25
-"""Fraction bits that decide how a float32 of 0.5 or more was rounded; all below is one sticky bit."""
+"""Fraction bits that determine how a float32 of 0.5 or more was rounded; one sticky bit represents all lower bits."""
 
 
 def float_layout() -> data.StructLayout:
-    """sign, exponent of the last mantissa bit, mantissa."""
+    """Layout of a float: mantissa, exponent (of the mantissa's last bit), sign."""
     return data.StructLayout({"mantissa": MANTISSA_BITS, "exponent": signed(EXPONENT_BITS), "sign": 1})
 
 
 def unpack(m: Module, bits: Value, name: str) -> data.View:
-    """The finite float32 number whose encoding is `bits` (32)."""
+    """The finite float32 number whose encoding is `bits` (32 bits)."""
     number = Signal(float_layout(), name=name)
     field = bits[23:31]
     m.d.comb += [
@@ -40,7 +41,7 @@ def unpack(m: Module, bits: Value, name: str) -> data.View:
 
 
 def absolute(m: Module, number: Value, bits: int, name: str) -> Signal:
-    """|number| of a signed `number`, in `bits` bits, which must suffice."""
+    """Absolute value of a signed `number`, in `bits` bits; the caller ensures that they suffice."""
     result = Signal(bits, name=name)
     negative = number[-1]
     m.d.comb += result.eq((number ^ negative.replicate(len(number))) + negative)
@@ -48,16 +49,16 @@ def absolute(m: Module, number: Value, bits: int, name: str) -> Signal:
 
 
 def add_with_carry(x: Value, y: Value, carry: Value) -> Value:
-    """x + y + carry in one carry chain; signed, one bit wider than the wider operand as signed value."""
+    """x + y + carry in one carry chain, signed; one bit wider than the wider operand's width as a signed value."""
     bits = len(x + y) + 1
-    # The carry enters the chain through an additional lowest place.
+    # The carry enters the chain through an additional lowest bit.
     left, right = (Cat(carry, (value + Const(0, signed(bits)))[:bits]) for value in (x, y))
     return (left + right)[1 : bits + 1].as_signed()
 
 
 def add_signed(x: Value, y: Value, subtract: Value) -> Value:
-    """x - y if `subtract`, else x + y, in one carry chain; signed, two bits wider than the wider operand as signed
-    value.
+    """x - y if `subtract`, else x + y, in one carry chain, signed; two bits wider than the wider operand's width as a
+    signed value.
     """
     number = y + Const(0, signed(2))
     return add_with_carry(x, (number[:] ^ subtract.replicate(len(number))).as_signed(), subtract)
@@ -87,14 +88,14 @@ def shift_left(m: Module, bits: Value, count: Value, step: int, name: str) -> Va
 
 
 def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
-    """`bits` shifted left by 0 to 3 times `step` places without losing a one, and the number of times (2 bits)."""
+    """(`bits` shifted left by n x `step` places, n (2 bits)), where n is the largest of 0 to 3 that loses no one."""
     count = leading_zeros(m, bits, step, f"{name}_zeros")
     return shift_left(m, bits, count, step, name), count
 
 
 def shift_right(m: Module, bits: Value, amount: Value, step: int, name: str) -> Value:
-    """`bits` >> (`amount` x `step`), with 1 in the last bit if a one was shifted out: enough for any later rounding
-    that looks at bits further left. `step` is a power of two.
+    """`bits` >> (`amount` x `step`), with 1 in the last bit if a one was shifted out, which suffices for a later
+    rounding to any higher bit. `step` is a power of two.
     """
     width = len(bits)
     for level in range(len(amount)):
@@ -121,12 +122,16 @@ def limit(m: Module, amount: Value, bits: int, name: str) -> Signal:
 
 
 def round_up(kept: Value, guard: Value, sticky: Value) -> Value:
-    """Whether to add 1 to `kept`: nearest, ties to even; `guard` is the place below it, `sticky` all below that."""
+    """1 if rounding to nearest, ties to even, adds 1 to `kept`; `guard` is the bit below `kept`, `sticky` are all bits
+    below `guard`.
+    """
     return guard & (sticky.any() | kept[0])
 
 
 def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
-    """The mantissa nearest to normalized (or zero) `kept`, ties to even, and whether its exponent is one more."""
+    """(Mantissa, carry): the normalized (or zero) `kept` rounded to nearest, ties to even; with `carry`, the exponent
+    is one more.
+    """
     total = Signal(MANTISSA_BITS + 1, name=name)
     m.d.comb += total.eq(kept + round_up(kept, guard, sticky))
     # Only 0b1111... carries out, and the result is then a single one.
@@ -134,7 +139,7 @@ def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: st
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
-    """min(max(value, low), high), 8 bits signed; the bounds are used a cycle late, as they do not change."""
+    """min(max(value, low), high), 8 bits signed. The bounds are stable, so a register may delay the lower one."""
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
     # The sign of a difference needs one carry chain, unlike `<`.
     above, below = high - value, value - lower

@@ -1,4 +1,4 @@
-"""The head instruction of the store unit: its decoded fields, and whether it may begin beside stores in flight."""
+"""The head instruction of the store unit: its decoded fields, and whether it may begin while stores are in flight."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .rows import row_flags
 
 
 def running_layout(config: Config) -> data.StructLayout:
-    """Fields of the store whose accumulators are read, or were read last; stores in flight before it have equal fields.
-    `chain` (on machines with a chain memory): it writes the chain memory.
+    """Fields of the store whose accumulators are read, or were read last; older stores in flight have equal fields.
+    `chain` (on machines with a chain memory): the store writes the chain memory.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(
@@ -30,8 +30,8 @@ def running_layout(config: Config) -> data.StructLayout:
 
 
 def starting_layout(config: Config) -> data.StructLayout:
-    """Decoded head instruction: the fields of a store, of any instruction, and whether it is a load of look-up
-    tables."""
+    """Decoded head instruction: `store`, the fields of a store; `entry`, those of any instruction; `plain`, it is a
+    plain store; `is_table`, it loads look-up tables."""
     parts = StoreParts.of(config)
     return data.StructLayout(
         {"store": running_layout(config), "entry": entry_layout(), "plain": 1}
@@ -57,7 +57,7 @@ class Head:
 
     @property
     def is_plain(self) -> Value:
-        """Whether the head is a plain store."""
+        """Whether the head is a plain store: it stores at least one vector, reads no operand, and is not ROWS."""
         head = self.plain_view
         stores = (head["opcode"] == Opcode.STORE) & (head["y_size"] != 0) & (head["x_size"] != 0)
         if self.parts.rows:
@@ -74,8 +74,8 @@ class Head:
         window = view(register_layout("WINDOW"), registers["WINDOW"])
         starting = Signal(starting_layout(self.config))
         entry, store = starting.entry, starting.store
-        # Members are not read back below, because tools that treat the structure as one signal would see a loop through
-        # it.
+        # The code below does not read members of `starting`: tools that treat the structure as one signal would see a
+        # combinational loop.
         is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
         m.d.sync += [
@@ -124,9 +124,10 @@ class Head:
         reader: Reader,
         in_flight: InFlight,
     ) -> Value:
-        """Whether the head instruction may begin while earlier ones are in flight, if there is a place for it.
+        """Whether the head instruction may begin while earlier ones are in flight, provided that `in_flight` has a free
+        entry.
 
-        The head may have arrived in this cycle, before `decode` has registered it, so its words are decoded here.
+        The head may have arrived in this cycle, so it is decoded here; the registers of `decode` come a cycle later.
         """
         head = self.plain_view
         behind_store, behind_load = Signal(), Signal()

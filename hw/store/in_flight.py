@@ -1,4 +1,4 @@
-"""Instructions of the store unit that have begun and not ended, and stores whose runs are still to be written."""
+"""Queues of the store unit: instructions that have begun and not ended, and stores whose vectors are to be written."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..layouts import instruction_layout
 
 
 def entry_layout() -> data.StructLayout:
-    """Fields of an instruction that are stored until it ends. `short`: it ends in the cycle after its begin."""
+    """Fields of an instruction that are stored until its end. `short`: it ends in the cycle after its begin."""
     return data.StructLayout(dict.fromkeys(("is_config", "is_load", "short", "push_prev", "push_next"), 1))
 
 
 class InFlight(wiring.Component):
-    """The queue of instructions in flight: its head ends once it is complete, at most one instruction in a cycle.
+    """The queue of instructions in flight. The oldest one ends once it is complete; at most one ends in a cycle.
 
     Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the incomplete load is complete; there
     is at most one (`loading`). `stored`: the oldest incomplete store is complete. `end`: the `oldest` instruction ends
@@ -43,7 +43,7 @@ class InFlight(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A ring of entries, and a count of complete stores whose predecessors have not ended."""
+        """A ring buffer of entries, and the number of complete stores that wait for older instructions to end."""
         m = Module()
         m.submodules.entries = entries = memory.Memory(
             shape=entry_layout().size, depth=STORES_IN_FLIGHT, init=[]
@@ -88,7 +88,8 @@ class InFlight(wiring.Component):
 
 
 def job_layout(config: Config) -> data.StructLayout:
-    """Destination of a store: rows of `x_size` vectors from `dram_base` on, `x_stride` apart; `joined`: the rows touch.
+    """Destination of a store: `y_size` rows of `x_size` vectors from `dram_base` on; a row begins `x_stride` vectors
+    after the previous one. `joined`: there are no gaps between rows.
     `chain` (on machines with a chain memory): the vectors go to the chain memory.
     """
     head = instruction_layout(config, "STORE.OUT")
@@ -101,13 +102,13 @@ def job_layout(config: Config) -> data.StructLayout:
 
 
 class Jobs(wiring.Component):
-    """A queue of stores that have begun, for the writer of their vectors; the first one is visible at once.
+    """A queue of stores that have begun, for the writer of their vectors; into an empty queue, without latency.
 
-    Members: `put` a store that begins in this cycle, always accepted; `job` the oldest store that is not written yet.
+    Members: `put`: a store that begins in this cycle, always accepted; `job`: the oldest store that is not written yet.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the widths."""
+        """`config`: widths of the fields of a store."""
         self._layout = job_layout(config)
         super().__init__(
             {

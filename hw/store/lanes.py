@@ -1,4 +1,4 @@
-"""One lane of STORE.POST: its window reduction with the bias, and stage B or the bypass around it."""
+"""One lane of STORE.POST: the window reduction plus bias, and stage B with its bypass."""
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
@@ -9,17 +9,18 @@ from .combine import COMBINE_STAGES, Combine
 from .pipeline import delay
 
 REDUCTION = "reduction_lane"
-"""Name of the one Verilog module for the reductions of all lanes."""
+"""Name of the Verilog module that the reductions of all lanes share."""
 
 STAGE_B = "stage_b_lane"
-"""Prefix of the names of the Verilog modules for stage B, one for each kind of copies."""
+"""Prefix of the names of the Verilog modules for stage B: one for each of the KINDS of copies of select signals."""
 
 
 class Reduction(wiring.Component):
     """Sum or maximum of a window's accumulators, plus the bias.
 
-    Members: `value`, taken with `take` as the first of a window or (without `first`) one more; `sum` says which of the
-    two; `bias`. `total` of all values taken, from the cycle behind the last on.
+    Members: `value`: an accumulator, taken if `take` is set; with `first`, it is the first one of a window. `sum`: 1
+    for the sum, 0 for the maximum. `bias`. `total`: the reduction of all values taken, plus the bias, from the cycle
+    after the last value on.
     """
 
     value: In(signed(32))
@@ -30,7 +31,7 @@ class Reduction(wiring.Component):
     total: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """A register, followed by the bias adder."""
+        """A register of the reduction, followed by the bias adder."""
         m = Module()
         reduced = Signal(signed(32), reset_less=True)
         smaller = self.value - reduced  # chosen by the difference's sign: one carry chain, unlike `<`
@@ -43,18 +44,18 @@ class Reduction(wiring.Component):
 
 
 class StageB(wiring.Component):
-    """Stage B of one lane, or a delay of as many cycles.
+    """Stage B of one lane, and a bypass that delays `value` by as many cycles.
 
-    Members: the members of `combine.Combine`, and `combine`, which is high if `value` passes through it.
+    Members: those of `combine.Combine`, and `combine`: `result` is that of stage B, else the delayed `value`.
     """
 
     def __init__(self, *, number: int) -> None:
-        """`number` of the lane: the lanes have different copies of the select signals that all of them use."""
+        """`number`: index of the lane; it selects the lane's copy of each select signal that all lanes share."""
         self._stages = Combine(number=number % KINDS)
         super().__init__({"combine": In(1), **self._stages.signature.members})
 
     def elaborate(self, platform: object) -> Module:
-        """Registers beside stage B."""
+        """Stage B, the delay registers parallel to it, and a multiplexer."""
         m = Module()
         m.submodules.stages = stages = self._stages
         m.d.comb += [

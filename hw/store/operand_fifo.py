@@ -1,4 +1,4 @@
-"""The FIFO of the store unit's read client: bus words to PAR loads, output vectors to STORE.POST with an operand."""
+"""The FIFO of the store unit's read client: bus words for loads, output vectors for STORE.POST with an operand."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..read_fifo import word_layout
 
 
 class OperandFifo(wiring.Component):
-    """Words in order of arrival; a beat of cycle t is there from t + 1 on.
+    """Words in order of arrival; a beat of cycle t is available from t + 1 on.
 
-    Members: `beat_*` as in `interfaces.read_client`; `words` the head word, popped with `ready`. Or, as
-    vectors: `start` gives the place of the first vector in its word (`offset`, in vectors) and how far rows
-    lie apart (`pitch`, modulo the word); `vector` is the next one, there if `vector_valid`; `take` pops it,
-    with `run_ends` the rest of its word. A vector wider than the bus is popped whole. `release`: the words
-    of a burst in the cycle in which its last is popped.
+    Members: `beat_*` as in `interfaces.read_client`; `words`: the head word, popped with `ready`. Or, read as
+    vectors: `start` sets the position of the first vector in its word (`offset`, in vectors) and the distance
+    from row to row (`pitch`, modulo the word); `vector`: the next vector, valid if `vector_valid`; `take` pops
+    it, with `run_ends` also the rest of its word. A vector wider than the bus is popped whole. `release`: the
+    number of words of a burst, in the cycle in which its last word is popped.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives bus, vector and size of the FIFO, all powers of two."""
+        """`config`: bytes of bus, vector and FIFO, all powers of two."""
         self._config = config
         bus, out = config.memory.bus_bytes, config.out_bytes
         self._words = config.fifo_bytes("operand") // bus
@@ -46,7 +46,7 @@ class OperandFifo(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """One memory for each word of a wide vector, so that all are read at once."""
+        """A memory for each bus word of a vector wider than the bus, so that its words are read in the same cycle."""
         m = Module()
         layout = word_layout(self._config)
         bank_bits = self._banks.bit_length() - 1
@@ -74,7 +74,7 @@ class OperandFifo(wiring.Component):
         offset, row = (Signal(range(self._places), name=name) for name in ("offset", "row"))
         popped, pop = (Signal(range(self._words + 1), name=name) for name in ("popped", "pop"))
         last = Signal()
-        # Whether a vector is available is computed in advance for every amount popped; the amount comes late.
+        # `vector_valid` of the next cycle is computed for every number of words popped; the number comes late.
         complete = Signal()
         grown = level + self.beat_valid
         enough, enough_for_two = grown >= self._banks, grown >= 2 * self._banks

@@ -1,4 +1,4 @@
-"""Parameters, look-up tables and rows' entries beside the pipeline of STORE.POST, and the loads that fill them."""
+"""Memories of the STORE.POST pipeline (parameters, look-up tables, entries of rows), and the loads that fill them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tables import Tables
 
 
 class Parameters:
-    """Adds the memories beside `pipeline` to a module. `words`: the head instruction; `running`: the store whose
+    """Adds the memories of `pipeline` to a module. `words`: the head instruction; `running`: the store whose
     accumulators `reader` reads.
     """
 
@@ -34,8 +34,8 @@ class Parameters:
         self.running, self.reader, self.pipeline = running, reader, pipeline
 
     def add_entry(self, m: Module, begin: Value) -> Signal:
-        """The index of the parameter entry of a vector, valid from the cycle after its last read until the next
-        vector's.
+        """The index of a vector's parameter entry, valid from the cycle after the vector's last read until the last
+        read of the next vector.
         """
         running, reader = self.running, self.reader
         head = view(instruction_layout(self.config, "STORE.POST"), self.words)
@@ -52,15 +52,15 @@ class Parameters:
     def add_loads(
         self, m: Module, begin: Value, starting: data.View, entry: Signal, operands: OperandFifo
     ) -> ElementWriter:
-        """The table, a memory of biases and one of scales; the writer of PAR loads fills them step by step.
+        """Adds the parameter table (a memory of biases and one of scales) and the writer that fills it step by step.
 
-        The writer waits until all vectors that the reader has begun have read their parameters.
+        The writer waits until every vector that the reader has begun has read its parameters.
         """
         config, reader, pipeline = self.config, self.reader, self.pipeline
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         width = step_width(config, config.par_bytes)
         half = config.par_bytes // 2
-        piece = min(width, half)  # A step may bring biases and scales at once.
+        piece = min(width, half)  # A step may have both biases and scales.
         sizes = (config.par_bytes, TABLE_BYTES) if self.parts.table else (config.par_bytes,)
         m.submodules.loader = loader = ElementWriter(config=config, element_bytes=sizes)
         head = view(instruction_layout(config, "LOAD.PAR"), self.words)
@@ -84,7 +84,7 @@ class Parameters:
         ]
         fills: Value = loader.write
         if self.parts.table:
-            # Look-up tables are at multiples of bus words.
+            # Look-up tables begin at bus word boundaries.
             fills = loader.write & (loader.kind == 0)
             m.d.comb += job.kind.eq(starting.is_table)
             with m.If(starting.is_table):
@@ -114,17 +114,17 @@ class Parameters:
 
     @property
     def _part_bits(self) -> int:
-        """Bits of the number of a bus word in a table."""
+        """Width in bits of the index of a bus word in a look-up table."""
         return (TABLE_BYTES // self.config.memory.bus_bytes).bit_length() - 1
 
     def add_tables(self, m: Module, loader: ElementWriter) -> None:
-        """The look-up tables beside the pipeline; each step of a load of tables writes one bus word to all lanes."""
+        """Adds the look-up tables of the pipeline; each step of a table load writes one bus word to all lanes."""
         pipeline, running = self.pipeline, self.running
         m.submodules.tables = tables = Tables(config=self.config)
         part_bits = self._part_bits
         write: Value = loader.write & (loader.kind == 1)
         if self.parts.rows:
-            # The planes of the rows' table are at the addresses after the look-up tables.
+            # The planes of the table for ROWS are at the addresses after the look-up tables.
             write = write & (loader.address < self.config.tables)
         m.d.comb += [
             tables.values.eq(pipeline.requantized),
@@ -137,8 +137,8 @@ class Parameters:
         ]
 
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
-        """The entries of rows beside the pipeline, and the row of each vector: its number within a row of
-        the reader.
+        """Adds the entries of rows to the pipeline, and computes the row of each vector: register ROWS' `first` plus
+        the vector's index within a row of the reader.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline
         m.submodules.row_entries = rows = Rows(config=config)

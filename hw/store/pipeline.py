@@ -1,15 +1,15 @@
-"""Registers of a pipeline's data: no reset, so that synthesis may put delays into shift registers."""
+"""Registers of a pipeline's data, without reset, so that synthesis may map delays to shift registers."""
 
 from amaranth.hdl import Module, Signal, Value
 
 
 def register(m: Module, value: Value, name: str) -> Signal:
-    """`value` of the cycle before, in its own shape."""
+    """A register with the `value` of the previous cycle, of the same shape."""
     return delay(m, value, 1, name)
 
 
 def delay(m: Module, value: Value, cycles: int, name: str) -> Signal:
-    """`value` of `cycles` (1 or more) cycles before, in its own shape."""
+    """A register with the `value` of `cycles` (1 or more) cycles ago, of the same shape."""
     shape = value.shape()
     for cycle in range(cycles):
         suffix = "" if cycle == cycles - 1 else f"_{cycle}"

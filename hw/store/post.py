@@ -1,4 +1,4 @@
-"""The pipeline of STORE.POST: window reduction and bias in every lane, then stages A and B of `vdla.isa.arithmetic`.
+"""The STORE.POST pipeline: window reduction and bias in every lane, then stages A and B of `vdla.isa.arithmetic`.
 
 Stages A and B are large, so a configuration may have fewer of them than lanes: a vector then goes through them in
 passes.
@@ -29,13 +29,13 @@ from .requantize import REQUANTIZE_STAGES, SCALE_STAGE, Requantize
 from .rows import row_flags
 
 SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
-"""Configuration registers that the pipeline reads."""
+"""Names of the configuration registers that the pipeline reads."""
 
 _REDUCED = 3  # capture, reduction, bias
 
 
 def _before(config: Config) -> int:
-    """Cycles from a vector's last read to its bias in the first pass; stage A begins in the next cycle."""
+    """Cycles from a vector's last read to its bias addition in the first pass; stage A begins in the next cycle."""
     return cycles_before(config, "requantize") - 1
 
 
@@ -45,7 +45,7 @@ def _in_parts(config: Config) -> bool:
 
 
 def flags_layout(config: Config) -> data.StructLayout:
-    """Flags of the instruction, and register WINDOW's choice of sum or maximum; `table` on machines with look-up
+    """Flags of STORE.POST, plus `sum` of register WINDOW (sum, else maximum); `table` only on machines with look-up
     tables.
     """
     names = ("combine", "operand", "multiply", "swap", "unsigned", "sum")
@@ -53,16 +53,17 @@ def flags_layout(config: Config) -> data.StructLayout:
 
 
 def scales_after_biases(config: Config) -> int:
-    """Cycles from a vector's biases to its scales, as stage A multiplies so many cycles after the bias.
+    """Cycles from a vector's biases to its scales: stage A multiplies by the scale that much later than the bias is
+    added.
 
-    Where a pass is a part of a row, one cycle less: the parts are selected before.
+    One cycle less where a pass is a part of a row, because the selection of parts takes a cycle.
     """
-    # With the extension `rows` the biases are in parts, too.
+    # With the extension `rows` the biases are selected by part, too.
     return SCALE_STAGE + 1 - (_in_parts(config) and not StoreParts.of(config).rows)
 
 
 def biases_after_reads(config: Config) -> int:
-    """Cycles by which a vector's biases come later than the second cycle after its last read."""
+    """Cycles from the second cycle after a vector's last read to its biases."""
     return stage_cycles(config, "rows") - _in_parts(config) if StoreParts.of(config).rows else 0
 
 
@@ -70,8 +71,8 @@ _TO_LANES = ("subtrahend", "offset", "factor", "shift")
 
 
 def row_members(lanes: int, config: Config) -> dict[str, Member]:
-    """Further members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the rows'
-    table."""
+    """Additional members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the table
+    for ROWS."""
     return {
         "row_flags": In(row_flags()),
         "setting_of_rows": In(64),
@@ -92,19 +93,20 @@ def row_members(lanes: int, config: Config) -> dict[str, Member]:
 
 
 class PostPipeline(wiring.Component):
-    """A window's read every cycle, a vector for each window; last reads lie `post_passes` cycles apart or more.
+    """Accepts a read of a window every cycle and makes a vector of each window; last reads of windows are at least
+    `post_passes` cycles apart.
 
-    Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 2. `operand` is
-    the vector that belongs to the window, taken with its first read if the flag `operand` is set. `biases` are a
-    window's in the second cycle after its last read (`biases_after_reads` later), `scales` come `scales_after_biases`
-    cycles later and stay for all its passes; `flags` and the registers (by lower-case name) hold still until all
-    vectors have left. `put` with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one
-    more). On a machine with look-up tables, `requantized` are the results of stage A, and `looked_up`, TABLE_CYCLES
-    later, goes into stage B.
+    Members: `read`: a read in cycle r, `first` or `last` of its window; `data`: the accumulators, in r + 2. `operand`:
+    the operand vector of the window, taken with the first read if the flag `operand` is set. `biases`: those of a
+    window, valid `biases_after_reads` cycles after the second cycle after its last read. `scales`: valid
+    `scales_after_biases` cycles later, stable for all passes of the window. `flags` and the registers (by lower-case
+    name) are stable until all vectors have left. `put` with `vector`: post_latency - 1 cycles after a window's last
+    read (the writer adds one). On a machine with look-up tables, `requantized`: results of stage A; `looked_up`: their
+    table entries, TABLE_CYCLES later, inputs of stage B.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the lanes, [batch][block_out], and in how many passes they go through stages A and B."""
+        """`config`: the lanes, [batch][block_out], and the number of passes of a vector through stages A and B."""
         self._config, self._parts = config, StoreParts.of(config)
         self._passes = config.post_passes
         self._lanes = config.out_bytes // self._passes
@@ -137,10 +139,10 @@ class PostPipeline(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Lanes side by side; the operand waits for stage B in a ring."""
+        """The lanes in parallel, and a ring buffer of operands until stage B."""
         m = Module()
         config, flags = self._config, self.flags
-        # Whether there is a read is known late: no other logic follows in its cycle.
+        # `read` arrives late in its cycle, so no other logic follows it there.
         read_2, first_2, last_1, later = (
             Signal(2),
             Signal(2),
@@ -154,7 +156,7 @@ class PostPipeline(wiring.Component):
             read_2.eq(Cat(self.read, read_2)),
             first_2.eq(Cat(self.first, first_2)),
         ]
-        # The parameters' memories answer late in the cycle.
+        # The outputs of the parameter memories arrive late in the cycle.
         biases, scales = register(m, self.biases, "biases_late"), register(m, self.scales, "scales_late")
         m.d.comb += self.put.eq(valid[-1])
 
@@ -242,7 +244,7 @@ class PostPipeline(wiring.Component):
             results.append(stage_b.result)
         if self._parts.table:
             m.d.comb += self.requantized.eq(Cat(*requantized))
-        passes = [Cat(*results)]  # the last pass, and those before it
+        passes = [Cat(*results)]  # results of the last pass, then of earlier passes
         for number in range(self._passes - 1):
             passes.append(register(m, passes[-1], f"results_{number}"))
         m.d.comb += self.vector.eq(Cat(*reversed(passes)))
@@ -251,7 +253,9 @@ class PostPipeline(wiring.Component):
     def _rows(
         self, m: Module, platform: object, values: list[Signal], biases: Value, valid: Value
     ) -> list[Signal]:
-        """Inputs of stage A: reductions with biases added, or the shares of rows computed from the reductions."""
+        """Inputs of stage A: reductions with biases added, or, in a store with the flag `shares`, results of the row
+        lanes.
+        """
         setting = view(register_layout("ROWS"), self.setting_of_rows)
         passes = valid[_REDUCED : _REDUCED + self._passes]
         m.d.comb += [
@@ -291,15 +295,15 @@ class PostPipeline(wiring.Component):
         return totals
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
-        """For each lane of a pass, whether it has no element: in a row's last vector, lanes from register ROWS' `lanes`
-        on.
+        """For each lane of a pass, whether it has no element: in a row's last vector, these are the lanes from
+        `elements`, the field `lanes` of register ROWS, on; none if it is 0.
         """
         beyond = register(
             m,
             Cat(*((elements != 0) & (elements <= lane) for lane in range(self._config.block_out))),
             "lanes_beyond",
         )
-        # One cycle before the pass is in the lanes.
+        # One cycle before the pass enters the lanes.
         soon = valid[_REDUCED - 1 : _REDUCED - 1 + self._passes] & self.last_soon.replicate(self._passes)
         return [
             register(
@@ -317,8 +321,8 @@ class PostPipeline(wiring.Component):
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 
     def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
-        """The lanes of one pass, one pass a cycle: `values` are loaded in the cycle of `load`, the first pass follows
-        one cycle later.
+        """Registers of the lanes of one pass, which shift by one pass a cycle: `load` loads `values`, and the first
+        pass is valid one cycle later.
         """
         late: list[Signal] = []
         for lane in reversed(range(len(values))):
@@ -330,10 +334,10 @@ class PostPipeline(wiring.Component):
         return late[: -self._lanes - 1 : -1]
 
     def _scales(self, m: Module, scales: Value, load: Value, name: str) -> Value:
-        """The part of `scales`, or of biases, for the lanes of one pass: from the second cycle after `load` on, one
-        pass a cycle.
+        """The part of `scales` (or biases) for the lanes of one pass: one pass a cycle from the second cycle after
+        `load` on.
 
-        If passes are whole rows of [batch][block_out], all of them need the same part.
+        If passes are whole rows of [batch][block_out], all passes use the same scales.
         """
         parts = self._config.block_out // self._lanes
         if parts <= 1:
@@ -345,9 +349,11 @@ class PostPipeline(wiring.Component):
         return register(m, scales.word_select(here, 32 * self._lanes), name)
 
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
-        """A ring of operands, from the cycle after the first read of their window up to stage B; returns the oldest."""
-        # One operand is between its window's first and last read; after that, operands come no faster than vectors
-        # pass.
+        """Adds a ring buffer of operands, from the cycle after their window's first read to stage B. Returns the oldest
+        operand.
+        """
+        # At most one operand is between the first and the last read of its window; after its last read, operands are
+        # as far apart as vectors.
         depth = 1 << (self._stage_b // self._passes + 1).bit_length()
         m.submodules.operands = ring = memory.Memory(shape=8 * self._config.out_bytes, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")

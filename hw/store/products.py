@@ -1,7 +1,7 @@
-"""Pipelined products of mantissas: a block that fits the multiplier of any FPGA, plus rows of sums.
+"""Pipelined products of mantissas: a block product that fits the multiplier of any FPGA, plus rows of AND gates.
 
-Xilinx's blocks take 24 x 17 bits unsigned, Lattice's 18 x 18: 18 x 17 fits both. The remaining 6 bits of a factor are
-six rows of AND gates; blocks of their own would double the number of blocks.
+Multipliers of Xilinx have 24 x 17 bits unsigned, those of Lattice 18 x 18: 18 x 17 fits both. The remaining 6 bits of
+a factor become six rows of AND gates, since multipliers for these bits would double the number of multipliers.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -19,7 +19,7 @@ _BLOCK = 17
 
 
 def multiply_wide(m: Module, a: Value, b: Value, name: str) -> Value:
-    """`a` x `b` of 24 bits each, with two multipliers; 48 bits, WIDE_CYCLES later."""
+    """`a` x `b` (24 bits each) by two multipliers; the product has 48 bits and comes WIDE_CYCLES later."""
     low, middle, high = _row_sums(m, a[:_ROWS], b, name)
     upper = a[_ROWS:]
     first = register(m, upper * b[:_BLOCK], f"{name}_first")
@@ -33,7 +33,7 @@ def multiply_wide(m: Module, a: Value, b: Value, name: str) -> Value:
 
 
 def multiply_narrow(m: Module, a: Value, b: Value, name: str) -> Value:
-    """`a` of 12 bits x `b` of 24 bits, with one multiplier; 36 bits, NARROW_CYCLES later."""
+    """`a` (12 bits) x `b` (24 bits) by one multiplier; the product has 36 bits and comes NARROW_CYCLES later."""
     low, middle, high = _row_sums(m, b[:_ROWS], a, name)
     block = register(m, a * b[_ROWS:], f"{name}_block")
     upper_2 = register(m, ((block << 2) + high)[:32], f"{name}_upper_2")
@@ -42,7 +42,7 @@ def multiply_narrow(m: Module, a: Value, b: Value, name: str) -> Value:
 
 
 def _row_sums(m: Module, bits: Value, factor: Value, name: str) -> list[Signal]:
-    """Partial sums of `factor` times six bits, two bits each, one cycle later."""
+    """The products of `factor` and the three pairs of bits in `bits` (6 bits), lowest pair first, one cycle later."""
     rows = [Mux(bits[row], factor, 0) for row in range(_ROWS)]
     return [
         register(m, rows[row] + Cat(0, rows[row + 1]), f"{name}_rows_{row}") for row in range(0, _ROWS, 2)

@@ -13,7 +13,8 @@ from vdla.isa.parameters import is_power_of_two
 
 
 def windows_layout() -> data.StructLayout:
-    """Output vectors y_size x x_size (neither is 0), their corners' strides, and the window at each corner.
+    """Layout of a store's windows: y_size x x_size output vectors (neither is 0), strides of the windows' corners, and
+    size and strides of a window.
 
     `paced`: the vectors go through the passes of STORE.POST.
     """
@@ -25,7 +26,7 @@ def windows_layout() -> data.StructLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """A loop of the reader. `ends`: its round is the last; `all_end`: so is the round of every loop within it;
+    """A loop of the reader. `ends`: the iteration is its last; `all_end`: so is the iteration of every inner loop;
     `at_start`, `after_read`: the next values of `all_end` at a start and after a read.
     """
 
@@ -36,17 +37,17 @@ class _Loop:
 
 
 class Reader(wiring.Component):
-    """Issues a store's accumulator reads, one request after the other.
+    """Issues the accumulator reads of a store, at most one request a cycle.
 
-    Members: `start` loads `windows`; requests show from the next cycle on. `ready`: a vector's first read may happen
-    now (room, operand; a function of registers). `request` and `address` go to the accumulators, `grant` comes back in
-    the same cycle, and a read happens: `read`, with `first` and `last` of its window, and, for the whole window,
-    whether its vector is the last one of a row (`row_ends`) and of the last row (`last_row`). `active`: vectors are
-    left to read.
+    Members: `start` loads `windows`; requests begin in the next cycle. `ready`: a vector's first read may happen now
+    (the writer has room, the operand is available; a function of registers). `request` and `address` go to the
+    accumulators; with `grant`, in the same cycle, the read happens: `read`, with `first` and `last` of its window, and,
+    stable for the whole window, `row_ends` (its vector is the last one of a row) and `last_row` (the row is the last
+    one). `active`: there are vectors left to read.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the accumulators' depth, at which addresses wrap, and the passes of STORE.POST."""
+        """`config`: depth of the accumulators, at which addresses wrap, and the passes of STORE.POST."""
         self._config = config
         super().__init__(
             {
@@ -66,15 +67,14 @@ class Reader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Four nested loops; each stores the address at which its round began.
+        """Four nested loops; each stores the address at which its iteration began.
 
-        Whether a round is the last of its loop and of all loops within it is a register, so that the late `grant`
-        passes no comparison and no chain of loops.
+        `_Loop.all_end` is a register, so that no comparison and no chain of loops follows the late `grant`.
         """
         m = Module()
         bits = self._config.acc_index_bits
         windows = Signal(windows_layout(), reset_less=True)
-        # Only a vector's first read waits for its turn.
+        # Only the first read of a vector waits for `ready`.
         begins, goes_on = Signal(), Signal()
         of_row, corner, of_window_row, here = (
             Signal(bits, name=name, reset_less=True) for name in ("of_row", "corner", "of_window_row", "here")
@@ -94,7 +94,7 @@ class Reader(wiring.Component):
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
-        # `start` drives few registers: while nothing is under way the windows are loaded in every cycle.
+        # To keep the fanout of `start` low, the windows are loaded in every cycle in which the reader is not active.
         with m.If(~self.active):
             m.d.sync += [
                 windows.eq(given),
@@ -120,9 +120,9 @@ class Reader(wiring.Component):
         return m
 
     def _wrapped(self, place: Value, stride: Value) -> Value:
-        """The address `stride` after `place`, wrapping at the end of the scratchpad.
+        """`place` + `stride`, modulo the depth of the accumulators.
 
-        Where the depth is no power of two, `stride` is less than it (isa/README.md).
+        If the depth is no power of two, `stride` is less than the depth (isa/README.md).
         """
         depth = self._config.acc_depth
         if is_power_of_two(depth):
@@ -131,9 +131,9 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether a paced vector may begin: the vector before it has had a cycle for each of its passes.
+        """Whether a paced vector may begin: the previous vector has had a cycle for each of its passes.
 
-        Its reads count as such cycles; if it has fewer reads than passes, idle cycles follow.
+        Each read of a vector is one of these cycles; after a vector of fewer reads than passes, idle cycles follow.
         """
         passes = self._config.post_passes
         if passes == 1:
@@ -157,8 +157,8 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """A counter from `given` (at the start; later `size`) down to `last`, around the loop `inner`. It moves with
-        the read that ends `inner`.
+        """A counter from `given` (at the start; later `size`) down to `last`, around the loop `inner`. The read that
+        ends `inner` decrements it.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

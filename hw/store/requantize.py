@@ -9,7 +9,7 @@ from .pipeline import delay, register
 from .products import WIDE_CYCLES, multiply_wide
 
 LANE = "requantize_lane"
-"""Name of the one Verilog module of all lanes."""
+"""Name of the Verilog module that all lanes share."""
 
 REQUANTIZE_STAGES = 12 + WIDE_CYCLES
 """Cycles from `total` to `result`."""
@@ -18,14 +18,14 @@ SCALE_STAGE = 4
 """Cycles from `total` to the use of `scale`."""
 
 _PLACES = 7
-"""Fraction bits of a rounded product before its alignment shift; there are 18 integer bits above."""
+"""Fraction bits of a rounded product before its alignment shift; 18 integer bits are above them."""
 
 
 class Requantize(wiring.Component):
     """clamp(rne(float32(total) * scale) + zero_point, low, high), a new `total` every cycle.
 
-    Members: `total` int32; `scale` bits of a finite float32; `zero_point`, `low`, `high`. All but `total` must not
-    change while a total is under way. `result`: for the total of cycle t, in cycle t + REQUANTIZE_STAGES.
+    Members: `total` (int32); `scale` (bits of a finite float32); `zero_point`, `low`, `high`. All inputs but `total`
+    are stable while a total is in the pipeline. `result`: for the total of cycle t, in cycle t + REQUANTIZE_STAGES.
     """
 
     total: In(signed(32))
@@ -36,7 +36,7 @@ class Requantize(wiring.Component):
     result: Out(signed(8))
 
     def elaborate(self, platform: object) -> Module:
-        """Names of registers end in the stage that writes them."""
+        """The name of a register ends in the number of the stage that writes it."""
         m = Module()
         scale = Signal(floats.float_layout(), reset_less=True)
         m.d.sync += scale.eq(floats.unpack(m, self.scale, "scale_float"))
@@ -66,7 +66,7 @@ class Requantize(wiring.Component):
         return m
 
     def _number(self, m: Module) -> tuple[Value, Value, Value, Value]:
-        """float32(total), normalized, in five cycles: mantissa; exponent and its increment; sign."""
+        """(Mantissa, exponent, increment of the exponent, sign) of float32(total), normalized; five cycles later."""
         magnitude_1 = register(m, floats.absolute(m, self.total, 32, "magnitude"), "magnitude_1")
         sign_4 = delay(m, self.total[31], 4, "sign_4")
         shifted, eights = floats.normalize_step(m, magnitude_1, 8, "normal_8")
@@ -92,10 +92,10 @@ class Requantize(wiring.Component):
     def _rounding(
         self, m: Module, product_9: Value, exponent_6: Value
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """A product's first 24 bits, guard and sticky bit; the distance to fixed point; whether the product is too
-        large for it.
+        """(A product's first 24 bits, guard bit, sticky bit, shift distance to fixed point, whether the product is too
+        large for fixed point).
         """
-        # A product of 48 bits drops 24 of them, one of 47 only 23.
+        # A product of 48 bits loses 24 of them, one of 47 bits only 23.
         far_7 = register(m, -(_PLACES + floats.MANTISSA_BITS) - exponent_6, "far_7")
         distances_9, overflows_9 = [], []
         for more, name in enumerate(("long", "short")):

@@ -15,14 +15,17 @@ _GROUP = 4
 
 
 def round_twice(m: Module, total: Value) -> Value:
-    """rint(float32(x)) of the signed fixed-point x with POINT fraction bits, the last one for all beyond.
+    """rint(float32(x)) of a signed fixed-point x with POINT fraction bits; the last one is sticky, the OR of all lower
+    bits.
 
-    Both round half to even. Let n = floor(x) and f = x - n, and u the distance of float32 numbers around n + 1/2. Then
-    float32(x) is the tie n + 1/2 exactly if x is within u/2 of it, both ends included (the tie is an even multiple
-    of u). So the result is n + 1 if f > 1/2 + u/2 or, for odd n, if f >= 1/2 - u/2; else n. That holds for negative x
-    too: there |n + 1/2| = ~n + 1/2. u/2 = 2^(k - 24), k the place of the first one in n (or ~n), -1 without.
+    Both functions round half to even. Let n = floor(x), f = x - n, and u the distance between float32 numbers around
+    n + 1/2. Then float32(x) is the tie n + 1/2 exactly if x is within u/2 of the tie, both ends included (the tie is an
+    even multiple of u). So the result is n + 1 if f > 1/2 + u/2 or, for odd n, if f >= 1/2 - u/2; else n. The same
+    holds for negative x, where |n + 1/2| = ~n + 1/2. u/2 = 2^(k - 24), where k is the index of the highest 1 in n (in
+    ~n if x is negative), or -1 if there is no 1.
 
-    ROUND_CYCLES later, of INTEGER_BITS + 2 bits; x of more than INTEGER_BITS becomes the outermost n.
+    The result has INTEGER_BITS + 2 bits and comes ROUND_CYCLES later. An x of more than INTEGER_BITS integer bits
+    counts as the largest n, or the least if it is negative.
     """
     negative_1 = register(m, total[-1], "negative_1")
     outside = (
@@ -39,8 +42,8 @@ def round_twice(m: Module, total: Value) -> Value:
 
     integer_4 = delay(m, digits ^ negative_1.replicate(INTEGER_BITS), 3, "integer_4")
     negative_4 = delay(m, negative_1, 3, "negative_4")
-    # In places of the fraction, whose last is 2^-25: u/2 is place k + 1, and reached[p] says that k >= p. Found in two
-    # cycles: within groups of places, then beyond them.
+    # Bit indices of the fraction, whose last bit is 2^-25: u/2 is bit k + 1, and reached[p] means k >= p. It takes two
+    # cycles: within groups of bits, then across groups.
     groups = [digits[low : low + _GROUP] for low in range(0, INTEGER_BITS, _GROUP)]
     inside_2 = [
         register(m, Cat(*(group[place:].any() for place in range(len(group)))), f"inside_2_{number}")

@@ -1,4 +1,5 @@
-"""The factor of a row: the reciprocal of its sums, or of their root; a new row every cycle (`vdla.isa.rows`)."""
+"""The factor of a row, from its sums: a reciprocal or a reciprocal square root; a new row every cycle
+(`vdla.isa.rows`)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
@@ -30,9 +31,11 @@ assert _RADICAND_CYCLES + 3 + _DIVISION_CYCLES + _ROOT_CYCLES + 1 == ROW_FACTOR_
 
 
 class RowFactors(wiring.Component):
-    """Members: `sum` (of table entries, or of squares) and `total` (of differences) of cycle t; the fields of register
-    ROWS, which are stable. `factor` and `shift`, in t + ROW_FACTOR_CYCLES: `isa.rows.reciprocal` of the sum if
-    `look_up`, else `isa.rows.reciprocal_root` of the radicand.
+    """Computes the factor of a row, a new row every cycle.
+
+    Members: `sum` (of table entries, or of squares) and `total` (of differences), in cycle t; `look_up` to
+    `epsilon_shift`: fields of register ROWS, stable. `factor` and `shift`, in t + ROW_FACTOR_CYCLES:
+    `isa.rows.reciprocal` of `sum` if `look_up`, else `isa.rows.reciprocal_root` of the radicand.
     """
 
     sum: In(SUM_BITS)
@@ -46,7 +49,7 @@ class RowFactors(wiring.Component):
     shift: Out(SHIFT_BITS)
 
     def elaborate(self, platform: object) -> Module:
-        """Radicand, normalization, division, root and packing, one after the other."""
+        """Pipeline stages: radicand, normalization, division, root, packing."""
         m = Module()
         radicand = self._radicand(m)
         mantissa, places = self._normalized(m, radicand)
@@ -68,7 +71,7 @@ class RowFactors(wiring.Component):
         return m
 
     def _radicand(self, m: Module) -> Signal:
-        """length * sum - total^2 + epsilon, or the sum itself, in four cycles."""
+        """The sum if `look_up`, else length * sum - total^2 + epsilon; four cycles later."""
         half = LENGTH_BITS // 2
         squares = self.sum[:_SQUARES]
         first = [
@@ -98,7 +101,7 @@ class RowFactors(wiring.Component):
         return register(m, found, "radicand_4")
 
     def _normalized(self, m: Module, total: Value) -> tuple[Value, Value]:
-        """`total` as (mantissa, places of its shift), three cycles later; a total of 0 is taken as 1."""
+        """(Mantissa of `total`, number of places it was shifted), three cycles later; a total of 0 counts as 1."""
         value: Value = Cat(total[0] | (total == 0), total[1:])
         places: list[Value] = []
         for stage, steps in enumerate(((32, 16), (8, 4), (2, 1))):
@@ -136,7 +139,7 @@ class RowFactors(wiring.Component):
         return quotient
 
     def _root(self, m: Module, value: Value) -> Value:
-        """The integer root of `value`, _ROOT_CYCLES later."""
+        """floor(sqrt(value)), _ROOT_CYCLES later."""
         bits = 2 * _ROOT
         left: Value = Cat(value, Const(0, bits - len(value))) if bits > len(value) else value
         rest: Value = Const(0, _ROOT + 2)

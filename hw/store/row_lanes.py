@@ -1,4 +1,5 @@
-"""One lane of the extension `rows`: from an accumulator to the element of a sum, and to its share (`vdla.isa.rows`)."""
+"""One lane of the extension `rows`: computes from an accumulator its element of a row's sum, or its share of the row
+(`vdla.isa.rows`)."""
 
 from __future__ import annotations
 
@@ -23,31 +24,31 @@ from ..memories import ANY_ON_COLLISION
 from .pipeline import delay, register
 
 LANE = "row_lane"
-"""Name of the one Verilog module of all lanes."""
+"""Name of the Verilog module that all lanes share."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
 """Cycles from `value` to the use of `offset`, the factor and its shift."""
 
 ELEMENT_BITS = ENTRY_BITS + 1
 _PRODUCT_BITS = ELEMENT_BITS + FACTOR_BITS + 1
-_FINE = 3  # low bits of the shift distance, applied first
+_FINE = 3  # number of low bits of the shift distance, which are applied first
 _HALF = FACTOR_BITS // 2
 
 
 class RowLane(wiring.Component):
     """One lane of the extension `rows`, a new `value` every cycle.
 
-    Members: `value` int32 of cycle t and `subtrahend`, which is subtracted from it: `difference`, in t + 1.
-    `element`, in t + ROW_VALUE_CYCLES: the entry of the rows' table (`look_up`), or the difference times itself
-    (`squares`) or `length`, less `offset` (of t + OFFSET_STAGE). With `off`, of cycle t, the lane has no element:
-    its difference is the least one (`maximum`) or 0, and its element 0. `result`, in t + ROW_CYCLES - 1: the element
-    times `factor` (of t + FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`.
-    `write`, a bit a plane: the word `at` of the table becomes `data`. Where there is no cycle named, members hold
-    still while values are under way.
+    Members: `value` (int32) and `subtrahend`, in cycle t; `difference`: value - subtrahend, in t + 1. `element`, in
+    t + ROW_VALUE_CYCLES: the entry of the table for ROWS (`look_up`), or the difference times itself (`squares`) or
+    times `length`, less `offset` (of t + OFFSET_STAGE). `off`, in cycle t: the lane has no element, so its difference
+    is the least one (`maximum`) or 0, and its element 0. `result`, in t + ROW_CYCLES - 1: the element times `factor`
+    (of t + FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`. `write`, a bit for
+    each plane: the word `at` of the table becomes `data`. Inputs without a cycle are stable while values are in the
+    pipeline.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the bus, in whose words the table is written."""
+        """`config`: bytes of the bus; the table is written in bus words."""
         self._bus = config.memory.bus_bytes
         self._words = TABLE_BYTES // self._bus
         super().__init__(
@@ -73,7 +74,7 @@ class RowLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The lane's stages. A register's name ends in the cycle, counted from `value`, in which it holds its value."""
+        """The lane's stages. A register's name ends in the cycle, counted from `value`, in which its value is valid."""
         m = Module()
         less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()
         none = Mux(self.maximum, -1 << (DIFFERENCE_BITS - 1), 0)
@@ -92,7 +93,7 @@ class RowLane(wiring.Component):
         low_5 = register(m, element_4 * self.factor[:_HALF], "low_5")
         high_5 = register(m, element_4 * self.factor[_HALF:], "high_5")
         product_6 = Signal(signed(_PRODUCT_BITS), reset_less=True)
-        # One place below the last one, for rounding.
+        # One bit below the last one, for rounding.
         m.d.sync += product_6.eq(((high_5 << _HALF) + low_5) << 1)
         product_7 = register(m, product_6, "product_7")
         coarse_8 = register(m, self.shift[_FINE:], "coarse_8")
@@ -108,7 +109,9 @@ class RowLane(wiring.Component):
         return m
 
     def _entry(self, m: Module, place: Signal) -> Signal:
-        """The entry of the rows' table at `place`, two cycles later: a word of each plane, then a byte of it."""
+        """The entry of the table for ROWS at `place`, two cycles later: reads a word of each plane, then selects a byte
+        of each word.
+        """
         low = self._bus.bit_length() - 1
         found = []
         for plane in range(PLANES):

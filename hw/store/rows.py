@@ -1,4 +1,4 @@
-"""The entries of rows: sums of lanes and of vectors, the values and factors computed from them, and their memory
+"""Entries of rows: sums over lanes and vectors, the values and factors computed from the sums, and the memory of both
 (`vdla.isa.rows`)."""
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from .row_factors import RowFactors
 from .row_lanes import ELEMENT_BITS, FACTOR_STAGE, OFFSET_STAGE, SHIFT_STAGE
 
 ROW_BEFORE = 3
-"""Cycles from the cycle in which a vector's row is known, one after its last read, to its first pass in the lanes."""
+"""Cycles from the cycle in which a vector's row is valid (one after its last read) to its first pass in the lanes."""
 
 
 def row_flags() -> data.StructLayout:
-    """Flags of an instruction on rows: it computes `shares` (STORE.POST), it `counts` (ROWS), its field `maximum`."""
+    """Flags of an instruction on rows. `shares`: it scales by the factors of rows (STORE.POST); `counts`: it computes
+    entries (ROWS); `maximum`: its field of this name.
+    """
     return data.StructLayout({"shares": 1, "counts": 1, "maximum": 1})
 
 
 class Rows(wiring.Component):
-    """Entries of all rows.
+    """The entries of all rows, and their computation.
 
-    Members: `flags` and register ROWS (`setting`) hold still. `row`, with `row_first` and `row_last` (whether its
-    vector is the first or last one of the row), from the cycle behind a vector's last read on until that of the next.
-    In cycle t, ROW_BEFORE later, the vector's lanes have their values: `pass_first`, and `pass_last` with it or some
-    cycles behind, say which passes are there. `subtrahend` belongs to t, `last_soon` (`row_last`) to the cycle before
-    it, `offset`, `factor` and `shift` to the cycles behind it that row_lanes.py names; `differences` come in t + 1 and
-    `elements` in t + ROW_VALUE_CYCLES.
+    Members: `flags` and `setting` (register ROWS) are stable. `row`, with `row_first` and `row_last` (its vector is the
+    first or last one of the row), is valid from the cycle after a vector's last read until the last read of the next
+    vector. In cycle t, ROW_BEFORE later, the first pass of the vector is in the lanes (`pass_valid`, `pass_first`);
+    `pass_last` marks the last pass, in t or later. `subtrahend` is valid in t, `last_soon` (the delayed `row_last`) in
+    t - 1; `offset`, `factor` and `shift` in t plus the stages of row_lanes.py; `differences` come in t + 1, `elements`
+    in t + ROW_VALUE_CYCLES.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the numbers of entries and of lanes."""
+        """`config`: number of entries, and number of lanes in a pass."""
         self._config = config
         self._lanes = config.block_out // config.post_passes
-        # The last factor is written before the next instruction, which waits for the pipeline, reads it.
+        # The next instruction waits until the pipeline is empty; by then the last factor is written.
         assert (
             ROW_BEFORE + 2 + ROW_VALUE_CYCLES + self._lanes.bit_length() + ROW_FACTOR_CYCLES
             < post_latency(config)
@@ -67,13 +69,13 @@ class Rows(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Trees, sums and factors in a row; two memories of entries, and one of partial sums."""
+        """Adder trees over lanes, sums over vectors, then factors; memories of values, factors and partial sums."""
         m = Module()
         depth, flags = self._config.row_depth, self.flags
         setting = view(register_layout("ROWS"), self.setting)
         look_up = setting["look_up"]
         levels = self._lanes.bit_length() - 1
-        # Cycle A: the lanes of a pass are added up and added to the passes before.
+        # Cycle A: the sum over the lanes of a pass is added to that of earlier passes.
         late = ROW_VALUE_CYCLES + levels
         row_a = delay(m, self.row, ROW_BEFORE + late, "row_a")
         before_a = delay(m, self.row, ROW_BEFORE + late - 1, "row_before_a")
@@ -81,7 +83,7 @@ class Rows(wiring.Component):
         row_last = delay(m, self.row_last, ROW_BEFORE + late, "row_last_a")
         starts = row_first & delay(m, self.pass_first, late, "pass_first_a")
         ends = row_last & delay(m, self.pass_last, late, "pass_last_a")
-        # Writes have a reset: no write that was under way before a reset happens after it.
+        # Write enables have a reset: no write from before a reset happens after it.
         valid = _steady(m, self.pass_valid, late, "valid_a")
         narrow = delay(m, self._narrow(m), ROW_VALUE_CYCLES - 1, "narrow_a")
         wide = self._wide(m)
@@ -167,7 +169,7 @@ class Rows(wiring.Component):
         return m
 
     def _narrow(self, m: Module) -> Value:
-        """Maximum or sum of the differences of a pass, one level of the tree a cycle."""
+        """Maximum or sum of the differences of a pass; each level of the tree takes a cycle."""
         parts: list[Value] = [
             self.differences.word_select(lane, DIFFERENCE_BITS).as_signed() for lane in range(self._lanes)
         ]
@@ -182,7 +184,7 @@ class Rows(wiring.Component):
         return parts[0]
 
     def _wide(self, m: Module) -> Value:
-        """The sum of the elements of a pass; elements that count are not negative."""
+        """Sum of the elements of a pass, as unsigned numbers: table entries and squares are not negative."""
         parts: list[Value] = [
             self.elements.word_select(lane, ELEMENT_BITS)[:ENTRY_BITS] for lane in range(self._lanes)
         ]

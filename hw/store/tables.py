@@ -1,4 +1,4 @@
-"""Look-up tables between stages A and B of STORE.POST: a copy for every lane, since each reads another entry."""
+"""Look-up tables between stages A and B of STORE.POST; every lane has a copy, because each reads a different entry."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..shared_modules import place
 from .pipeline import delay, register
 
 LANE = "table_lane"
-"""Name of the one Verilog module of all lanes."""
+"""Name of the Verilog module that all lanes share."""
 
 
 def table_words(config: Config) -> int:
-    """Bus words of all look-up tables together, without the rows' table."""
+    """Number of bus words of all look-up tables, without the table for ROWS."""
     return config.tables * TABLE_BYTES // config.memory.bus_bytes
 
 
 class TableLane(wiring.Component):
-    """One lane's copy, a new `value` every cycle.
+    """One lane's copy of the look-up tables; accepts a new `value` every cycle.
 
-    Members: `value` int8, looked up in table `index`. `result`: for the value of cycle t, in t + TABLE_CYCLES: the
-    entry, or the value itself unless `used`. `used` and `index` hold still while values are under way. `write`: the
+    Members: `value` (int8), looked up in table `index`. `result`: for the value of cycle t, in t + TABLE_CYCLES: the
+    entry if `used`, else the value itself. `used` and `index` are stable while values are in the pipeline. `write`: the
     word `at` becomes `data`.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives how many tables there are, and the bus, in whose words they are written."""
+        """`config`: number of tables, and bytes of the bus; the tables are written in bus words."""
         self._config = config
         super().__init__(
             {
@@ -48,7 +48,7 @@ class TableLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Reads a bus word of the table, then selects its byte."""
+        """Reads the bus word that contains the entry, then selects its byte."""
         m = Module()
         bus = self._config.memory.bus_bytes
         m.submodules.words = words = memory.Memory(
@@ -73,12 +73,12 @@ class TableLane(wiring.Component):
 
 
 class Tables(wiring.Component):
-    """The look-up tables of all lanes. Members as in `TableLane`; `values` and `results` have the lanes one after the
-    other.
+    """The look-up tables of all lanes. Members: those of `TableLane`, but `values` and `results` are concatenations
+    over the lanes, lane 0 lowest.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the lanes of STORE.POST's arithmetic, the tables and the bus."""
+        """`config`: number of lanes in a pass of STORE.POST, number of tables, and bytes of the bus."""
         self._config = config
         self._lanes = config.out_bytes // config.post_passes
         super().__init__(
@@ -94,7 +94,7 @@ class Tables(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The lanes."""
+        """A `TableLane` for each lane."""
         m = Module()
         results = [
             place(

@@ -1,7 +1,7 @@
-"""The store unit: STORE.OUT, STORE.POST, loads of its tables, its configuration registers.
+"""The store unit: executes STORE.OUT, STORE.POST, loads of its tables, and writes of its configuration registers.
 
-Reader, pipeline and writer work on different stores. The reader works on the youngest, whose settings equal those of
-the stores in flight before it, so the pipeline's settings are valid for all of them (hw/README.md section 8).
+Reader, pipeline and writer may work on different stores. The reader works on the youngest one, whose settings equal
+those of all older stores in flight, so one set of settings is valid for the whole pipeline (hw/README.md section 8).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class StoreUnit(wiring.Component):
     """The store unit. Members: `interfaces.store_members`."""
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives lanes, table, FIFOs, bus and extensions."""
+        """`config`: lanes, parameter table, FIFOs, bus and extensions."""
         self._config, self._parts = config, StoreParts.of(config)
         super().__init__(store_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """Control; reader, pipeline and writer in a row; with `post`, the read client beside them."""
+        """Issue control; reader, pipeline and writer in sequence; with the extension `post`, a read client."""
         m = Module()
         config, parts = self._config, self._parts
         m.submodules.issue = issue = Issue(config=config)
@@ -99,7 +99,7 @@ class StoreUnit(wiring.Component):
             m.d.comb += job.ready.eq(writer.ready)
         if parts.rows:
             last = reader.read & reader.last & reader.row_ends & reader.last_row & running.rows.counts
-            # The vectors of ROWS pass the pipeline like others.
+            # The vectors of ROWS go through the pipeline like those of a store.
             counted = Signal(post_latency(config) + 1)
             m.d.sync += counted.eq(Cat(last, counted))
             stored = stored | counted[-1]
@@ -135,8 +135,8 @@ class StoreUnit(wiring.Component):
         writer: Writer,
         registers: dict[str, Signal],
     ) -> stream.Interface:
-        """Passes a store to the reader in the cycle it begins, and to the writer in its turn. Returns the store whose
-        turn it is.
+        """Passes a store to the reader in the cycle in which it begins, and to the writer after all older stores.
+        Returns the stream of stores for the writer.
         """
         head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
         address = view(register_layout("ADDRESS"), registers["ADDRESS"])
@@ -167,8 +167,8 @@ class StoreUnit(wiring.Component):
         return job
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
-        """Sets `runs` to the rows of `head` from element `base` on, elements of 2^shift bytes; one run if the rows
-        touch (section 3).
+        """Sets `runs` to the rows of `head` from element `base` on, in elements of 2^shift bytes; a single run if there
+        are no gaps between rows (hw/README.md section 3).
         """
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [
@@ -188,7 +188,7 @@ class StoreUnit(wiring.Component):
         reader: Reader,
         registers: dict[str, Signal],
     ) -> PostPipeline:
-        """The extension: pipeline, operand FIFO, parameter table and its loads."""
+        """Adds the extension `post`: pipeline, operand FIFO, parameter table and the loads that fill it."""
         config, parts, entry = self._config, self._parts, starting.entry
         begins = begin & ~entry.is_load & ~entry.short  # high for a store
         m.submodules.pipeline = pipeline = PostPipeline(config=config)
@@ -232,7 +232,7 @@ class StoreUnit(wiring.Component):
             m.d.sync += pitch.eq(step)
         taken = reader.read & reader.first & running.flags.operand
         if parts.broadcast:
-            # A row's only operand stays the first in the FIFO until its last vector.
+            # The single operand of a row stays in the FIFO until the row's last vector.
             taken &= ~operand["repeat"] | reader.row_ends
         m.d.comb += [
             requests.start.eq(begin & (entry.is_load | (starting.store.flags.operand & ~entry.short))),
@@ -250,7 +250,7 @@ class StoreUnit(wiring.Component):
             pipeline.flags.eq(running.flags),
             *(getattr(pipeline, name.lower()).eq(registers[name]) for name in SETTINGS),
         ]
-        # A cycle between bus and FIFO, and one between FIFO and account (FIFO_LATENCY, ROOM_DELAY).
+        # A cycle from the bus to the FIFO, and one from the FIFO to its count of free words (FIFO_LATENCY, ROOM_DELAY).
         m.d.sync += [
             requests.release.eq(operands.release),
             operands.beat_valid.eq(self.read.beat_valid),

@@ -14,23 +14,23 @@ from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
 
 _DISTRIBUTED = {"ram_style": "distributed"}
-"""Attribute of memories whose output goes to the bus in the same cycle; a block memory's output would come too late."""
+"""Attribute of memories whose output goes to the bus in the same cycle; that of a block memory comes a cycle late."""
 
 
 class Writer(wiring.Component):
-    """Vectors in, bursts out.
+    """Collects vectors of stores and writes them to memory in bursts.
 
     Vectors and their addresses are multiples of out_bytes, a power of two: a burst holds whole vectors, and a bus
     word holds whole vectors or a vector whole bus words.
 
-    Members: `start` loads the output `runs` of a store, only while `ready`; stores before it may still be under way.
-    `room`: the FIFO has a place for a vector that is not reserved; `reserve` takes it. `put` writes `vector` in this
-    cycle; two cycles later a burst that it completes may show. `write` goes to the memory port. `done`: this cycle's
-    response is the last one of a store.
+    Members: `start` loads the output `runs` of a store, only while `ready`; older stores may be incomplete. `room`: the
+    FIFO has space for a vector, and it is not reserved; `reserve` reserves it. `put` writes `vector` in this cycle; a
+    burst that the vector completes is requested two cycles later at the earliest. `write`: the memory port. `done`: the
+    response in this cycle is the last one of a store.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives bus, vector, size of the FIFO and how many writes may be outstanding."""
+        """`config`: bytes of bus, vector and FIFO, and the limit of outstanding writes."""
         self._config = config
         super().__init__(
             {
@@ -47,24 +47,25 @@ class Writer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counts of vectors: places taken, and those that no accepted burst has claimed.
+        """Cutter, queue of bursts, and two counts of vectors: `taken` (in the FIFO or reserved) and `there` (in the
+        FIFO and not part of a requested burst).
 
-        A burst's data is offered once its address is shown.
+        The data of a burst is offered from the cycle after its address is shown.
         """
         m = Module()
         config = self._config
         capacity = config.fifo_bytes("store") // config.out_bytes
         vector_shift = config.out_bytes.bit_length() - 1
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
-        # Two registers after the cutter: the next burst with its count of vectors, and the burst that is shown.
+        # Two registers after the cutter: the next burst with its number of vectors, and the burst that is requested.
         burst, shown_burst = (Signal(burst_layout(config), name=name) for name in ("next", "shown_burst"))
         pending, shown, moves = Signal(), Signal(), Signal()
         next_ends, shown_ends = Signal(), Signal()  # the burst is the last one of its store
-        vacant = Signal(init=1)  # not pending: a register of its own, which enables the cutter's next steps
+        vacant = Signal(init=1)  # not pending: a separate register, which enables the cutter's next steps
         claimed, shown_vectors = (
             Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
         )
-        # Vectors available beyond those of the next burst; the sign says whether all of the burst's vectors are there.
+        # Vectors available minus those of the next burst; negative if the burst's vectors are not all available.
         left = Signal(signed(capacity.bit_length() + 1))
         there, taken, kept = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "kept"))
         full, accepted, offered = Signal(), Signal(), Signal()
@@ -131,9 +132,9 @@ class Writer(wiring.Component):
         ]
         m.d.sync += offered.eq(shown & ~accepted)
         beat = self.write.beat
-        # Whether a beat is the last needs no comparison: for a first beat the queue says it, for others a register.
+        # `last` needs no comparison: for a first beat it comes from the queue, for others from a register.
         moved, is_first, is_last = Signal(), Signal(init=1), Signal()
-        beats_left = Signal(burst.beats.shape())  # including the next one, unless that is the first
+        beats_left = Signal(burst.beats.shape())  # including the next beat, unless that is the first
         m.d.comb += [
             beat.valid.eq(bursts.r_rdy),
             moved.eq(beat.valid & beat.ready),
@@ -151,7 +152,7 @@ class Writer(wiring.Component):
         else:
             self._narrow_vectors(m, capacity, moved, is_first, head)
 
-        # For each accepted burst, the oldest first, whether it is the last one of its store.
+        # A bit for each accepted burst, oldest first: it is the last one of its store.
         limit = config.memory.outstanding_writes
         waiting, ends = Signal(range(limit + 1)), Signal(limit)
         left_waiting = Signal.like(waiting)
@@ -192,8 +193,8 @@ class Writer(wiring.Component):
     def _narrow_vectors(
         self, m: Module, capacity: int, moved: Signal, first_beat: Signal, burst: data.View
     ) -> None:
-        """Data path for bus words of two or more vectors; any consecutive vectors are read at once, each from its own
-        bank.
+        """Data path for bus words of two or more vectors: consecutive vectors are in different banks, so those of a
+        word are read in the same cycle.
         """
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes
@@ -208,7 +209,7 @@ class Writer(wiring.Component):
                 write.en.eq(self.put & (tail[:place_bits] == number)),
                 write.addr.eq(tail[place_bits:]),
                 write.data.eq(self.vector),
-                # Banks before the head's hold vectors of the next row.
+                # In banks before that of the head, the next vector is one address later.
                 read.addr.eq(head[place_bits:] + (head[:place_bits] > number if number + 1 < places else 0)),
             ]
             reads.append(read.data)
