@@ -212,8 +212,8 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
 
 @lru_cache(maxsize=64)
 def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
-    """By format, the fields that must be 0 in programs for `config` because their extension is missing; formats without
-    such fields are left out.
+    """Fields that must be 0 in programs for `config` because their extension is missing, by format name; formats
+    without such fields are left out.
     """
     found = {name: absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
