@@ -14,13 +14,13 @@ def counted(count: Signal, *, up: Value, down: Value) -> Value:
 
 
 def will_be_full(count: Signal, limit: int, *, up: Value, down: Value) -> Value:
-    """Whether `counted` equals `limit`; `count` never exceeds `limit`."""
+    """Whether `count` + `up` - `down` equals `limit`. Callers set `up` only while `count` is below `limit`."""
     return ~down & ((count == limit) | ((count == limit - 1) & up))
 
 
 def will_be_some(count: Signal, *, up: Value, down: Value) -> Value:
-    """Whether `counted` is not zero, for a `count` that never becomes negative; the increment for `up` may be larger
-    than one.
+    """Whether `count` + `up` - `down` is not 0. Callers set `down` only while `count` is above 0; the increment for
+    `up` may exceed 1.
     """
     return up | (count > 1) | ((count == 1) & ~down)
 

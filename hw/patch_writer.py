@@ -23,8 +23,8 @@ POSITION = signed(28)
 """Shape of a byte position in a row of patches: at most 65535 x 255 + 255, at least minus the left pad."""
 
 _AHEAD = 8
-"""Largest number of vectors between generator and step: four stages, the register after the ring and the step have six.
-"""
+"""Depth of the ring buffer and largest number of vectors between generator and step; six of them are in the four
+stages, in the register after the ring and in the step."""
 
 WORDS_BITS = 17
 """Width in bits of a number of bus words in a row, which has at most 65535 bytes."""
