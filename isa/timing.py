@@ -117,9 +117,7 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: one, one more for a second accumulator operand, and the extra cycles of its
-    arithmetic.
-    """
+    """Issue cycles of an ALU operation: one, another for a second accumulator operand, and those of its arithmetic."""
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 

@@ -243,7 +243,7 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """Those loops among `varying` of which any two iterations touch different elements in all `uses` of one buffer."""
+    """The loops among `varying` of which any two iterations touch different elements in all `uses` of one buffer."""
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):
         extents = [u.extents[d] for u in uses]
@@ -267,7 +267,7 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
 
 
 def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """Those loops among `varying` whose step is equal in all indices and greater than the reach of the indices' other
+    """The loops among `varying` whose step is equal in all indices and greater than the reach of the indices' other
     terms.
 
     8*x + i and 8*x + 4 + j for i, j < 4 differ for different values of x.
@@ -300,7 +300,7 @@ def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Ab
 def _residues(
     forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]
 ) -> set[str]:
-    """Those loops among `varying` that alone determine the remainders of all indices modulo some number.
+    """The loops among `varying` that alone determine the remainders of all indices modulo some number.
 
     8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x.
     """

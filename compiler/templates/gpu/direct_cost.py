@@ -165,8 +165,8 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
 
 @lru_cache(maxsize=LAYERS)
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
-    """Of a fixed list of knobs the ones with the least estimated seconds, and these seconds; among equal estimates,
-    those with the least bound.
+    """The knobs, of a fixed list, with the least estimated seconds, and these seconds; among equal estimates, the
+    knobs with the least bound.
 
     Raises ValueError if all knobs exceed the limits of a block.
     """
