@@ -243,7 +243,7 @@ def _step(torch: ModuleType, node: onnx.NodeProto, constants: Mapping[str, np.nd
         case "Squeeze" if len(held) > 1 and held[1] is not None:
             axes = tuple(int(n) for n in held[1])
             return made(lambda x: x.squeeze(axes), 1)
-    raise PeerError(f"the peer's translation has no {node.op_type}")
+    raise PeerError(f"the translation to PyTorch does not support the operator {node.op_type}")
 
 
 def _convolution(functional: Any, at: Mapping[str, Any], *, transposed: bool) -> Callable[..., Any]:

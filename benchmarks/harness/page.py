@@ -138,7 +138,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A block made from one file by a function instead of rows."""
+    """A block of a page whose text a function writes from one results file, in place of a table with rows."""
 
     file: str
     make: Callable[[Document], str]

@@ -146,7 +146,9 @@ class DividedBackend:
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[Executable]:
         """Divided networks are not saved."""
-        raise UserError(f"{path}: divided networks have no files; compile the model instead")
+        raise UserError(
+            f"{path}: a network divided between targets cannot be saved to a file; compile it from its ONNX model"
+        )
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """A kernel runs on one target."""

@@ -115,7 +115,7 @@ class Int8AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Int8Elementwise:
-    """Inputs: a, and b if `combination` has an operand. out = stage B of the stored values of a (and of b).
+    """An element-wise operator on int8: out = `combination` of the stored values of a and, if it has an operand, of b.
 
     b has the shape of a or, on targets with `Abilities.planes`, height and width 1: one value for each channel's plane.
     """

@@ -30,7 +30,7 @@ Read = Callable[[Path, Sequence[Field], Mapping[str, np.ndarray]], Sequence[Exec
 
 
 def is_lengths_archive(path: Path) -> bool:
-    """Whether a file is an archive of lengths, complete or not."""
+    """Whether a file is an archive of one network compiled for several sequence lengths, complete or not."""
     return first_member(path, (MEMBER,)) is not None
 
 

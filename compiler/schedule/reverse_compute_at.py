@@ -197,7 +197,9 @@ def _limits(
     for d, e in enumerate(index):
         bounds = expr_bounds(e, over, outer)
         if bounds is None:
-            raise LegalityError(f"cannot move {name}: it is unknown where it reads {buffer}", program, name)
+            raise LegalityError(
+                f"cannot move {name}: the elements of {buffer} that {name} reads are unknown", program, name
+            )
         low, count = bounds[0], plus(minus(bounds[1], bounds[0]), _ONE)
         if not lies_inside(low, count, whole.starts[d], whole.extents[d], outer):
             reason = f"cannot move {name}: it may read more of {buffer} than is made"

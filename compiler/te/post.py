@@ -147,7 +147,9 @@ def post_value(
 
 
 def combined(q: Expr, operand: Expr | None, c: Combination) -> Expr:
-    """Stage B of an int8 value and, if it takes one, an operand."""
+    """Stage B of the store unit (add, multiply or rescale, then clamp) on the int8 value `q` and, if `c` has one, on
+    `operand`.
+    """
     limits = (_int8(c.low), _int8(c.high))
     if c.kind == "rescale":
         arguments = (q, _int8(c.zero_point_self), _float(c.ratio_self), _int8(c.zero_point), *limits)

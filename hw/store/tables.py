@@ -20,7 +20,7 @@ LANE = "table_lane"
 
 
 def table_words(config: Config) -> int:
-    """Number of bus words of all look-up tables, without the table for ROWS."""
+    """Number of bus words of all look-up tables, without the table that instruction ROWS reads."""
     return config.tables * TABLE_BYTES // config.memory.bus_bytes
 
 

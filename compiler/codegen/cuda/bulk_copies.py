@@ -275,7 +275,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     where = f"`{summarize(copy)}` is in no loop over threads, and no tensor map can describe its source: "
     size = of.dtype.bits // 8
     if copy.pad is not None and copy.pad.value != 0:
-        raise LoweringError(f"{where}it pads with {copy.pad.value}, and such copies pad with 0")
+        raise LoweringError(f"{where}a bulk copy pads with 0 and cannot pad with {copy.pad.value}")
     if of.dtype is not to.dtype:
         raise LoweringError(f"{where}it converts on the way")
     box = tuple([_constant(copy, e) for e in copy.source.extents])

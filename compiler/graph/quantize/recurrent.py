@@ -26,7 +26,7 @@ class _Context(NodeErrors):
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """The shape of an input of a node, as a tensor; fails if it is not known."""
+        """Input `index` of `node` as a Tensor, which has a shape and no data. NodeError if the shape is unknown."""
         name = node.inputs[index]
         if name not in self.shapes:
             self.fail(

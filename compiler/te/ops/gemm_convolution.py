@@ -89,7 +89,7 @@ class PhaseProduct:
 
     @property
     def matrices(self) -> Pair:
-        """Number of phases of rows and of columns."""
+        """Number of weight matrices along rows and along columns: one for each phase of a transposed convolution."""
         return len(self.rows.members), len(self.columns.members)
 
     def pack(self, weights: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
 def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None = None) -> LoweredCpuNode:
-    """The node with a sketch workload, whose knobs come from rules on its program; unchanged if it has no such
-    workload.
+    """`lowered` with a sketch workload, whose knobs come from rules on the node's program; `lowered` itself if these
+    rules do not apply to that program.
 
     `window`: the window of a transposed convolution.
     """

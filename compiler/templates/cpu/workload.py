@@ -171,7 +171,8 @@ Operator: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu(_Described):
-    """Any tensor expression, scheduled by sketch rules; without knobs by the template of its `operator`.
+    """A workload for any tensor expression: sketch rules schedule it or, if they find no knobs, the template of its
+    `operator`.
 
     Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
     ahead, in the order of the parameters. `window`: the window of a transposed convolution.

@@ -73,8 +73,8 @@ def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | 
 
 
 def _attention(config: Config, graph: Graph, first: Node, between: Node, last: Node) -> Attention | None:
-    """The three nodes as one operator; None if the softmax's matrices are not the factors of the context's products, or
-    if fusion gains nothing.
+    """The operator Attention in place of three nodes (scores, softmax, product with the values); None if the last node
+    does not multiply by the softmax's matrices one for one, or if the fused operator is not faster.
     """
     scores, shares, context = first.operator, between.operator, last.operator
     assert isinstance(scores, Products) and isinstance(shares, Rows) and isinstance(context, Products)
@@ -171,7 +171,8 @@ def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attenti
 
 
 def kept_places(config: Config, node: Node) -> dict[str, ChainBuffer]:
-    """Places of an attention node's scores and shares in the chain memory, by tensor name: each gets one half of it."""
+    """Places in the chain memory of an attention node's scores and softmax outputs, by tensor name; each has one half
+    of that memory."""
     half = config.chain_buffer_bytes // 2 // config.chain_word_bytes * config.chain_word_bytes
     return {name: ChainBuffer(half * number) for number, name in enumerate(_kept(node))}
 

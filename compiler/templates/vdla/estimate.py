@@ -163,9 +163,10 @@ class TiledWork:
     def _waits(self, fitted: Fitted) -> np.ndarray:
         """Cycles in which the busiest unit waits: for fills that begin too late, and at the layer's beginning and end.
 
-        A fill begins once one of the buffer's copies is free. Loads keep the program's order, so the lead of a fill is
-        also limited by the copies of every buffer that is filled more often. Cycles of a fill beyond its lead are
-        waits. Nothing hides the first fills and a part of the last store.
+        A fill begins once one of the buffer's copies is free. Loads keep the program's order, so the lead of a fill
+        (the time between its earliest begin and the first use of its data) is also limited by the copies of every
+        buffer that is filled more often. Cycles of a fill beyond its lead are waits. Nothing hides the first fills
+        and a part of the last store.
         """
         buffers, compute = self.buffers, self.compute
         others = sum(buffer.loading for name, buffer in buffers.items() if name != "data")

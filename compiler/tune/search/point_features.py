@@ -23,10 +23,10 @@ SMALLEST = 2.0**-40
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """n points [n, axes] (int64) with legality, program numbers and features, all from one account of the cost model.
+    """n points [n, axes] (int64) with legality, program numbers and features, all from one call of the cost model.
 
     `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names];
-    column GUESS is the template's estimate if `estimated`, else the bound.
+    column GUESS is the template's estimate of cycles if `estimated`, else its lower bound.
     """
 
     points: np.ndarray

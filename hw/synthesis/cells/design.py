@@ -201,7 +201,7 @@ class _Assembly:
         )
 
     def _load(self, kind: str, pin: str, bit: int) -> float | None:
-        """The capacitance of bit `bit` of input `pin` of a box; None for an output."""
+        """The capacitance of bit `bit` of an input pin of a black box of kind `kind`; None if the pin is an output."""
         if kind in self._macros:
             return None if pin in OUTPUTS else macro_load(self._library)
         child = self._done[kind]
