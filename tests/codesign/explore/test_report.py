@@ -288,7 +288,14 @@ def test_ctrl_c_leaves_a_whole_report(model: Path, tmp_path: Path):
         *("--network", str(model), "-o", str(tmp_path / "out"), "--strategy", "random", "--batch", "1"),
         *("--budget", "6000", "--no-pictures"),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What a shell runs in the background ignores interrupts, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     records = tmp_path / "out" / "records.jsonl"
     while process.poll() is None and not (records.exists() and records.read_bytes().count(b"\n") >= 2):
         time.sleep(0.002)
