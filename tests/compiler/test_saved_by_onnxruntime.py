@@ -172,5 +172,5 @@ def test_convolutions_in_blocks_are_refused_with_the_reason() -> None:
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft.nchwc", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    with pytest.raises(NodeError, match=r"'the node' \(Conv\): has weights in blocks .* ORT_ENABLE_EXTENDED"):
+    with pytest.raises(NodeError, match=r"'the node' \(Conv\): has weights in ONNX .* ORT_ENABLE_EXTENDED"):
         import_float_model(model.SerializeToString())
