@@ -74,12 +74,9 @@ def compile_program(
     so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered kernels of other
     machines or networks. Raises UserError.
     """
-    from .graph.abilities import Abilities
     from .graph.budgets import image_problem
-    from .graph.fuse import fuse
     from .graph.layout import activation_bytes
     from .graph.memory_plan import least_bytes
-    from .graph.onnx_import import import_model
     from .runtime.artifact import Compiled
     from .templates.vdla.legalize import legalize
     from .templates.vdla.lower import CompileError, UnfitNodeError, check_machine
@@ -89,7 +86,7 @@ def compile_program(
     started = time.perf_counter()
     if not isinstance(model, Graph):
         check_machine(config, virtual_threads)
-        model = fuse(import_model(model, abilities=Abilities.of(config)))
+        model = accelerator_graph(model, config)
     if not model.nodes:
         raise CompileError("holds nothing for the accelerator to compute; `vdla run --device cpu` runs it")
 
@@ -142,6 +139,15 @@ def compile_program(
         chained=frozenset(network.chained),
         data=data,
     )
+
+
+def accelerator_graph(model: Source, config: Config) -> Graph:
+    """The graph of an ONNX model for the accelerator `config`: imported and fused. Raises UserError."""
+    from .graph.abilities import Abilities
+    from .graph.fuse import fuse
+    from .graph.onnx_import import import_model
+
+    return fuse(import_model(model, abilities=Abilities.of(config)))
 
 
 def compile_kernels(

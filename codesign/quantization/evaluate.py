@@ -18,10 +18,7 @@ import onnx
 
 from vdla.compiler.cpu_stages import SharedKernels, cpu_now
 from vdla.compiler.divided import place
-from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.partition import Partition, Region
 from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions
 from vdla.compiler.graph.quantize.error import Error
@@ -203,8 +200,7 @@ class Evaluator:
         return found
 
     def _simulated(self, region: Region) -> _RegionFigures:
-        graph = fuse(import_model(region.model, abilities=Abilities.of(self.target.config)))
-        compiled = compile_program(graph, self.target.config, data=False)
+        compiled = compile_program(region.model, self.target.config, data=False)
         program = compiled.program
         simulation = simulate(self.target.config, program.instructions, program.image, data=False)
         energy = energy_by_unit(self.target.config, count_events(program, simulation), self.target.components)

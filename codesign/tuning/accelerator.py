@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.pipeline import accelerator_graph
 from vdla.compiler.records.book import RecordBook, book_of
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Record
@@ -143,7 +141,7 @@ class AcceleratorTunable(Tunable[Workload]):
 
 def network_trials(path: Path, config: Config) -> NetworkTrials:
     """The network in file `path`, ready for trials. Raises UserError, also for a network that does not fit."""
-    legalized = legalize(fuse(import_model(path, abilities=Abilities.of(config))), config)
+    legalized = legalize(accelerator_graph(path, config), config)
     trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized))
     for workload in trials.workloads.values():
         if limit := template_of(workload).violated(config, workload):

@@ -77,8 +77,8 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         return read_points(self.templates, self.target, workload)
 
     def first(self, workload: KernelT, options: Options) -> Values | None:
-        """The template's own choice, so that applied records are never slower than none; None if it is not a point of
-        the space, as in spaces made by rules, and for `BASELINES`.
+        """The template's own choice, so that applied records are never slower than none; None for `BASELINES`, and if
+        the choice is not a point of the space.
         """
         return None if options.strategy in BASELINES else self._default(workload) or None
 

@@ -83,7 +83,9 @@ def _check_counts(
 def _check_finite(
     label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
-    """Raises NodeError for a DequantizeLinear of 8-bit constants whose largest result is infinite in float32."""
+    """Raises NodeError if `node` is a DequantizeLinear of 8-bit constants (`data`) and its largest result overflows
+    float32.
+    """
     if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))

@@ -138,7 +138,9 @@ def as_convolution(node: Node) -> Node:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """For each of the two factors of the products: (group, position of the factor's first element) of every group."""
+    """Two lists, for the left and the right factors of the products: every group, with the position of the first
+    element of its factor.
+    """
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..synthesis.cells.timing import PROGRAM, timing_tool
-from ..synthesis.tools import ToolError, ToolFailure, run_tool
+from ..synthesis.tools import ToolError, run_tool
 from .expressions import Expression
 from .liberty import Cell, InternalPower, Library
 from .netlist import Netlist
@@ -110,15 +110,12 @@ def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower
         work = Path(directory)
         (work / "part.v").write_text(_verilog(part, clocks), encoding="utf-8")
         (work / "power.tcl").write_text(_script(part, library, activity, clocks), encoding="utf-8")
-        try:
-            printed = run_tool(
-                [tool, "-no_splash", "-exit", "power.tcl"],
-                directory=work,
-                step=lambda line: None,
-                report=lambda text: None,
-            )
-        except ToolFailure as failure:
-            raise ToolError(str(failure)) from None
+        printed = run_tool(
+            [tool, "-no_splash", "-exit", "power.tcl"],
+            directory=work,
+            step=lambda line: None,
+            report=lambda text: None,
+        )
         rows = [line.split()[1:] for line in printed.splitlines() if line.startswith("power ")]
         if len(rows) != len(part.kind):
             last = "\n".join(printed.strip().splitlines()[-5:])

@@ -28,8 +28,8 @@ _HALF = floats.MANTISSA_BITS // 2
 
 
 class Combine(wiring.Component):
-    """Stage B of one lane; accepts a new pair of `value` and `operand` every cycle. All other inputs are stable while
-    pairs are in the pipeline.
+    """Stage B of the store unit for one lane: adds, multiplies or rescales, then clamps. Accepts a new pair of
+    `value` and `operand` every cycle; all other inputs are stable while pairs are in the pipeline.
 
     Members: `value` (of stage A) and `operand`, int8 in the stored domain. Modes: `multiply` with `operand_used`:
     combine_multiply; `multiply` alone: rescale; else combine_add. `swap`: the operand is the first input. `unsigned`;

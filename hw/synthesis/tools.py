@@ -33,7 +33,7 @@ class ToolError(UserError):
     """A synthesis tool is missing or failed; the message names the package to install or has the tool's last lines."""
 
 
-class ToolFailure(Exception):
+class ToolFailure(ToolError):
     """A tool ended with an error; `log`: its whole output, whose end is in the message."""
 
     def __init__(self, tool: str, code: int, log: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .tools import Report, ToolError, ToolFailure, run_tool, tool_version
+from .tools import Report, run_tool, tool_version
 
 PACKAGE: Final = "pyosys"
 """Name of the Python package that has Yosys."""
@@ -32,10 +32,7 @@ def yosys_command() -> list[str]:
 def run_script(script: str, directory: Path, report: Report) -> str:
     """Runs the Yosys commands `script` in `directory`; returns the log. Raises ToolError."""
     (directory / SCRIPT).write_text(script, encoding="utf-8")
-    try:
-        return run_tool([*yosys_command(), SCRIPT], directory=directory, step=yosys_step, report=report)
-    except ToolFailure as failure:
-        raise ToolError(str(failure)) from None
+    return run_tool([*yosys_command(), SCRIPT], directory=directory, step=yosys_step, report=report)
 
 
 def yosys_step(line: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import LONG
+from patience import LONG, hear_interrupts
 
 from vdla.codesign.models import build
 
@@ -58,8 +58,7 @@ def test_interruption_ends_with_130_and_without_traceback(tmp_path: Path) -> Non
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # What a shell runs in the background ignores interrupts, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=hear_interrupts,
     )
     # Opening the other end returns when the process has opened its own: now it reads, and waits.
     writer = os.open(pipe, os.O_WRONLY)

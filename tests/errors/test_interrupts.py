@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import hear_interrupts
 
 from vdla.codesign.cli.interrupts import Interrupts, end_at_once
 
@@ -30,8 +31,7 @@ def interrupted_at_import(module: str, number: int, end: str = "main()") -> subp
         capture_output=True,
         text=True,
         check=False,
-        # What a shell runs in the background ignores interrupts, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=hear_interrupts,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 LONG = 3600.0
@@ -33,3 +34,8 @@ def say_that_this_hangs() -> None:
 def says_that_it_hangs(process: int) -> bool:
     """Whether the worker of this number has said so."""
     return (Path(os.environ[HANGS]) / str(process)).exists()
+
+
+def hear_interrupts() -> None:
+    """For `preexec_fn` of processes that get SIGINT: a shell's background processes ignore it, and so would these."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -14,9 +14,7 @@ from .oracle import element_type
 from .tables import Operator
 
 Drawer = Callable[[Draw, int], Any]
-"""A function of a case's random numbers and the rank of an operator's first input; returns a random value of an
-attribute.
-"""
+"""Draws a random value of an attribute, from the random numbers of a case and the rank of the first input."""
 
 
 def axis(draw: Draw, rank: int) -> int:

@@ -194,7 +194,9 @@ class TileLoops:
         return self.names[-1]
 
     def at(self, level: int, chunk: str | None = None) -> str:
-        """The loop of a `level`, from CHUNK (`chunk`, the loop over chunks, if any) to OUTERMOST."""
+        """Name of the loop of a `level` (CHUNK to OUTERMOST); level CHUNK is the loop `chunk`, or without one the
+        innermost loop.
+        """
         if level == CHUNK:
             return self.innermost if chunk is None else chunk
         return self.names[OUTERMOST - level]

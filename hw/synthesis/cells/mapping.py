@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from .. import cache
 from ..netlist import NetlistError
-from ..tools import Report, ToolError, ToolFailure, run_tool, tool_version
+from ..tools import Report, ToolError, run_tool, tool_version
 from ..yosys import PACKAGE
 from .liberty import Liberty
 from .memories import LEAST_MACRO_BITS, PORTS, Macro
@@ -141,10 +141,7 @@ def _map_missing(
             return f"mapping {match[1]}"
 
         command = [sys.executable, "-m", _PROGRAM, "jobs.json"]
-        try:
-            run_tool(command, directory=work, step=step, report=report)
-        except ToolFailure as failure:
-            raise ToolError(str(failure)) from None
+        run_tool(command, directory=work, step=step, report=report)
         collect(len(order))
     return found
 

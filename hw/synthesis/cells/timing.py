@@ -18,7 +18,7 @@ from typing import Final
 
 from .. import cache
 from ..netlist import plain_path
-from ..tools import Report, ToolError, ToolFailure, run_tool
+from ..tools import Report, ToolError, run_tool
 from ..units import unit_of_path
 from .design import CLOCK, CellDesign, MappedModule, macro_load
 from .memories import OUTPUTS, PORTS, Macro
@@ -99,8 +99,6 @@ def _run(design: CellDesign, netlist: str, macros: str, script: str, report: Rep
                 report=report,
             )
             return (work / "paths.txt").read_text(encoding="utf-8")
-        except ToolFailure as failure:
-            raise ToolError(str(failure)) from None
         except FileNotFoundError:
             raise ToolError(
                 f"{tool} ended without writing its paths; it may have run out of memory"

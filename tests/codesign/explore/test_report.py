@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from patience import LONG
+from patience import LONG, hear_interrupts
 
 import vdla
 from vdla.codesign import models
@@ -293,8 +293,7 @@ def test_ctrl_c_leaves_a_whole_report(model: Path, tmp_path: Path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # What a shell runs in the background ignores interrupts, and so would this process.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=hear_interrupts,
     )
     records = tmp_path / "out" / "records.jsonl"
     while process.poll() is None and not (records.exists() and records.read_bytes().count(b"\n") >= 2):
