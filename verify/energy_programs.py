@@ -24,7 +24,9 @@ from .random_programs import random_program
 from .small_networks import QUANTIZATION, NetworkBuilder
 
 LEAST_CYCLES, MOST_CYCLES = 250, 2500
-"""Limits of a program's number of cycles: shorter programs do little but start up, longer ones take long to replay."""
+"""Least and largest number of cycles of a program: shorter programs do little but start up, longer ones take long to
+replay.
+"""
 
 _TRIES = 200
 
@@ -87,8 +89,8 @@ def _layers(config: Config, rng: np.random.Generator) -> Program:
 
 
 def _graph(config: Config, rng: np.random.Generator) -> Graph:
-    """One to three layers of whole blocks of channels. With the extension `fold` also layers of as few channels as the
-    array has columns, so that the array's rows work in groups.
+    """One to three layers whose numbers of channels are multiples of the machine's blocks. With the extension `fold`
+    also layers of as few channels as the array has columns, so that the array's rows work in groups.
     """
 
     def pick(*choices: int) -> int:

@@ -1,5 +1,5 @@
-"""Makes the DRAM image of random programs: micro-ops, parameters and accumulator totals for them at fixed addresses,
-random numbers elsewhere.
+"""Makes the DRAM image of random programs: fixed addresses have micro-ops, parameters and accumulator totals (int32
+sums) that fit the parameters; all other bytes are random.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SIXTEEN = 2**16 - 1
 """The largest unsigned number of 16 bits."""
 
 UOPS = 64
-"""Number of micro-ops in the image, and of micro-op scratchpad entries that random programs use."""
+"""Number of micro-ops in the image, and number of micro-op scratchpad entries that random programs use."""
 
 ENTRIES = 8
-"""Number of parameter entries at which a LOAD.PAR may start; it reads at most 10 entries after that, all valid."""
+"""Number of parameter entries at which a LOAD.PAR may start; it reads at most 10 entries from there, all valid."""
 
 CHAINED = 16
 """Number of micro-ops, the last ones of the image, that access only the first few vectors, so that operations use
-results of operations shortly before them.
+results which operations shortly before them wrote.
 """
 
 TABLE = 3 * ENTRIES
@@ -37,15 +37,17 @@ WORST = TABLE - 1
 """Index of the parameter entry whose totals are the hardest to round (`worst_roundings`)."""
 
 NEAR = 4
-"""Number of accumulators and input vectors, the first ones, that programs use more often than others (some instructions
-twice as many).
+"""Number of accumulators and input vectors, the first ones, that programs use more often than others. Some instructions
+use twice as many.
 """
 
 EVEN = 32
-"""Number of vectors of equal bytes in the image: as operands of a store they give all lanes the same pair."""
+"""Number of vectors in the image whose bytes are all equal: as the operand of a store, each gives all lanes the same
+pair of values.
+"""
 
 _FAR = 4 * 2**20
-"""Largest number of bytes after the outputs, which only instructions of long strides access."""
+"""Largest number of bytes behind the output region, which only instructions of long strides access."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,9 +76,11 @@ def _page(size: int) -> int:
 def random_image(
     config: Config, rng: np.random.Generator, *, far: bool = False
 ) -> tuple[np.ndarray, Regions]:
-    """A DRAM image, uint8, with micro-ops, parameters and totals at fixed addresses and random numbers elsewhere.
+    """A DRAM image, uint8, and its regions: micro-ops, parameters and totals at fixed addresses, random bytes
+    elsewhere.
 
-    Half of the random numbers are bytes, half int32 of every magnitude. With `far`, zeros follow, up to _FAR bytes.
+    Half of the random data are uniform bytes, half int32 of every magnitude. With `far`, up to _FAR bytes of zeros
+    follow.
     """
     boundary = 4096
     uops = boundary - config.uop_bytes * UOPS // 2
@@ -137,8 +141,8 @@ def random_image(
 def _worst_entry(
     rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Writes the scales and zero point that are hardest to round to entry WORST; returns their totals,
-    int32 (lanes,).
+    """Overwrites entry WORST of the parameter table by the scales, and its zero point by the one, that are hardest to
+    round; returns the totals for them, int32 (lanes,).
     """
     worst = worst_totals(rng, table.shape[2])
     table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)

@@ -22,7 +22,7 @@ from .random_operands import combine_constants, log_uniform_int32
 
 _SHARED = 12
 MANY_LOADS = 40
-"""A number of loads larger than may be in flight."""
+"""Number of loads in sequence, larger than the number that may be in flight."""
 
 _MOST_READS = 128
 """Number of accumulators in the largest windows; a store has dozens of windows."""
@@ -34,18 +34,21 @@ equally likely.
 
 _MOST_LOOPS = 2**14 - 1
 _CHAINED = 0.4
-"""Share of stores that go to the chain memory, on machines that have one."""
+"""Share of stores that write the chain memory, on machines that have one."""
 _QUICK = 1000
 _SHAPES = 0.2
-"""Share of CONFIGs that set register FOLD, on machines with `fold`; without these there is one group of rows."""
+"""Share of CONFIGs that set register FOLD, on machines with the extension `fold`; if none does, the array's rows form
+one group.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """A random generator and the state on which legal instructions depend: machine, memory regions, current registers.
+    """A random generator, and the state on which it depends which instructions are legal: machine, memory regions,
+    current registers.
 
     `wide`: fields may take any value of their range, so that an instruction may take thousands of cycles. `uops_at`:
-    second index in the micro-op scratchpad at which the image's micro-ops are loaded; 0 if there is none.
+    index of a second place in the micro-op scratchpad at which the image's micro-ops are loaded; 0 if there is none.
     """
 
     config: Config
@@ -76,7 +79,9 @@ class Source:
 
 
 def dram_base(source: Source, kind: str) -> int:
-    """A random DRAM address, in elements of `kind`, in the region for this kind or sometimes among the outputs."""
+    """A random DRAM address, in elements of `kind`: in the image's region for this kind or, sometimes, in the output
+    region.
+    """
     size, regions = source.config.element_bytes(kind), source.regions
     match kind:
         case "uop":
@@ -201,7 +206,9 @@ def _loops(source: Source) -> dict[str, int]:
 
 
 def _wide_loops(source: Source) -> dict[str, int]:
-    """Fields of loops with no operations, with many, or with a few whose operands are far apart."""
+    """Fields of the two loops of an instruction: without operations, with many, or with a few whose operands are far
+    apart.
+    """
     config = source.config
     begin = (
         source.uops_at + source.number(UOPS - 1)
@@ -259,8 +266,8 @@ def matrix(source: Source) -> dict[str, int]:
 
 
 def _tile_parts(source: Source) -> dict[str, int]:
-    """Fields of a loop over consecutive weight tiles, often into one accumulator for each micro-op: with `fold`, the
-    parts of a tile [block_out][block_in].
+    """Fields of a loop over consecutive weight tiles, often into one accumulator for each micro-op. With the extension
+    `fold`, an index counts parts of a tile [block_out][block_in].
     """
     step = {
         name: source.number(1) if source.chance(0.3) else 0 for name in ("dst_factor_in", "src_factor_in")
@@ -338,8 +345,8 @@ def rows(source: Source) -> dict[str, int]:
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """The fields that make a STORE.POST of fields `values` write the chain memory, with fewer rows and columns if
-    needed to fit.
+    """The fields that make a STORE.POST with the fields `values` write the chain memory; rows and columns are reduced
+    if they do not fit.
     """
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]
@@ -363,7 +370,7 @@ def _zero_point(source: Source) -> int:
 
 
 def register_values(source: Source, name: str) -> dict[str, int]:
-    """Random fields of configuration register `name`, small enough that instructions often stay in bounds."""
+    """Random fields of configuration register `name`, small enough that most instructions stay in bounds."""
     number, config, parts = source.number, source.config, StoreParts.of(source.config)
     low, high = sorted((number(127, -128), number(127, -128))) if source.chance(0.5) else (-128, 127)
     match name:

@@ -1,9 +1,10 @@
-"""Random operands for STORE.POST that reach every branch of its arithmetic; used by `random_programs.py`.
+"""Random operands for STORE.POST that reach every branch of its arithmetic; used by `random_programs.py`. Stage A
+multiplies sums by scales and rounds to int8; stage B is the optional operation after it (rescale, add, multiply).
 
 Uniform operands hardly ever reveal a wrong rounding: a sum has a 24-bit mantissa, and one unit in its last place
 changes an int8 result in one case of a hundred thousand. So half of the operands here are at ties: their product or sum
-is n + 1/2 or a neighbouring float32. The others have every magnitude (each distance of each shifter), or are zero or
-subnormal.
+is n + 1/2 or a neighbouring float32. The others have every magnitude (so that each shifter shifts by each distance), or
+are zero or subnormal.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def magnitude(rng: np.random.Generator, low: float, high: float) -> np.float32:
 
 
 def dyadic(rng: np.random.Generator, bits: int = 6) -> np.float32:
-    """A float32 m / 2^k of either sign, m odd below 8, k up to `bits`: its product with an integer often is n + 1/2. In
-    60% of calls a number slightly off.
+    """A float32 m / 2^k of either sign, with m odd and below 8, and k up to `bits`: its product with an integer often
+    is n + 1/2. In 60% of calls the number is slightly off.
     """
     value = float(2 * rng.integers(0, 4) + 1) / float(1 << rng.integers(1, bits + 1))
     if rng.random() < 0.6:
@@ -110,7 +111,7 @@ def near_tie_totals(
 
 
 def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
-    """A ratio whose products with int8 values are a few units in the last place of `of`."""
+    """A ratio whose products with int8 values are a few times (or a fraction of) the unit in the last place of `of`."""
     unit = float(np.spacing(np.abs(of)))
     if rng.random() < 0.5:
         # Some products are exactly half a unit: ties of the rounding to float32.
@@ -119,7 +120,7 @@ def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
 
 
 def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
-    """Random constants for an add in stage B: ratio of the own value, ratio of the operand, offset."""
+    """Random float32 constants for an add in stage B: (ratio of the own value, ratio of the operand, offset)."""
     match int(rng.integers(8)):
         case 0:
             # Constants as in models.

@@ -1,13 +1,14 @@
-"""Random programs to compare engines; by construction they stay in bounds and have neither races nor deadlocks.
+"""Random programs to compare engines (simulator, RTL, reference); by construction they stay in bounds and have neither
+races nor deadlocks.
 
     config = random_config(seed)                       # or any configuration
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
 Equal arguments give equal programs. Programs have every kind of instruction that the configuration has, with pads,
 empty instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields
-from their whole range, results of the store pipeline that depend on a last bit, values used right after they are
-computed, tokens left over, redundant tokens, several tokens in flight and sometimes instructions after FINISH. Every
-engine must give the results of `run_reference(config, program.instructions, program.image)`. `program_builder.py`
+from their whole range, results of the store pipeline that depend on the last bit of an operand, values used right after
+they are computed, unused tokens, redundant tokens, several tokens in flight and sometimes instructions after FINISH.
+Every engine must give the results of `run_reference(config, program.instructions, program.image)`. `program_builder.py`
 explains why there are no races and no deadlocks.
 """
 
@@ -37,28 +38,28 @@ _LONG = 1500
 """Number of operations of an instruction that keeps the compute unit busy for long."""
 
 _FAR = 0.15
-"""Share of programs with memory after the outputs, for long strides."""
+"""Share of programs whose image has memory behind the output region, for long strides."""
 
 _WIDE = 0.8
 """Share of programs whose fields may take any value of their range."""
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_STORES = 3000
-"""Largest numbers of steps of an instruction, for matrix and ALU instructions and for all others; longer instructions
-are left out.
+"""Largest number of steps of an instruction: first for matrix and ALU instructions, then for all others. Longer
+instructions are left out.
 """
 
 _IDLE = 0.03
 _MOST_IDLE = 2200
-"""Share of programs that begin with many empty instructions, and their number at most: a count of more
-than ten bits.
+"""Share of programs that begin with many empty instructions, and the largest number of these: a count of more than ten
+bits.
 """
 
 _SEQUENCE = 8
-"""Number of instructions for which a longer sequence counts, so that a program has room for others."""
+"""Number of instructions that a longer sequence counts as, so that a program has room for others."""
 
 _MOST_TOKENS = 64
-"""Depth of the deepest token queues that programs fill."""
+"""Largest depth of the token queues that programs fill; deeper ones are not filled."""
 
 
 def random_config(seed: int) -> Config:
@@ -142,8 +143,8 @@ def random_config(seed: int) -> Config:
 
 
 def _samples(kind: type, seed: int) -> dict[str, Any]:
-    """For each field of the class `kind` that declares samples, one of them at random; each field has its own
-    generator.
+    """For each field of the class `kind` that declares samples, one of its samples at random; each field has its own
+    random generator.
     """
     return {
         name: int(_generator(seed, name).choice(item.samples))
@@ -153,13 +154,13 @@ def _samples(kind: type, seed: int) -> dict[str, Any]:
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """A random generator for the part `name` of a machine; its draws do not change those of other parts."""
+    """A random generator for the part `name` of a machine; drawing from it does not change the draws for other parts."""
     return np.random.default_rng((seed, zlib.crc32(name.encode())))
 
 
 def _tokens(source: Source, values: dict[str, int]) -> bool:
-    """Sets random token flags in `values`; returns whether the builder must make them valid instead of
-    clearing them.
+    """Sets random token flags in `values`; returns whether the builder must make the flags valid (by adding tokens) or
+    may clear them.
     """
     if source.chance(0.25):
         for flag in FLAGS:
@@ -171,7 +172,7 @@ def _tokens(source: Source, values: dict[str, int]) -> bool:
 
 
 def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
-    """Appends instructions that keep `unit` busy, so that it begins no others for hundreds of cycles."""
+    """Appends instructions that keep `unit` busy for hundreds of cycles, so that it begins no other instruction."""
     config = source.config
     match unit:
         case Unit.LOAD:
@@ -190,8 +191,8 @@ def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
 
 
 def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
-    """Appends instructions by which the producer of token queue `item` fills it, while the consumer is busy; command
-    queues fill too.
+    """Appends instructions by which the producer of token queue `item` fills the queue while its consumer is busy;
+    command queues fill too.
     """
     give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
     _hold(build, source, item.consumer)
@@ -212,10 +213,11 @@ def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
 def random_program(
     config: Config, seed: int, length: int = 60, *, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program:
-    """A random program of about `length` instructions, and more that only push or pop tokens; it ends with FINISH.
+    """A random program of about `length` instructions, plus instructions that only push or pop tokens; FINISH is the
+    last.
 
-    `uop` (uop_depth,): the micro-op scratchpad at launch, by default zeros. The module's docstring describes contents
-    and guarantees.
+    `uop` (uop_depth,): the micro-op scratchpad at launch, by default zeros. The module's docstring says what programs
+    contain and guarantee.
     """
     rng = np.random.default_rng((seed, 2))
     image, regions = random_image(config, rng, far=rng.random() < _FAR)
@@ -274,8 +276,8 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    """Fields of a LOAD.PAR that fills the parameter scratchpad with the image's table, once or in several
-    equal rows.
+    """Fields of a LOAD.PAR that fills the parameter scratchpad with the image's parameter table, in one row or in
+    several equal rows.
     """
     count = min(config.par_depth, TABLE)
     return {

@@ -1,4 +1,7 @@
-"""Random stores whose results depend on the last bits of their operands; used by `random_programs.py`."""
+"""Random stores whose results depend on the last bits of their operands; used by `random_programs.py`. Stage A of a
+store multiplies totals (int32 sums) by scales and rounds to int8; stage B is the optional operation after it (rescale,
+add, multiply).
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,18 @@ from .random_operands import TOTALS, combine_constants, far_rescale
 from .worst_roundings import worst_add, worst_multiply, worst_rescale
 
 _STORES = 6
-"""Largest number of stores of the same totals."""
+"""Largest number of stores that read the same totals."""
 
 _MANY = 160
 _SERIES = 0.12
-"""Probability of `_MANY` stores of the same totals instead of `_STORES`: an error in a last bit rarely shows."""
+"""Probability of up to `_MANY` stores of the same totals instead of `_STORES`: an error in a last bit rarely changes a
+result.
+"""
 
 
 def near_ties(source: Source) -> list[Instruction]:
-    """Stores of totals whose products with the scales are near n + 1/2 (stage A), with constants for which results of
-    stage B are near ties, too.
+    """Stores of totals whose products with the scales are near n + 1/2 (stage A); the constants of stage B are such
+    that its results are near ties, too.
     """
     config, regions = source.config, source.regions
     entry = WORST if source.chance(0.35) else source.number(TABLE - 1)
@@ -63,7 +68,7 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Flags for a random arithmetic of stage B; most often add, which rounds most often."""
+    """Flags of a store that select a random operation of stage B; most often add, which rounds most often."""
     values = {
         "combine": 1,
         "operand": 1,
@@ -100,7 +105,9 @@ def _random(source: Source, values: dict[str, int], first: dict[str, int], entry
 
 
 def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """Like `_random`, but with the constants that are hardest to round for one pair of int8 values of the store."""
+    """CONFIGs for a store like those of `_random`, but with the constants that are hardest to round for one pair of
+    int8 values of the store.
+    """
     config, regions, rng = source.config, source.regions, source.rng
     if values["combine"] and source.chance(0.6):
         # All lanes have the same pair.

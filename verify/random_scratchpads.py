@@ -16,8 +16,8 @@ from .random_operands import log_uniform_int32, random_scales
 
 
 def random_parameters(rng: np.random.Generator, entries: int, block_out: int) -> NDArray[np.uint32]:
-    """A random parameter table, uint32 (entries, 2, block_out): biases, and bits of finite float32 scales, of every
-    magnitude.
+    """A random parameter table, uint32 (entries, 2, block_out): first biases, then the bits of finite float32 scales,
+    both of every magnitude.
     """
     table = np.zeros((entries, 2, block_out), np.uint32)
     count = entries * block_out

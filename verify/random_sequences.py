@@ -24,17 +24,17 @@ from .random_instructions import (
 from .random_roundings import near_ties, setting
 
 _ENDS = 10
-"""Number of instructions that may end in the same cycle; the pipeline of a GEMM has no room for more."""
+"""Largest number of instructions that may end in the same cycle; the pipeline of a GEMM has no room for more."""
 
 _ALIKE = 16
-"""Largest number of stores of the same flags in sequence, more than may be in flight."""
+"""Largest number of consecutive stores with the same flags, more than may be in flight."""
 
 _ROWS = 1500
 """Largest number of rows of a store."""
 
 
 def random_sequence(source: Source) -> list[Instruction]:
-    """One random instruction or, sometimes, several related ones; each may access a memory out of bounds."""
+    """One random instruction or, sometimes, several related ones; an instruction may access a memory out of bounds."""
     for item in _SEQUENCES:
         if (item.wide and not source.wide) or not item.needs(source.config):
             continue
@@ -44,7 +44,7 @@ def random_sequence(source: Source) -> list[Instruction]:
 
 
 def _many_loads(source: Source) -> list[Instruction]:
-    """More loads than may be in flight, of pads only, which take time but no DRAM."""
+    """More loads than may be in flight; they write pads only, which take time but read no DRAM."""
     pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
     pads["sram_base"] = source.number(4)
     return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
@@ -56,7 +56,7 @@ def _posts(source: Source, share: float) -> bool:
 
 
 def _chain(source: Source) -> list[Instruction]:
-    """Instructions of the compute unit, and perhaps a store, each of which uses the result of the one before it."""
+    """Instructions of the compute unit, and perhaps a store; each uses the result of the instruction before it."""
     config = source.config
     kinds = [
         name for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", *MATRIX, "ALU") if name in kinds_of(config)
@@ -89,7 +89,9 @@ def _chain(source: Source) -> list[Instruction]:
 
 
 def _through_chain_memory(source: Source) -> list[Instruction]:
-    """A store to the chain memory, perhaps with an operand from DRAM, and products of the stored vectors."""
+    """A store to the chain memory, perhaps with an operand from DRAM, and matrix instructions that read the stored
+    vectors.
+    """
     config, regions = source.config, source.regions
     instructions: list[Instruction] = []
     if source.chance(0.8):
@@ -114,7 +116,7 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
 
 
 def chained_product(source: Source) -> list[Instruction]:
-    """A CONFIG of register BASE and a matrix instruction with all or some of its sources in the chain memory."""
+    """A CONFIG of register BASE and a matrix instruction that reads all or some of its sources from the chain memory."""
     config = source.config
     kinds = [name for name in MATRIX if name in kinds_of(config)]
     name, values = kinds[source.number(len(kinds) - 1)], matrix(source)
@@ -138,8 +140,8 @@ def chained_product(source: Source) -> list[Instruction]:
 
 
 def folded_products(source: Source) -> list[Instruction]:
-    """GEMMs with several numbers of groups (register FOLD), into a few accumulators, with parts of tiles in any order;
-    sometimes with instructions between them to which FOLD does not matter.
+    """GEMMs with several numbers of row groups (register FOLD) into a few accumulators, with parts of weight tiles in
+    any order; sometimes with instructions between them that ignore FOLD.
     """
     config = source.config
     others = [name for name in (*MATRIX, "ALU") if name in kinds_of(config)]
@@ -167,8 +169,8 @@ def folded_products(source: Source) -> list[Instruction]:
 
 
 def _shaped_operands(source: Source) -> list[Instruction]:
-    """A store with the extension `broadcast`: its operands have their own row stride, or each row has one operand; they
-    are in the data or among the outputs.
+    """A store with the extension `broadcast`: its operands have their own row stride, or all vectors of a row share one
+    operand; the operands are in the image's random data or in its output region.
     """
     config, regions = source.config, source.regions
     values = store(source, True) | {"combine": 1, "operand": 1}
@@ -189,7 +191,7 @@ def _shaped_operands(source: Source) -> list[Instruction]:
 
 
 def _shared_out(source: Source) -> list[Instruction]:
-    """Instructions as of a softmax or normalization: a load of int8 rows, their reduction (ROWS), and stores of the
+    """The instructions of a softmax or normalization: a load of int8 rows, their reduction (ROWS), and stores of the
     scaled elements.
     """
     config = source.config
@@ -222,7 +224,7 @@ def _shared_out(source: Source) -> list[Instruction]:
 
 
 def alike_stores(source: Source) -> list[Instruction]:
-    """Stores of the same kind and flags, which may overlap in the store unit, mostly small, with LOAD.PARs between
+    """Stores of the same kind and flags, which may overlap in the store unit; most are small, with LOAD.PARs between
     them.
     """
     config = source.config
@@ -256,7 +258,7 @@ def alike_stores(source: Source) -> list[Instruction]:
 
 
 def _many_ends(source: Source) -> list[Instruction]:
-    """A matrix instruction, followed by as many instructions without operations as can end together with it."""
+    """A matrix instruction, followed by as many instructions without operations as can end in the same cycle as it."""
     kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
     empty = [
@@ -294,8 +296,8 @@ def _having(extension: str) -> Callable[[Config], bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sequence:
-    """A kind of sequence. `share`: probability that a draw which no earlier kind took makes this one. `needs`: whether
-    a machine can run it. `wide`: only programs whose fields may take any value have it.
+    """A kind of sequence. `share`: probability that this kind is made if no earlier kind of the list was. `needs`:
+    whether a machine can run it. `wide`: the kind is only for programs whose fields may take any value.
     """
 
     share: float

@@ -30,7 +30,7 @@ QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class NetworkBuilder:
-    """A graph under construction. `tensors`: by name, at the start the graph's inputs."""
+    """A graph under construction. `tensors`: tensors by name; at the start, only the graph's inputs."""
 
     rng: np.random.Generator
     tensors: dict[str, Tensor]
@@ -98,9 +98,9 @@ class NetworkBuilder:
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 
     def attention(self, queries: str, keys: str, values: str, zero_points: tuple[int, int]) -> str:
-        """Adds an attention: scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), their
-        softmax, and its products with `values` (1, positions, width, 1). Returns the name of the result, (1, width,
-        rows, 1). `zero_points`: zero points of queries and keys.
+        """Adds an attention: scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), the softmax
+        of the scores, and its products with `values` (1, positions, width, 1). Returns the name of the result, (1,
+        width, rows, 1). `zero_points`: zero points of queries and keys.
         """
         depth, rows = self.tensors[queries].nchw[1:3]
         positions, width = self.tensors[values].nchw[1:3]

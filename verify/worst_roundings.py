@@ -1,4 +1,6 @@
 """Operands of the store pipeline that are the hardest to round: the last bit of a product or sum decides the result.
+Stage A multiplies totals (int32 sums) by scales and rounds to int8; stage B is an optional add, multiply or rescale
+after it.
 
 A rounding to float32 followed by a rounding to an integer agrees with exact arithmetic, except for numbers within half
 a unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is the threshold at which the first rounding gives the tie.
@@ -18,7 +20,7 @@ from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add
 _MANTISSA = 24
 _LARGEST = 2.0**CONSTANT_BITS
 _CANDIDATES = 1 << 15
-"""Number of mantissas that are tried at a time; about one in several times this number has a solution."""
+"""Number of mantissas that are tried at a time; fewer than one in this number has a solution."""
 
 _ZERO_POINTS = 1 << 12
 """Number of zero points that are tried at a time."""
@@ -28,8 +30,9 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstTotals:
-    """`scales` float32 (n,) and `totals` int32 (n,), the products at or near T and of the same sign; `zero_point`: a
-    zero point that brings all products into the range of int8.
+    """Totals and scales whose products are the hardest to round. `scales` float32 (n,) and `totals` int32 (n,): all
+    products are at or near a threshold T and have the same sign; `zero_point`: a zero point that brings all products
+    into the range of int8.
     """
 
     scales: NDArray[np.float32]
@@ -38,7 +41,7 @@ class WorstTotals:
 
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
-    """The `count` pairs of scale and total that are the hardest for stage A among _CANDIDATES random ones."""
+    """The `count` pairs of scale and total that stage A rounds hardest, among _CANDIDATES random pairs."""
     bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))
     length = int(rng.integers(47, 49))
@@ -158,8 +161,8 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Random remainders, int64 (n,): the conversion of (`mantissas` << `shift`) + remainder to float32 gives
-    `mantissas` << `shift`; ties included.
+    """Random remainders, int64 (n,), that are lost in rounding: converting (`mantissas` << `shift`) + remainder to
+    float32 gives `mantissas` << `shift`; ties included.
     """
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)
@@ -168,8 +171,8 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """The fraction of T or of a number near T: the value modulo 2^`places` of a product of `length` bits whose lowest
-    `places` bits are the fraction.
+    """A number modulo 2^`places` (its fraction) that is the fraction of T or near it; the number is a product of
+    `length` bits whose lowest `places` bits are the fraction.
     """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
@@ -179,7 +182,7 @@ def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
 
 
 def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.uint64]:
-    """For each odd number of `factor`, the number below 2^`places` whose product with it is `product` modulo
+    """For each odd number f in `factor`, the number below 2^`places` whose product with f is `product` modulo
     2^`places`.
     """
     # Newton's iteration for the inverse: 5 correct bits, then twice as many after each step.

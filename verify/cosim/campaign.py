@@ -1,5 +1,5 @@
-"""Runs many co-simulation cases in several processes: builds a machine's library, then runs its programs. Results come
-in order of completion.
+"""Runs many co-simulation cases in several processes: for each machine (accelerator configuration), compiles its RTL to
+a library, then runs its programs. Results come in the order in which cases end.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .observe import Bin
 from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
 
 _LAST_SECONDS = 5.0
-"""Seconds that a worker process has to end before it is killed."""
+"""Seconds for which worker processes may go on at the end of a campaign before they are killed."""
 _CHUNK = 6
-"""Number of cases that a process runs before it returns their results."""
+"""Number of cases in one task of a worker process, which returns all their results at once."""
 
 
 def _ignore(*_: object) -> None:
-    """Ignores its arguments."""
+    """A signal handler that does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,8 @@ class Listener:
 @dataclass(slots=True, kw_only=True)
 class Campaign:
     """Results of all cases. `failure`: the first mismatch, minimized. `lengths`: number of instructions of each
-    program. `by_machine`, `by_timing`: numbers of programs. `counts`: programs by coverage bin.
+    program. `by_machine`, `by_timing`: number of programs for each machine name and each memory timing. `counts`:
+    number of programs that hit each coverage bin.
     """
 
     machines: tuple[Config, ...]
@@ -70,8 +71,8 @@ class Campaign:
 
     @property
     def holes(self) -> list[str]:
-        """Coverage bins that make the run fail: reachable and empty, or hit although declared unreachable. Empty if the
-        run has fewer than ENOUGH programs.
+        """Coverage bins that make the run fail: reachable and empty, or hit although declared unreachable. An empty
+        list if the campaign has fewer than ENOUGH programs.
         """
         if len(self.lengths) < ENOUGH:
             return []
@@ -102,7 +103,7 @@ class Campaign:
         }
 
     def add(self, result: CaseResult) -> None:
-        """Adds the result of one case to the counts."""
+        """Adds the result of one case to the totals."""
         item = result.case
         self.lengths.append(result.instructions)
         self.cycles += result.cycles
@@ -167,8 +168,8 @@ def _work(
     campaign: Campaign,
     listener: Listener,
 ) -> Iterator[CaseResult]:
-    """The result of each case, in order of completion. A machine's cases start when its library is built; at most
-    `jobs` libraries are built at the same time.
+    """Yields the result of each case, in the order in which cases end. A machine's cases start when its library is
+    built; at most `jobs` libraries are built at the same time.
     """
     unbuilt = [group for group in groups if group]
     building: dict[Future[float], list[Case]] = {}

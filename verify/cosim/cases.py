@@ -1,4 +1,6 @@
-"""The cases of a co-simulation: programs that depend on a seed alone, equal on every computer and in any order."""
+"""The cases of a co-simulation: each has a program that depends on the seed alone, so that it is equal on every
+computer and in any order of cases.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,19 @@ from .machines import TIMINGS, share, with_timing
 from .mutate import mutated_program
 
 LENGTH = 60
-"""Number of instructions of a random program, without those that only push or pop tokens."""
+"""Number of instructions of a random program, not counting instructions that only push or pop tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One program on one machine with one memory timing.
+    """One program on one machine (accelerator configuration) with one memory timing.
 
-    `machine`: the machine of the list; `config`: the same with this case's memory timing. `number`: index among the
-    machine's cases. `campaign`: seed of the campaign; `seed`: seed of the program. `timing`: index in TIMINGS.
-    `mutated`: the program is a mutated compiler output, if a network fits the machine. `random_state`: seed of
-    registers and scratchpads at power-up; None for scratchpads of zeros. `place`: seed of the memory's address and of
-    the counters' initial values (`places`); None for address 0 and zeros.
+    `machine`: the configuration in the list of machines; `config`: the same with this case's memory timing. `number`:
+    index of this case among the machine's cases. `campaign`: seed of the campaign; `seed`: seed of the program.
+    `timing`: index in TIMINGS. `mutated`: the program is a mutated compiler output, if a network fits the machine.
+    `random_state`: seed of registers and scratchpads at power-up; None for scratchpads of zeros. `place`: seed of the
+    memory image's addresses and of the counters' initial values (module `places`); None for address 0 and counters that
+    start at 0.
     """
 
     machine: Config
@@ -52,9 +55,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch:
-    """A program and the initial state of both engines. `scratchpads`: None for zeros. `random_state`: seed of the RTL's
-    registers; None for their reset values. `place`: seed of the addresses to which the program is moved for the RTL
-    (`places.surround`); None for no move.
+    """A program and the initial state of simulator and RTL. `scratchpads`: contents by name; None for zeros.
+    `random_state`: seed of the RTL's registers; None for their reset values. `place`: seed of the addresses to which
+    the program is moved for the RTL (`places.surround`); None if it is not moved.
     """
 
     program: Program
@@ -105,8 +108,8 @@ def launch(item: Case) -> Launch:
 
 
 def plan(machines: Sequence[Config], programs: int, campaign: int) -> list[list[Case]]:
-    """A list of cases for each machine, together `programs`, in proportion to `share`; at least one for each machine if
-    there are as many programs as machines.
+    """Lists of cases, one list for each machine, `programs` cases in total. The numbers of cases are proportional to
+    `share` of the machine; at least one for each machine if there are as many programs as machines.
     """
     shares = np.array([share(machine) for machine in machines])
     wanted = programs * shares / shares.sum()

@@ -1,4 +1,4 @@
-"""Runs a program on both engines, simulator and RTL, and lists the differences between their results."""
+"""Runs a program on both engines (simulator and RTL) and lists the differences between their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _LIMIT = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Results of both engines, None for an engine that did not finish; `differences` is empty if the results agree."""
+    """Results of both engines; None for an engine that did not finish. `differences`: one line each; empty if the
+    results agree.
+    """
 
     simulated: SimulationResult | None
     rtl: RtlResult | None
@@ -61,8 +63,8 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """Instructions for the RTL, uint64 (n, words), moved to the addresses that the seed `start.place` determines, and
-    the conditions of their run.
+    """The program's instructions, uint64 (n, words), and the conditions of the RTL's run (`Surroundings`). If
+    `start.place` is given, it is the seed of the addresses to which the instructions are moved.
     """
     if start.place is None:
         return start.program.instructions, PLAIN
@@ -77,7 +79,7 @@ def simulate_program(
 
 
 def counters(simulated: SimulationResult) -> dict[str, int]:
-    """The simulator's nonzero counters, under the names that the RTL's counters have."""
+    """The simulator's nonzero counters, named as the RTL names its counters."""
     found = {
         f"{unit}.{name}": count
         for unit, items in simulated.units.items()
@@ -89,8 +91,8 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Differences in total cycles, begin and end of each instruction, counters, registers, memory and scratchpads, one
-    line each. For an array, the line gives the first place that differs.
+    """Differences in total cycles, first and last cycle of each instruction, counters, registers, memory and
+    scratchpads, one line each. For an array, the line gives the first index that differs.
     """
     found = []
     if simulated.cycles != run.cycles:

@@ -1,6 +1,7 @@
-"""Coverage of a co-simulation: all bins, the bins that can be hit, and the bins that were hit.
+"""Coverage of a co-simulation. A bin names an event that a program can cause; the module declares all bins, those that
+no program can hit with the reason, and counts hits.
 
-Each bin that cannot be hit has a reason. So an empty bin without a reason shows a case that the programs lack.
+An empty bin without a reason shows that the programs lack a case.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ from .observe import (
 )
 
 ENOUGH = 1000
-"""Number of programs from which on an empty reachable bin makes a run fail; shorter runs only report the bin."""
+"""Number of programs of a campaign from which on an empty reachable bin makes it fail; smaller campaigns only report
+the bin.
+"""
 
 _ALIGNMENTS = ("aligned", "start unaligned", "end unaligned", "both ends unaligned")
 _READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand", "table")
@@ -56,8 +59,8 @@ _EXTENSION_OF_KIND = {"patch": "patch", "par": "post", "operand": "post", "table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Coverage of a campaign. `hits`: number of programs by bin. `unreachable`: bins that no program can hit, with the
-    reason.
+    """Coverage of a campaign. `hits`: number of programs that hit each bin. `unreachable`: bins that no program can
+    hit, with the reason.
     """
 
     hits: dict[Bin, int]
@@ -70,7 +73,7 @@ class Coverage:
 
     @property
     def unexpected(self) -> list[Bin]:
-        """Bins that were hit although declared unreachable: their reason is wrong."""
+        """Bins that were hit although declared unreachable: the declared reason is wrong."""
         return [item for item in self.unreachable if self.hits.get(item)]
 
     def document(self) -> dict[str, object]:
@@ -91,8 +94,8 @@ class Coverage:
 
 
 def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
-    """The coverage of programs on `machines`; `counts`: number of programs by bin. Raises KeyError for an undeclared
-    bin.
+    """The coverage of programs on `machines`; `counts`: number of programs that hit each bin. Raises KeyError for an
+    undeclared bin.
     """
     unreachable: dict[Bin, str] = {}
     hits: dict[Bin, int] = {}

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from .compare import Outcome
 
 PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
-"""Names of the two files that determine a run."""
+"""File names of the program and of the initial scratchpads, which together determine a run."""
 
 AROUND = 6
-"""Number of instructions shown before and after the first one that differs."""
+"""Number of instructions shown before and after the first instruction whose timing differs."""
 
 
 def first_difference(outcome: Outcome) -> int | None:
-    """Index of the instruction whose begin or end differs in the earliest cycle; None if no begin or end differs."""
+    """Index of the instruction that shows the earliest difference, in cycles, of a begin or end; None if no begin or
+    end differs.
+    """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None or run is None:
         return None
@@ -95,7 +97,8 @@ def report_text(folder: Path, title: str, config: Config, launch: Launch, outcom
 
 
 def write_failure(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> list[Path]:
-    """Writes program (text, and as hex with its memory), configuration, initial scratchpads if any, and the report.
+    """Writes the program (as text, and as hex with its memory image), the configuration, the initial scratchpads if
+    any, and the report into `folder`; returns the paths.
 
     Raises FileError or ProgramError if writing fails.
     """

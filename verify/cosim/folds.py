@@ -1,5 +1,6 @@
-"""Coverage of the extension `fold`: number of groups of the array's rows, effect of `overwrite`, and the written lanes
-of an accumulator that is used again a few operations later.
+"""Coverage of the extension `fold`, which lets the rows of the MAC array work in groups (register FOLD) as an array of
+fewer output channels: the number of groups, the effect of the field `overwrite`, and accumulators that are used again a
+few operations after some of their lanes were written.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _LANES = ("the same lanes", "other lanes", "some of the lanes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Operations in order, arrays (n,): accumulator index, a bit set of the parts of its lanes that the operation
-    writes, and whether the operation adds.
+    """Operations in order, as arrays (n,). `accumulators`: index of the accumulator that each operation writes;
+    `lanes`: a bit set of the parts of its lanes that are written; `adds`: whether the operation adds to the old value.
     """
 
     accumulators: NDArray[np.int64]
@@ -68,8 +69,10 @@ def touched(
     words: NDArray[np.unsignedinteger],
     accumulators: NDArray[np.int64],
 ) -> Touched:
-    """The lanes that each operation of a matrix instruction `name` writes, and whether it adds. `accumulators` int64
-    (n,): accumulator of each operation. `words`: micro-ops of the instruction. `values`: its fields."""
+    """The lanes that each operation of a matrix instruction `name` writes, and whether the operation adds.
+    `accumulators` int64 (n,): accumulator of each operation. `words`: micro-ops of the instruction. `values`: fields of
+    the instruction.
+    """
     count = len(accumulators)
     lanes = np.full(count, (1 << config.tile_parts) - 1, np.int64)
     adds = np.full(count, not values["reset"] and not values["overwrite"])
@@ -84,7 +87,7 @@ def touched(
 def _tiles(
     config: Config, base: int, values: Mapping[str, int], words: NDArray[np.unsignedinteger]
 ) -> NDArray[np.int64]:
-    """Index of the weight tile of each operation, int64 (n,)."""
+    """Index of the weight tile that each operation reads, int64 (n,)."""
     y = np.arange(values["iter_out"])[:, None, None]
     x = np.arange(values["iter_in"])[:, None]
     tiles = decode_uops(config, words)[2].astype(np.int64)
@@ -94,7 +97,7 @@ def _tiles(
 def shapes(
     registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], found: Touched
 ) -> Iterator[tuple[str, str]]:
-    """The bins that a GEMM hits with its number of groups (register FOLD) and its field `overwrite`."""
+    """The bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`."""
     if name != "GEMM" or values["reset"]:
         return
     groups = 1 << registers["FOLD"]["shape"]
@@ -106,8 +109,9 @@ def shapes(
 
 
 def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The bins of operations of `now` that add to an accumulator which an operation of `now` or `before` wrote a few
-    operations earlier: results for all, some or none of the added lanes are then still in the pipeline.
+    """The bins of operations of `now` that add to an accumulator which an operation of `now` or `before` wrote, one of
+    `distances` operations earlier: new values of all, some or none of the lanes that are read are then still in the
+    pipeline.
     """
     both = [now] if before is None else [before, now]
     accumulators, lanes, adds = (

@@ -30,7 +30,9 @@ _STALL = (1, 5)
 
 
 def default_machines() -> tuple[Config, ...]:
-    """The machines, those first whose libraries are built quickly; programs are assigned in this order."""
+    """The accelerator configurations, first the ones whose RTL library builds quickly; programs are assigned in this
+    order.
+    """
     tiny = load_config("tiny")
     small = Config(
         name="4x4 without extensions, smallest queues",
@@ -547,12 +549,13 @@ def default_machines() -> tuple[Config, ...]:
 
 
 def _covering(*machines: Config) -> tuple[Config, ...]:
-    """The machines, changed so that each configuration field of the RTL takes its declared `samples` and each extension
-    occurs.
+    """Changes some of `machines`, so that each configuration field of the RTL takes its declared `samples` and each
+    extension occurs; returns all machines.
 
-    If all `machines` have a field's default, the machines that are no presets get the field's samples in turn. Every
-    second of these machines gets the extensions that are off by default, as far as it has the extensions that they
-    need; except for extensions that need "post" or "table", and "fold" on machines that are not square.
+    A field that has its default on all `machines` takes its samples on the machines that are no presets, in turn. Every
+    second of these machines gets the extensions that are off by default, provided that it has the extensions which they
+    need. Exceptions: extensions that need "post" or "table", and "fold" on machines with block_in unequal block_out,
+    are not added.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
@@ -576,8 +579,8 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
 
 
 def share(config: Config) -> float:
-    """Number of programs for a machine, relative to a small machine: large arrays get fewer, since their
-    RTL is slow.
+    """Weight of a machine in the distribution of programs, 1 for a small one; machines with large MAC arrays get fewer
+    programs, since their RTL is slow.
     """
     return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
 

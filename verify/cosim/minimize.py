@@ -1,8 +1,9 @@
 """Shrinks a program on which the engines differ: fewer instructions, smaller fields, a simpler initial state.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over instructions:
-smaller and smaller pieces are left out if the engines still differ on the other instructions. These are repaired
-(`mutate.repair`), so that the static checker accepts every candidate. Then fields are reduced, one at a time.
+smaller and smaller pieces are left out if simulator and RTL still differ on the other instructions. The remaining
+instructions are repaired (`mutate.repair`), so that the static checker accepts every candidate. Then fields are
+reduced, one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .cases import Launch
 from .mutate import repair
 
 MOST_RUNS = 600
-"""Number of runs of both engines after which the search stops with the smallest launch so far."""
+"""Number of runs (each on simulator and RTL) after which the search stops with the smallest launch so far."""
 
 Differs = Callable[[Config, Launch], bool]
 
@@ -47,7 +48,9 @@ class _Search:
     runs: int = 0
 
     def accepts(self, config: Config, launch: Launch) -> bool:
-        """Whether the engines still differ on `launch`, which then becomes the best launch so far."""
+        """Whether the engines still differ on `launch`; if so, `launch` becomes the best launch so far. Always False
+        after MOST_RUNS runs.
+        """
         if self.runs >= MOST_RUNS:
             return False
         self.runs += 1
@@ -58,7 +61,7 @@ class _Search:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """The instructions of the best launch before FINISH."""
+        """The instructions of the best launch that precede FINISH."""
         words = self.launch.program.instructions.tolist()
         decoded = [decode_one(self.config, *row) for row in words]
         end = next(index for index, (name, _) in enumerate(decoded) if name == "FINISH")
@@ -72,7 +75,9 @@ class _Search:
 
 
 def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
-    """The smallest launch, found by shrinking `launch`, for which `differs` is true; it must be true for `launch`."""
+    """Shrinks `launch` as long as `differs` stays true; returns the smallest launch found. `differs` must be true for
+    `launch` itself.
+    """
     search = _Search(differs=differs, config=config, launch=launch)
     _plainer_start(search)
     before = -1
@@ -85,7 +90,9 @@ def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
 
 
 def _plainer_start(search: _Search) -> None:
-    """Tries address 0, zero scratchpads, registers at reset, the smallest latencies without noise, an empty image."""
+    """Tries each simplification of the initial state: address 0, scratchpads of zeros, registers at reset, the smallest
+    latencies without noise, an image of zeros.
+    """
     if search.launch.place is not None:
         search.accepts(search.config, dataclasses.replace(search.launch, place=None))
     launch = search.launch
@@ -120,7 +127,9 @@ def _sound(config: Config, launch: Launch) -> bool:
 
 
 def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The launch of `instructions` and FINISH, repaired if the static checker does not accept them."""
+    """The best launch with `instructions` and FINISH as its program, repaired if the static checker does not accept
+    them.
+    """
     config, launch = search.config, search.launch
     plain = _as_they_are(search, instructions)
     if _sound(config, plain):
@@ -130,13 +139,13 @@ def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
 
 
 def _as_they_are(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The launch of `instructions` and FINISH, neither checked nor repaired."""
+    """The best launch with `instructions` and FINISH as its program, neither checked nor repaired."""
     words = [encode(search.config, name, **values) for name, values in (*instructions, search.finish)]
     return _with_words(search.config, search.launch, np.array(words, np.uint64))
 
 
 def _fewer_instructions(search: _Search) -> None:
-    """Tries to leave out halves, quarters, ... and at last single instructions."""
+    """Tries to leave out halves of the program, then quarters, ... and at last single instructions."""
     parts = 2
     while True:
         current = search.instructions
@@ -162,7 +171,9 @@ def _fewer_instructions(search: _Search) -> None:
 
 
 def _smaller_fields(search: _Search) -> None:
-    """Tries zero, one or half for each field, as long as the program stays valid without repair."""
+    """For each field of each instruction, tries to set it to zero, one or half its value; keeps the change if the
+    program is valid without repair and the engines still differ.
+    """
     for index in range(len(search.instructions)):
         name, values = search.instructions[index]
         for key in values:

@@ -32,10 +32,10 @@ from vdla.isa.store_stages import StoreParts
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
 SHORTEST, LONGEST = 45, 160
-"""Numbers of instructions of the part of a program, before mutations."""
+"""Least and largest number of instructions of the part that is taken from a program, before mutations."""
 
 MOST_STEPS = 4000
-"""Number of operations or steps of an instruction, at most, so that the RTL of a large array runs it quickly."""
+"""Largest number of operations (or steps) of one instruction, so that the RTL of a large array runs it quickly."""
 
 _FIXED = ("opcode", "memory_type", "unit", "register")
 _ATTEMPTS = 40
@@ -52,7 +52,7 @@ def repair(
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
     """A valid program made of `instructions`: drops instructions that access a memory out of bounds, repairs tokens,
-    and ends with the first FINISH, added if there is none.
+    and ends with the first FINISH of `instructions` (a new one if they have none).
 
     Raises RuntimeError if the checker still finds errors, which is a defect of this function.
     """
@@ -81,7 +81,7 @@ def repair(
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
-    """Whether a LOAD.PAR reads DRAM that the program wrote, where scales may not be finite."""
+    """Whether a LOAD.PAR reads DRAM that the program wrote: bytes there may encode scales that are not finite."""
     shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
     if not shape["x_size"]:
         return False
@@ -113,8 +113,8 @@ def mutated_program(
 
 
 def _pick(rng: np.random.Generator, config: Config) -> Program | None:
-    """The program of a random network that fits the machine, a small graph more often than a shipped model; None if no
-    network was found that fits.
+    """The program of a random network that fits the machine; small graphs are drawn more often than shipped models.
+    None if all _TRIES networks did not fit.
     """
     for _ in range(_TRIES):
         count = len(SOURCES) if rng.random() < 0.25 else len(GRAPHS)
@@ -125,8 +125,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A random part of the program, preceded by instructions that set the registers, micro-ops and parameters that are
-    valid where the part begins.
+    """A random part of the program. Instructions before it set the registers, micro-ops and parameters to their state
+    where the part begins.
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
@@ -164,7 +164,9 @@ def _duplicate(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _swap(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Swaps two neighbouring instructions of different units; the result is valid if they are independent."""
+    """Swaps two neighbouring instructions if they are of different units; the program stays valid if the two are
+    independent.
+    """
     place = _any(rng, chosen[:-1] or chosen)
     pair = chosen[place : place + 2]
     if len({unit_of(*item) for item in pair}) == 2:
@@ -177,7 +179,7 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
-    """Sets one of the fields `names` to another value, in a random instruction that has such a field."""
+    """In a random instruction that has one of the fields `names`, sets one of them to another value."""
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
         return
@@ -242,7 +244,7 @@ def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _operation(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Replaces a random operation by another one of the same operands."""
+    """Replaces the operation of a random instruction by another one that takes the same operands."""
     place = _any(rng, chosen)
     name, values = chosen[place]
     match name:
@@ -278,7 +280,9 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Sets the flags by which a random instruction pushes a token and a later instruction pops one."""
+    """Picks a token queue; sets the flag by which a random instruction pushes a token, and the flag by which a later
+    instruction pops one.
+    """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]
     later = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.consumer]

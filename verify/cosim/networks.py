@@ -3,8 +3,8 @@
 The networks have convolutions, also depthwise and grouped, pools, sums, dense layers, blocks that expand and reduce
 channels, and attention if the machine can run it; two are shipped models. For a machine that the compiler does not
 support (no extension `post`, or block_in unequal block_out and a batch), a network is compiled for a similar machine of
-equal scratchpad depths and translated instruction by instruction. Its results are meaningless then, but they suffice to
-compare engines.
+equal scratchpad depths and translated instruction by instruction. The results are not the network's then, but they
+suffice to compare simulator and RTL.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from vdla.isa.store_stages import StoreParts
 from ..small_networks import QUANTIZATION, NetworkBuilder
 
 GRAPHS = ("convolutions", "depthwise", "pools", "dense", "blocks", "attention")
-"""Names of the small graphs; all but the last run on every machine that has memory for them."""
+"""Names of the small graphs; all but the last one run on every machine that has enough memory."""
 SOURCES = (*GRAPHS, "small_cnn", "mlp")
 """Names of the networks: small graphs, then shipped models."""
 
 _HEAD = 16
 _ROWS, _KEYS = 32, 48
-"""Sizes of attention: channels of queries, keys and values; rows of queries; rows of keys and values. They are large
-enough to be compiled as one kernel on machines with a chain memory."""
+"""Sizes of attention: number of channels of queries, keys and values (`_HEAD`), of rows of queries, and of rows of keys
+and values. They are large enough to be compiled as one kernel on machines with a chain memory.
+"""
 
 
 def _graph(source: str, config: Config) -> Graph:
@@ -90,8 +91,8 @@ def _model(name: str) -> bytes:
 
 
 def _served(config: Config) -> Config:
-    """`config` if the compiler supports it, else a similar machine of equal scratchpad depths. Raises ConfigError if
-    there is none.
+    """`config` if the compiler supports this machine, else a similar machine of equal scratchpad depths. Raises
+    ConfigError if there is none.
     """
     stores = StoreParts.of(config).post
     if stores and (config.block_in == config.block_out or config.batch == 1):

@@ -1,6 +1,7 @@
-"""Computes the coverage bins that one program on one machine hits, from the simulator's result.
+"""Finds the coverage bins that one program on one machine hits, from the simulator's result.
 
-A bin is a pair of names, group and bin; `coverage.py` declares all bins.
+A bin is a pair of names (group, bin) for an event; `coverage.py` declares all bins. Stage A of the store unit
+requantizes int32 sums; stage B is the optional operation after it (rescale, add, multiply).
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ DISTANCES = (1, 2, 3, 4, 5)
 between the two."""
 
 MOST_OPERATIONS = 1 << 16
-"""Largest number of operations of an instruction that is examined for hazards; larger ones are skipped."""
+"""Largest number of operations of an instruction that is examined for pipeline hazards; an instruction with more is
+skipped.
+"""
 
 
 def token_pattern(values: Values) -> str:
@@ -152,7 +155,7 @@ def zero_points(zero: Values) -> str:
 
 
 def post_mode(values: Values) -> str:
-    """The bin for the operation that a STORE.POST does after requantization (stage B)."""
+    """The bin for the operation in stage B of a STORE.POST, which follows requantization."""
     if not values["combine"]:
         return "requantize"
     if not values["operand"]:
@@ -188,7 +191,7 @@ def _waits(decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin
 
 
 def depth_class(depth: int) -> str:
-    """The bin for a queue's depth: one for each depth below 3, one for all others."""
+    """The bin for a queue's depth: "of 1", "of 2" or "of 3 or more"."""
     return f"of {depth}" if depth < 3 else "of 3 or more"
 
 
@@ -239,7 +242,7 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 
 def _in_store_unit(item: Instruction) -> str:
-    """The name by which bins call an instruction of the store unit."""
+    """The name of an instruction of the store unit in bins: its format, and whether it writes the chain memory."""
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
 
@@ -264,8 +267,8 @@ def _fetches(config: Config, program: Program) -> Iterator[Bin]:
 def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
-    """The runs of consecutive DRAM bytes that an instruction moves: (kind, first byte, length, number of adjacent rows
-    that are one run).
+    """The runs of consecutive DRAM bytes that an instruction moves: (kind of element, first byte, length in bytes,
+    number of adjacent rows that form the run).
     """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
         return
@@ -332,7 +335,7 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 def _walk(
     config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
-    """The bins that depend on registers, micro-ops and earlier writes; walks the program in order."""
+    """Walks the program in order; yields the bins that depend on registers, micro-ops and earlier writes."""
     trace = start_trace(config, program.image, uop)
     last = start_access(config, len(program.image))
     compute: list[int] = []
@@ -402,7 +405,9 @@ def _walk(
 
 
 def chain_shape(config: Config) -> str:
-    """The bin for the lengths of input and output vectors, which share the chain memory."""
+    """The bin for comparing the length of input vectors with that of output vectors: both are stored in the chain
+    memory.
+    """
     return CHAIN_SHAPES[(config.block_in > config.block_out) - (config.block_in < config.block_out)]
 
 
@@ -495,8 +500,8 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 def _operations(
     uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Accumulator indices that each operation writes and (of an ALU instruction) reads, two int64 arrays (n,); None if
-    there are no operations or more than MOST_OPERATIONS.
+    """Accumulator indices that each operation writes, and the accumulator indices that it reads (of an ALU instruction;
+    else unused), two int64 arrays (n,). None if the instruction has no operations or more than MOST_OPERATIONS.
     """
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
     count = values["iter_out"] * values["iter_in"] * len(words)
@@ -535,8 +540,8 @@ def _distances(
 def _across(
     tail: tuple[str, NDArray[np.int64]], name: str, values: Values, destination: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """The bins of operations that read a result of the matrix instruction before; the two overlap in the pipeline.
-    `tail`: name and last destinations of that instruction.
+    """The bins of operations that read a result of the preceding matrix instruction, with which they overlap in the
+    pipeline. `tail`: name and last destinations of the preceding instruction.
     """
     if matrix_mode(values) != "accumulate":
         return

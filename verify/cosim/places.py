@@ -21,12 +21,12 @@ from vdla.isa.timing import AXI_BOUNDARY
 
 _KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
 _PRESETS = 512
-"""Largest distance of a counter's initial value below a carry; most counters count further than this in a run."""
+"""Largest distance of a counter's initial value below a carry; most counters advance by more than this in a run."""
 
 
 def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.uint64], Surroundings]:
-    """Instructions of `program`, uint64 (n, words), moved to other addresses, and the conditions of their run. Equal
-    seeds give equal results.
+    """The instructions of `program`, uint64 (n, words), moved to other addresses, and the conditions of the RTL's run
+    (origins, initial counters). Equal seeds give equal results.
     """
     rng = np.random.default_rng((seed, 7))
     decoded = [decode_one(config, *words) for words in program.instructions.tolist()]
@@ -39,7 +39,7 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     taken: list[int] = []
 
     def free(reach: int, element: int, starts: list[int]) -> int:
-        """A random origin at which the memory image does not overlap the image at another origin."""
+        """A random origin for the memory image, at which it does not overlap the image at any origin drawn before."""
         while True:
             origin = _origin(rng, reach, element, size, starts)
             if all(abs(origin - other) > size for other in taken):
@@ -67,8 +67,8 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
 
 
 def _kind(name: str) -> str | None:
-    """The kind of transfer, named by its element, of instructions of format `name`; None if they move nothing. Look-up
-    tables have the kind par.
+    """The kind of element that instructions of format `name` transfer; None if they transfer none. Look-up tables have
+    the kind par.
     """
     if name == "LOAD.TABLE":
         return "par"
@@ -87,8 +87,8 @@ def _element(config: Config, name: str) -> int:
 
 
 def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:
-    """A random origin below `reach` for an image of `size` bytes, at which the page after one of the addresses `starts`
-    begins at a multiple of a large power of two.
+    """A random origin below `reach` for an image of `size` bytes, such that one of the addresses `starts`, moved by it,
+    is followed by a page that begins at a multiple of a large power of two.
     """
     step = max(AXI_BOUNDARY, element)
     reach = min(reach, 1 << ADDRESS_BITS)

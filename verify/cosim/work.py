@@ -31,8 +31,8 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Failure:
-    """The first mismatch of a campaign, minimized. `original_instructions`: length of the program before. `runs`: runs
-    of both engines that minimizing took.
+    """The first mismatch of a campaign, minimized. `original_instructions`: number of instructions before minimizing.
+    `runs`: number of runs of both engines that minimizing took.
     """
 
     case: Case
@@ -44,8 +44,8 @@ class Failure:
 
 
 def start_worker(temporary: str) -> None:
-    """Prepares a worker process: it ignores Ctrl-C, since the parent process ends it (compilers still get the signal),
-    and its temporary files go to the folder `temporary`.
+    """Prepares a worker process: it ignores Ctrl-C, since the parent process ends it (compilers that it started still
+    get the signal), and puts its temporary files into the folder `temporary`.
     """
     os.environ["TMPDIR"] = tempfile.tempdir = temporary
     signal.signal(signal.SIGINT, lambda *_: None)

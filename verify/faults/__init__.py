@@ -1,3 +1,3 @@
-"""Measures which mistakes co-simulation finds: mutations of the netlist, and faults in RTL, simulator and
-GPU kernels.
+"""Measures which faults the checks find: mutations of the netlist, and one-line faults in RTL, simulator and GPU
+kernels.
 """

@@ -9,9 +9,10 @@ from typing import Final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A change of one line: in `file` of package `package` (hw or sim), `faulty` replaces the only line that equals
-    `line`, indentation aside.
+    `line` (indentation is ignored).
 
-    `breaks`: description of the wrong behaviour. `machine`: name of the machine of `vdla cosim` on which it shows.
+    `breaks`: description of the wrong behaviour. `machine`: name of the machine of `vdla cosim` on which co-simulation
+    finds the fault.
     """
 
     name: str

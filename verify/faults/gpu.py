@@ -55,18 +55,21 @@ from vdla.compiler.templates.gpu import gemm_wgmma, gemm_wgmma_knobs
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 ROWS, COLUMNS, DEPTH = 70, 50, 44
-"""Sizes of the matrices: no tile size divides them, and there are more tiles along the depth than stages."""
+"""Sizes of the matrices: no tile size divides them, and there are more tiles along the depth than stages of the copy
+pipeline.
+"""
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
 """Columns and depth of the kernel with copies of a whole block: rows of float16 that are multiples of 16 bytes."""
 TOLERANCE = 1e-5
-"""Bound on the errors of results, relative to the largest product: float32 sums of this depth in any order."""
+"""Largest error of a result, relative to the largest product: float32 sums of this depth in any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`change` turns the prepared kernel of `stages` stages into a faulty program; `breaks` describes the fault.
+    """A fault in a GPU kernel. `change` turns the correct kernel, with a copy pipeline of `stages` stages, into a
+    faulty program; `breaks` describes the fault.
 
-    `whole`: the kernel is the one with copies of a whole block.
+    `whole`: the kernel is the one whose copies a block issues as a whole.
     """
 
     name: str
@@ -78,10 +81,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Result of a fault. `check`: class of the error by which a check refused it; `message`: its text; both empty if no
-    check refused it.
+    """Outcome of the checks and of emulation for one fault. `check`: class of the error by which a check refused the
+    kernel; `message`: text of the error; both empty if no check refused it.
 
-    `numbers`: results of the kernel without checks: "wrong", "NaN" (an undefined value was used), "refused" (not run,
+    `numbers`: results of emulation without checks: "wrong", "NaN" (an undefined value was used), "refused" (not run,
     because the code could access an array out of bounds), or empty if they were correct.
     """
 
@@ -91,7 +94,9 @@ class Verdict:
 
 
 def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
-    """The correct kernel, prepared for checks; `whole`: with copies of a whole block and warpgroups (sm_90a)."""
+    """The correct kernel, in the form in which the checks read it; `whole`: with copies of a whole block and warpgroups
+    (sm_90a).
+    """
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)
         knobs = gemm_wgmma_knobs.Knobs(
@@ -104,7 +109,7 @@ def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
 
 
 def run_fault(fault: Fault) -> Verdict:
-    """Runs the checks on the faulty kernel, then the kernel itself without checks."""
+    """Runs the checks on the faulty kernel, then emulates the faulty kernel without checks."""
     target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
     faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
     check, message = "", ""
@@ -139,8 +144,8 @@ Pick = Callable[[Stmt], bool]
 
 
 def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
-    """A copy of the tree in which `new` replaces the `nth` statement that `pick` accepts; statements inside accepted
-    ones are not counted. Raises LookupError if there is no such statement.
+    """A copy of the tree in which `new` replaces statement number `nth` (from 0) of the statements that `pick` accepts;
+    statements inside accepted ones are not counted. Raises LookupError if there are too few.
     """
     count = -1
 
@@ -171,7 +176,7 @@ def _along_depth(node: Stmt) -> bool:
 
 
 def _phase(writes: str) -> Pick:
-    """A predicate: whether a statement is a phase (a loop over threads) that writes the buffer named `writes`."""
+    """A predicate: is a statement a phase (a loop over threads) that writes the buffer named `writes`?"""
 
     def pick(node: Stmt) -> bool:
         return is_thread_loop(node) and any(_target(inner) == writes for inner in walk(node))
@@ -210,7 +215,7 @@ def _unpadded(node: Stmt) -> Stmt:
 
 
 def _unguarded(phase: For) -> Stmt:
-    """Removes guards: loops of zero or one iteration become loops of one iteration."""
+    """Removes guards (loops of zero or one iteration): they become loops of one iteration."""
 
     def visit(node: Stmt) -> Stmt:
         node = map_children(node, visit)
@@ -221,8 +226,8 @@ def _unguarded(phase: For) -> Stmt:
 
 
 def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Callable[[Program], Program]:
-    """A change of index `d` of the store to Y: `change` gets the variables of the loops over blocks and threads around
-    it, outermost first, and the index; it returns the new index.
+    """A program transformation: replaces index `d` of the store to Y by the result of `change`, which gets the
+    variables of the loops over blocks and threads around the store, outermost first, and the old index.
     """
 
     def visit(node: Stmt, loops: tuple[Var, ...]) -> Stmt:
@@ -238,12 +243,14 @@ def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Ca
 
 
 def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
-    """A change of an index: replaces the variable of axis `position` (0, 1: blocks; 2, 3: threads) by half of it."""
+    """A change for `_result_index`: in the index, replaces the variable of axis `position` (0, 1: blocks; 2, 3:
+    threads) by half of it.
+    """
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 
 
 def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
-    """A change of a phase: each index k % n of a slot becomes (k + steps) % n."""
+    """A transformation of a phase: each index k % n of a slot (a stage's copy of a buffer) becomes (k + steps) % n."""
 
     def later(expr: Expr) -> Expr:
         if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.a, Var):
@@ -259,7 +266,7 @@ def _multiplies(node: Stmt) -> bool:
 
 
 def _others_registers(phase: For) -> Stmt:
-    """Makes thread (y, x) use the sums of thread (x, y)."""
+    """Makes thread (y, x) use the partial sums of thread (x, y)."""
     y, x = phase_at(phase).threads[:2]
 
     def swap(node: Stmt) -> Stmt:

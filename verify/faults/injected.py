@@ -27,8 +27,8 @@ class FaultError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
-    """Result of co-simulation with a fault. `program`: number of the first program on which the engines differ;
-    `difference`: text of the difference. Both None if they differ on no program.
+    """Result of co-simulation with a fault. `program`: number of the first program on which simulator and RTL differ;
+    `difference`: description of the difference. Both are None if no program shows one.
     """
 
     program: int | None

@@ -1,4 +1,6 @@
-"""Runs co-simulation with mutations of the netlist: finds the program that detects each mutation, or that none does."""
+"""Runs co-simulation with mutations of the netlist: finds for each mutation the first program that detects it, if any
+does.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
-    """A program and the simulator's results for it. `words` uint64 (n, words): its instructions for the RTL, moved to
-    other addresses; `surroundings`: conditions of the RTL's run.
+    """A program, and the simulator's results for it. `words` uint64 (n, words): the instructions that the RTL runs,
+    moved to other addresses; `surroundings`: conditions of the RTL's run.
     """
 
     config: Config
@@ -46,8 +48,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Result of co-simulation with mutation `number`. `program`: number of the first program on which the engines
-    differ; `difference`: text of the difference. Both None if no program detects the mutation.
+    """Result of co-simulation with mutation `number`. `program`: number of the first program on which simulator and RTL
+    differ; `difference`: description of the difference. Both are None if no program detects the mutation.
     """
 
     number: int
@@ -61,7 +63,7 @@ class Verdict:
 
 
 def expected_programs(machine: Config, count: int, campaign: int) -> list[Expected]:
-    """The first `count` co-simulation cases of `machine` with the simulator's results, sorted by number of cycles."""
+    """The first `count` co-simulation cases of `machine` with the simulator's results, the fewest cycles first."""
     found = []
     for number in range(count):
         item = case(machine, number, campaign)
@@ -78,11 +80,11 @@ def expected_programs(machine: Config, count: int, campaign: int) -> list[Expect
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
     """(index, difference) of the first of `programs` whose result on the RTL in `library` differs from the simulator's;
-    None if there is none.
+    None if all results agree.
 
-    Programs run on one machine one after the other without reset; a program that starts with random registers gets a
-    new machine. In a run before the first program, memory answers with an error: it must stop that run and not affect
-    the next.
+    Programs run one after the other without reset on one instance of the RTL; a program that starts with random
+    registers gets a new instance. In a run before the first program, memory answers with an error: the error must stop
+    that run and not affect the next one.
     """
     machine = None
     try:
@@ -120,8 +122,8 @@ def _differences(machine: Machine, item: Expected) -> list[str]:
 
 
 def _error_differs(machine: Machine, item: Expected) -> str | None:
-    """The wrong behaviour of the mutant, as text, when memory answers with an error at the first instruction; None if
-    it behaves correctly.
+    """Description of the mutant's wrong behaviour when memory answers with an error at the first instruction; None if
+    the behaviour is right.
     """
     image = item.launch.program.image
     try:
@@ -144,8 +146,8 @@ def run_mutants(
 ) -> list[Verdict]:
     """The verdicts on the mutations `numbers` (0 is the unchanged design), in this order.
 
-    One library has all mutations. Each mutation runs in a separate process; if that crashes or hangs, the mutation is
-    detected.
+    One library has all mutations. Each mutation runs in a separate process; if the process crashes or hangs, the
+    mutation is detected.
     """
     verdicts: dict[int, Verdict] = {}
     library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)

@@ -199,4 +199,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     *EXTENSION_FAULTS,
 )
-"""All faults: first faults in hardware that every machine has, then faults in optional hardware."""
+"""All faults: first faults in hardware that every machine has, then faults in optional hardware (chain memory,
+extensions).
+"""
