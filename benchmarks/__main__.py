@@ -3,8 +3,8 @@
     python -m vdla.benchmarks [--group bench|campaign]
     python -m vdla.benchmarks NAME [ARGUMENT ...]
 
-A row shows the name, the files that --write makes in benchmarks/results, and what a run needs. With --group the names
-of one group alone, of those that `make bench` or `make campaign` runs.
+A row shows the name, the files that --write makes in benchmarks/results, and what a run needs. --group lists only the
+names that `make bench` or `make campaign` runs.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def main(options: Given) -> None:
 
 
 def run_named(name: str, words: list[str]) -> None:
-    """Runs a benchmark with its arguments; files of results record the command as `python benchmarks/NAME.py`
-    as well.
-    """
+    """Runs a benchmark with its arguments as `python benchmarks/NAME.py` does; files of results record that command."""
     sys.argv = [str(ROOT / "benchmarks" / f"{name}.py"), *words]
     module = import_module(f"vdla.benchmarks.{name}")
     run_script(module.__doc__, module.OPTIONS, module.main)

@@ -1,15 +1,16 @@
-"""Accuracy of quantized networks on the accelerator beside ONNX Runtime's, on weights that were trained.
+"""Accuracy of quantized networks on the accelerator compared with ONNX Runtime, on trained weights.
 
     python benchmarks/accuracy.py [--network cnn|transformer] [--images N] [--json] [--write]
 
 A small CNN and a small transformer are trained here on scikit-learn's 8x8 images of digits (four fifths of 1,797; every
 fifth is held out), quantized as a new user would (ONNX Runtime's static quantization: QDQ, uint8 activations, int8
-weights by channel, after its own preprocessing), compiled for `vta` with the extensions that they need, and run on the
-simulator, image by image. Shares of held-out images that are classified right: `float`, ONNX Runtime on the float
-model; `onnxruntime`, on the quantized one; `accelerator`. `same` is the share of images that the accelerator and ONNX
-Runtime classify equally; `steps` the largest difference of any output to ONNX Runtime's, in quantization steps, and
-`interpreter_steps` to our own integer interpreter's. Where ONNX Runtime's int8 kernels may saturate (x86 without VNNI),
-it computes quantized layers in float.
+weights by channel, after its own preprocessing), compiled for the machine `vta` (an accelerator configuration) with the
+extensions that they need, and run on the simulator, image by image. Shares of held-out images that are classified
+right: `float`: by ONNX Runtime on the float model; `onnxruntime`: by ONNX Runtime on the quantized model;
+`accelerator`: by the accelerator. `same` is the share of images that the accelerator and ONNX Runtime classify equally;
+`steps` is the largest difference of an output from ONNX Runtime's, in quantization steps; `interpreter_steps` the
+largest difference from our own integer interpreter's. Where ONNX Runtime's int8 kernels may saturate (x86 without
+VNNI), ONNX Runtime computes quantized layers in float.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
 
 
 def measure(name: str, images: int | None) -> dict[str, Any]:
-    """The figures of a network on `images` held-out images (None: all)."""
+    """Accuracy figures of the network `name` on `images` held-out images (None: all), by name."""
     build, seen, epochs = NETWORKS[name]
     train, train_labels, test, labels = digits()
     train, test, labels = seen(train), seen(test)[:images], labels[:images]

@@ -1,17 +1,19 @@
-"""The model of area and clock in standard cells: fitted to synthesized machines, compared with others.
+"""The model of area and clock in standard cells: fitted to synthesized machines (accelerator configurations), compared
+with machines that were not fitted.
 
     python benchmarks/area_model.py [--liberty FILE|NAME] [--write]
 
-The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Draws below HELD_OUT
-are fitted on; the interval is from training machines left out, and so is the choice between the structured model alone
-and XGBoost on its residuals. Draws from HELD_OUT on are predicted once, and no fit may use them. The share of so few
-inside an interval is known to some 4% only, so the method of fit and interval is repeated on SPLITS random splits of
-the training machines, too.
+The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Each machine is a
+numbered draw. The draws below HELD_OUT are the training machines. Training machines that are left out of a fit in turn
+decide the interval of predictions, and whether the structured model is used alone or with XGBoost on its residuals. The
+draws from HELD_OUT on are predicted once, and no fit may use them. They are so few that their share inside the interval
+is known to some 4% only; so fit and interval are also repeated on SPLITS random splits of the training machines.
 
-Machines share modules: `seen_in_training` is the share of the predicted machines' logic in modules that a training
-machine has exactly so, and the number of their longest paths that one has. The difference between synthesis by module
-and of a whole machine is in benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`). --write keeps the
-figures in benchmarks/results/area_model.json and the coefficients in codesign/technology/cell_model.json.
+Machines share modules: `seen_in_training` is the share of the predicted machines' logic in modules that some training
+machine has too, and the number of predicted machines whose longest path some training machine has too. The difference
+between synthesis by module and of a whole machine is in benchmarks/results/flat_synthesis.json
+(`benchmarks/flat_synthesis.py`). --write keeps the figures in benchmarks/results/area_model.json and the coefficients
+in codesign/technology/cell_model.json.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ KINDS = {
     "with sweeps or wide loads": range(HELD_OUT + SWEEPING, HELD_OUT + FOLDING),
     "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
 }
-"""Draws of machines on which models are judged: any machines, and small machines with one feature in common."""
+"""Ranges of draws on which models are judged, by kind: any machines, and small machines with one feature in common."""
 SPLITS, FITTED_OF = 10, 0.75
-"""Number of random splits of the training machines on which fit and interval are repeated, and the share of each kind
-of draw on which the model is fitted.
+"""Number of random splits of the training machines on which fit and interval are repeated, and the share of the
+machines of each kind on which the model is then fitted.
 """
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
@@ -82,7 +84,7 @@ def main(options: Given) -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """The model with its intervals, and its errors on training machines that were left out of the fit."""
+    """The model with its intervals, and its errors on training machines, each left out of the fit that predicts it."""
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
     model = _with_intervals(training, logic, path, head, scale)
@@ -103,8 +105,8 @@ def _with_intervals(
     head: Mapping[str, Any],
     scale: Scale,
 ) -> CellModel:
-    """The model with intervals from the ratios `logic` and `path`: true over predicted values of training machines left
-    out of a fit.
+    """The model fitted to all of `training`, with intervals from the ratios `logic` and `path`: true over predicted
+    values of training machines that were left out of a fit.
     """
     return replace(
         fit.fit(training, head, scale),
@@ -114,8 +116,8 @@ def _with_intervals(
 
 
 def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Mean error and coverage of the interval for random splits of the training machines, in which a part of each kind
-    is fitted.
+    """Mean error and coverage of the interval over random splits of the training machines: the model is fitted on a
+    part of each kind, and judged on the rest.
     """
     kinds = [[row for row in training if row.draw in _below(draws)] for draws in KINDS.values()]
     found: list[dict[str, dict[str, float]]] = []
@@ -136,16 +138,16 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """The draws, of the same kind of machine, on which models are fitted."""
+    """The training draws of the same kind of machine as the judged draws `draws`."""
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
-    """Parts that the judged machines have in common with the machines on which models are fitted.
+    """Parts of the judged machines (`held`) that a training machine has, too.
 
-    `logic_share`: of a machine's logic, the share in modules that a training machine has with the same area to 0.01
-    square micrometres; median, least and most over machines. `longest_paths`: number of machines whose longest path
-    ends in the same place as a training machine's, after the same time to 0.1 ps.
+    `logic_share`: share of a machine's logic in modules that a training machine has with the same area (to 0.01 square
+    micrometres); median, least and most over the judged machines. `longest_paths`: number of machines whose longest
+    path ends in the same place as a training machine's, after the same time to 0.1 ps.
     """
     known = {(module, _each(own)) for row in training for module, own in row.modules.items()}
     paths = {(place, ns) for row in training for place, (ns, _) in row.ends.items()}
@@ -174,8 +176,8 @@ def _mean_error(ratios: Sequence[float]) -> float:
 
 
 def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors and coverage on machines that were not used for any fit: over all of them, by kind of draw, and for each
-    machine.
+    """Errors and coverage of the interval on machines that were not used for any fit: over all of them, by kind of
+    draw, and for each machine.
     """
     machines = [_machine(model, row, scale) for row in held]
     kinds = {
@@ -226,7 +228,9 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
 
 
 def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Errors of a model that was fitted to the smaller half of the training machines, on the larger half."""
+    """Errors of a model that was fitted to the smaller half of the training machines (by logic area), on the larger
+    half.
+    """
     rows = sorted(training, key=lambda row: row.logic)
     small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     model, ends = fit.fit(small, head, scale), fit.interval(fit.ratios_left_out(small, head, scale)[0])

@@ -1,16 +1,18 @@
-"""Areas by module and longest paths of machines drawn at random, from synthesis for standard cells.
+"""Areas by module and longest paths of machines (accelerator configurations) drawn at random, from synthesis for
+standard cells.
 
     python benchmarks/cell_areas.py [--count N | --draws N ...] [--liberty FILE|NAME] [--write]
 
 Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module the number of
-instances, the area of one, its flip-flops and its memory macros; and the longest paths by their ends. The first line
-names the file's tool versions and library. Draws are numbered; draws from HELD_OUT on serve only to judge models, and
-every other machine is one as long as there are any. Those from CHAINED on of either have a chain memory, those from
-EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`, those from SWEEPING on `taps` with
-`sweep`, `wide_loads` or both, on arrays that need not be square, those from FOLDING on an array that folds; all of
-these are small and come last. With `--write`, draws that the file has already are not measured again, as long as they
-are the same machines and their RTL does the same (`rtl`, a hash of their modules); others are dropped. Modules that
-were mapped before come from the cache of synthesis.
+instances, the area of one instance, its flip-flops and its memory macros; and the longest paths by their ends. The
+first line names the file's tool versions and library. Draws are numbered: draws below HELD_OUT are for fitting models,
+draws from HELD_OUT on only for judging them; the two alternate in the order of measuring. In both groups, machines from
+number CHAINED on have a chain memory (on-chip memory between layers), from EXTENDED on some of the extensions EXTRAS,
+from ROWED on the extension `rows`, from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not
+be square, and from FOLDING on the extension `fold` (the array's rows can work in groups, as an array of another shape);
+all of these are small and come last. With `--write`, draws that the file already has are not measured again, as long as
+the number still gives the same machine and equal RTL (`rtl`, a hash of its modules); other rows are dropped. Modules
+that were mapped before come from the cache of synthesis.
 """
 
 from __future__ import annotations
@@ -43,36 +45,39 @@ from vdla.util.files import write_whole
 
 KIB = 1024
 MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES, MOST_ENABLED_BITS = 2048, 64, 128, 1 << 17
-"""Limits of drawn machines: products; lanes; lanes times banks; bits of a weight tile times bus words of a tile. The
-synthesis of larger machines takes many minutes (Yosys reads a memory's write enables one lane after the other).
+"""Limits of drawn machines: number of products a cycle; lanes; lanes times banks; bits of a weight tile times bus words
+of a tile. The synthesis of larger machines takes many minutes (Yosys reads a memory's write enables one lane after the
+other).
 """
 LEAVABLE = ("post", "patch", "depthwise")
-"""Extensions that each are missing in one machine of eight."""
+"""Default extensions; each is missing in one machine of eight."""
 HELD_OUTS = 30
-"""Number of draws from HELD_OUT on, which are not used for any fit."""
+"""Number of machines of any kind that are drawn from HELD_OUT on, and not used for any fit."""
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""With a chain memory: number of the first draw, number of draws on which models are fitted, and number on which they
-are judged (from HELD_OUT + CHAINED on).
+"""Machines with a chain memory: number of the first draw, number of draws on which models are fitted, and number of
+draws on which models are judged (from HELD_OUT + CHAINED on).
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""With extensions of EXTRAS: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with extensions of EXTRAS: number of the first draw, number of fitted draws, number of held-out draws."""
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions, each of which half of the draws from EXTENDED on have, if they can."""
+"""Extensions for draws from EXTENDED on: half of the draws have each, if the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""With statistics of rows: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with the extension `rows` (statistics of rows): number of the first draw, number of fitted draws, number of
+held-out draws.
+"""
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""With sweeps or wide loads: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with `sweep` or `wide_loads`: number of the first draw, number of fitted draws, number of held-out draws."""
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""With an array that folds: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with the extension `fold`: number of the first draw, number of fitted draws, number of held-out draws."""
 MOST_SMALL_PRODUCTS = 256
-"""Largest number of products of small machines: those with a chain memory, with extensions of EXTRAS, with statistics
-of rows, with sweeps or wide loads, or with an array that folds.
+"""Largest number of products a cycle of small machines: those with a chain memory, with extensions of EXTRAS, with
+statistics of rows, with sweeps or wide loads, or with the extension `fold`.
 """
 
 
 def draw(number: int) -> Config:
-    """Machine `number`: all fields on which the RTL depends are drawn from the space that an exploration would
-    search.
+    """Machine `number`: each field on which the RTL depends is drawn at random, from a space as a user would explore
+    it.
     """
     for attempt in range(1000):
         rng = np.random.default_rng((number, attempt, 22))
@@ -92,7 +97,7 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
         return int(rng.choice(choices))
 
     def size(element: int, *kib: int) -> int:
-        """A random size in bytes, in whole elements; one size in four is no power of two."""
+        """A random size in bytes, a multiple of `element`, from one of `kib`; one size in four is no power of two."""
         elements = max(2, KIB * pick(*kib) // element)
         if rng.random() < 0.25:
             elements = int(rng.integers(max(2, elements // 2), elements + 1))
@@ -151,7 +156,7 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
     """A small machine of the given `kind`: with a chain memory of some hundred words, with some of EXTRAS, with
-    statistics of rows, with sweeps or wide loads, or with an array that folds.
+    statistics of rows, with sweeps or wide loads, or with the extension `fold`.
 
     None if `config` is too large for its kind, or lacks STORE.POST, which most of these features need.
     """
@@ -172,7 +177,8 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
 
 
 def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine with `taps` and `sweep`, `wide_loads` or both; one in two has zero points, one in four a chain memory.
+    """A machine with `taps`, and with `sweep`, `wide_loads` or both; one in two has zero points, one in four a chain
+    memory.
 
     Raises ConfigError for fields that are invalid together.
     """
@@ -196,10 +202,10 @@ def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def _folding(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine whose array folds, with as many products as other small machines but more lanes.
+    """A machine with the extension `fold`, with as many products as other small machines but more lanes.
 
-    Three in four have `taps`, and most of these `sweep` if they can; one in two has zero points, one in four a chain
-    memory.
+    Three in four have `taps`, and most of these also `sweep` if possible; one in two has zero points, one in four a
+    chain memory.
     """
     if config.block_in != config.block_out or not config.has("post"):
         return None
@@ -224,8 +230,8 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """The numbers of the first `count` draws in the order of measuring, then the numbers of the other kinds of
-    draws.
+    """The numbers of the first `count` draws of any machine in the order of measuring, then the numbers of the draws of
+    all other kinds.
     """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
@@ -250,7 +256,7 @@ def rtl_digest(verilog: str) -> str:
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
-    """The measurements of one machine, a line of the file. Areas are in square micrometres."""
+    """The measurements of machine `number`, as one line of the file. Areas are in square micrometres."""
     config = draw(number)
     verilog = generate_verilog(config)
     design = map_verilog(verilog, library, top=TOP, report=report)
@@ -273,7 +279,9 @@ def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
 
 
 def _macros(design: CellDesign, kinds: Mapping[str, int]) -> list[list[int]]:
-    """The memories of one module, each as [number, words, width, ports, whether reads are clocked]."""
+    """The memories of one module, each as [number of instances, words, bits of a word, ports, 1 if reads
+    are clocked].
+    """
     return [
         [count, macro.words, macro.width, macro.reads + macro.writes, int(macro.clocked)]
         for kind, count in sorted(kinds.items())
@@ -321,7 +329,7 @@ def main(options: Given) -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of a file by draw: those for the same library whose machine and RTL are unchanged."""
+    """The rows of the file that are still valid, by draw: same library, same machine, same RTL."""
     if not path.exists():
         return {}
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())

@@ -1,15 +1,15 @@
-"""Duration of `vdla compile`, cold and warm: seconds on the clock, and of processor time.
+"""Duration of `vdla compile`, cold and warm: wall-clock seconds, and seconds of processor time.
 
     python benchmarks/compile_times.py [--models resnet18 dcgan] [--files A.onnx B.onnx] [--rounds N]
                                        [--targets "cuda -arch=sm_90" llvm] [--json] [--write]
 
-Each figure is of a process of its own with a cache of its own, as a user has it: "cold" with an empty cache; "kernels"
-(for GPUs) with the machine code of kernels kept, as when weights have changed; "warm" with the compiled network kept;
-"onnxruntime", where that is installed, a process that makes a session of the same file. Python's sources are compiled
-to bytecode before, whatever PYTHONDONTWRITEBYTECODE says. `seconds` and `CPU s` are of the whole process, Python's
-start and imports included; `within` is the part that compiles, as the command reports it, or that makes the session. Of
-several rounds the median. `--files` alone measures these, without the shipped models.
-Needs no GPU, but for GPUs the extra `cuda`.
+Each figure is of a new process with its own cache: "cold": the cache is empty; "kernels" (for GPUs): the cache has the
+machine code of kernels, as when only weights have changed; "warm": the cache has the compiled network; "onnxruntime",
+if it is installed: the process makes an ONNX Runtime session of the same file. Python's sources are compiled to
+bytecode before, whatever PYTHONDONTWRITEBYTECODE says. `seconds` and `CPU s` are of the whole process, Python's start
+and imports included; `within` is the part that compiles (as the command reports it) or makes the session. Figures are
+medians of the rounds. With `--files` only these files are measured, not the shipped models. Needs no GPU; targets for
+GPUs need the extra `cuda`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 TARGETS = ("cuda -arch=sm_90", "llvm")
 PEER = "onnxruntime"
 TIMEOUT = 600.0
-"""Seconds after which a process is killed as hanging."""
+"""Seconds after which a process counts as hung and is killed."""
 COMPILE = (*ENTRY, "compile")
 SESSION = """
 import json, sys, time
@@ -56,7 +56,7 @@ print(json.dumps({"compile_seconds": time.perf_counter() - started}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Wall-clock and processor seconds of one process, and the seconds of its compilation."""
+    """Wall-clock and processor seconds of one process, and the seconds of compilation in it."""
 
     model: str
     target: str
@@ -115,7 +115,9 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The rows of a model: one for each target and state of its cache, and ONNX Runtime's."""
+    """The rows of a model, medians of the rounds: one for each target and state of the cache, and one for
+    ONNX Runtime.
+    """
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
         round_rows = [row for target in targets for row in states(path, target)]
@@ -137,7 +139,7 @@ def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
 
 
 def states(path: Path, target: str) -> list[Row]:
-    """The rows of a compilation, one for each state of the cache."""
+    """The rows of compiling for `target`, one for each state of the cache."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "cache")
         command = (*COMPILE, str(path), "--target", target, "--json", "-o", str(Path(folder, "network.tar")))
@@ -151,7 +153,7 @@ def states(path: Path, target: str) -> list[Row]:
 
 
 def timed(command: Sequence[str], path: Path, target: str, state: str, environment: dict[str, str]) -> Row:
-    """The row of one process, whose output is a JSON object with its `compile_seconds`."""
+    """Runs one process and returns its row; the process prints a JSON object with its `compile_seconds`."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
         done = subprocess.run(

@@ -1,15 +1,16 @@
-"""Quality of cost models by their features: ranks of held-out random legal points of spaces.
+"""Quality of cost models with different features: how well they rank held-out random legal points of schedule spaces.
 
     python benchmarks/cost_model.py [--only NAME ...] [--points 256] [--splits 10] [--samples 16 32 64 128] [--seed 0]
                                     [--data FOLDER] [--json]
 
-For each space `points` random legal points are measured: cycles of the simulator on the accelerator (`vta`), on
-processors thread CPU time of one thread, medians. Models are trained on some of them and rank all others, `splits`
-times; means are shown. `rank` is Spearman's correlation of scores and costs. `top` is the least cost of the eight
-points that the model ranks first over the least of all held out: 1.00 is as good as possible. Features: `account`, a
-space's without lowering (`search/point_features.py`); `program`, those of the lowered loops, on the accelerator from
-the instructions too (`program_features`); `both`. Models are thorough, but for `quick`: the account's features and the
-model of `CostModel()`. With --data measurements are written to a folder, and read from it when they are there.
+For each space, `points` random legal points are measured: on the accelerator (`vta`) in simulated cycles, on processors
+in thread CPU time of one thread (medians). Each model is trained on `samples` of them and ranks all others; means over
+`splits` random splits are shown. `rank` is Spearman's correlation of scores and costs. `top` is the least cost among
+the eight points that the model ranks first, divided by the least cost of all held-out points: 1.00 is best. Features:
+`account`: computed from a point without lowering it (`search/point_features.py`); `program`: of the lowered loops, on
+the accelerator also of the instructions (`program_features`); `both`. All models are THOROUGH, except `quick`: the
+features of `account`, the model `CostModel()`. With --data, measurements are written to a folder; measurements that it
+already has are read from it.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from vdla.isa.config import load_config
 from vdla.util.files import write_whole
 
 MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
-"""Models by the names of their columns. Each uses the features with its own name, except "quick", which uses the
-account's.
+"""Models by the names of their columns. Each uses the features of the same name, except "quick", which uses the
+features "account".
 """
 BEST = 8
-"""Number of candidates that a model may select, as in a batch."""
+"""Number of candidates that a model may select, equal to a batch of the tuner."""
 ACCELERATOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5")
 PROCESSOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5", "dense:256,256,256")
 SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x 256 x 256")
@@ -56,8 +57,8 @@ SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A space of candidates, with functions that compute the features of points and measure their costs
-    (inf: failed).
+    """A space of candidates, with functions that compute the features of points (`read`) and measure the cost of a
+    point (inf: failed).
     """
 
     space: Space
@@ -67,7 +68,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Measurements of n points: features of the account and of the program, float64 [n, *]; costs, float64 [n].
+    """Measurements of n points: their features without lowering (`account`) and of their programs, float64 [n, *];
+    costs, float64 [n].
 
     `reading`: milliseconds to compute the features of one point's program.
     """
@@ -78,7 +80,9 @@ class Data:
     reading: float
 
     def features(self, name: str) -> np.ndarray:
-        """The features that the model `name` of MODELS uses. "program" alone has zeros in place of the estimate."""
+        """The features, float64 [n, *], that the model `name` of MODELS uses. For "program", zeros stand for the
+        columns of the cost estimate.
+        """
         if name in ("quick", "account"):
             return self.account
         first = self.account if name == "both" else np.zeros((len(self.account), GUESS + 1))
@@ -87,8 +91,8 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`rank` and `top` of all MODELS trained on `samples` points of a space. `reading`: milliseconds to lower a point
-    and read its features.
+    """`rank` and `top` of all MODELS, each trained on `samples` points of a space. `reading`: milliseconds to lower a
+    point and compute its features.
     """
 
     space: str
@@ -103,7 +107,7 @@ class Row:
 
 
 def mean(rows: Sequence[Row]) -> Row:
-    """The means of rows over spaces of one kind; all rows have the same number of samples."""
+    """The means of rows of spaces of one kind; all rows have the same number of samples."""
     return Row(
         space=f"mean of {len(rows)} {rows[0].space.split()[0]}",
         samples=rows[0].samples,
@@ -118,7 +122,7 @@ def mean(rows: Sequence[Row]) -> Row:
 
 
 def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
-    """All subjects by name, or those whose names begin with one of `only`."""
+    """Functions that make a Subject, by name: all, or those whose names begin with one of `only`."""
     made: dict[str, Callable[[], Subject]] = {}
     for name in ACCELERATOR:
         made[f"vdla {name}"] = lambda name=name: accelerator(name)
@@ -168,7 +172,7 @@ def sketch(name: str) -> Subject:
 
 
 def collect(subject: Subject, points: int, seed: int) -> Data:
-    """Measures random legal points, one for each program."""
+    """Measures random legal points; of points with equal programs only one is measured."""
     space, rng = subject.space, np.random.default_rng(seed)
     drawn = space.sample(rng, 2 * points)
     _, first = np.unique(examine(space, drawn).programs, return_index=True)
@@ -196,7 +200,7 @@ def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
 
 
 def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[str, float]]:
-    """`rank` and `top` of all MODELS, as means over splits, which are the same for all models."""
+    """`rank` and `top` of all MODELS, means over `splits` random splits of the data; all models get the same splits."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
     for split in range(splits):
         order = np.random.default_rng([seed, split]).permutation(len(data.costs))
@@ -216,8 +220,8 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 
 def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
-    """The data from a file of the folder; if the file is missing, the data from `collected`, which are then written to
-    it.
+    """The data of subject `name`, read from its file in `folder`; if the file is missing, `collected` computes them and
+    they are written to it.
     """
     if folder is None:
         return collected()

@@ -2,9 +2,10 @@
 
     python benchmarks/cpu.py [--only NAME ...] [--others] [--rounds N] [--json] [--write]
 
-ratio = peer's time / ours, as in `vdla bench`, whose rows these are, without the networks. `--others`: shapes of other
-networks than the papers', with sizes that are multiples of nothing. `--write`: rows and geometric means go to
-benchmarks/results/cpu_layers.json or, with `--others`, cpu_other_layers.json; a part of the rows is not written.
+ratio = time of ONNX Runtime (the "peer") / our time, as in `vdla bench`; the rows are those of `vdla bench` without
+whole networks. `--others`: shapes from networks that the papers did not measure, with sizes that are no multiples of
+tiles. `--write`: rows and geometric means go to benchmarks/results/cpu_layers.json or, with `--others`,
+cpu_other_layers.json; an incomplete set of rows is not written.
 """
 
 from __future__ import annotations

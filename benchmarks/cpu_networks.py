@@ -3,16 +3,17 @@
     python benchmarks/cpu_networks.py [--only NAME ... | --files A.onnx ... | --originals [NAME ...]] [--rounds N]
                                       [--json] [--write] [--again]
 
-ratio = our time / the peer's, the inverse of `vdla bench`'s, one thread each, thread CPU time; below 1 we are faster.
-`threads2` is our wall time on one thread over that on two, measured alternately, and `peer_threads2` the same of the
-peer. `fusion` is our time without fusion over that with it. `bytes` is the arena's size, `bytes_without_reuse` its size
-without sharing.
+ratio = our time / time of ONNX Runtime (the "peer"), in thread CPU time on one thread each; the inverse of the ratio of
+`vdla bench`; below 1 we are faster. `threads2` is our wall time on one thread over our time on two, measured
+alternately; `peer_threads2` the same for the peer. `fusion` is our time without fusion over our time with fusion.
+`bytes` is the size of the arena (memory for intermediate tensors), `bytes_without_reuse` its size if tensors share no
+memory.
 
-With `--files` the networks are those of ONNX files instead, on one thread alone; benchmarks/outside_networks.py makes
-such files. With `--originals` they are those of codesign/models/originals (all, or those named) in float32 at their
-original size, which need no torch; with `--write` each row goes to benchmarks/results/cpu_originals.json as soon as it
-is there, and rows that the file has from this commit are not measured again without `--again`, so that an interrupted
-run continues. Exit code 1: outputs of a network differ from the peer's.
+With `--files` the networks come from ONNX files instead, and run on one thread only; benchmarks/outside_networks.py
+makes such files. With `--originals` they are those of codesign/models/originals (all, or those named) in float32 at
+their original size, which need no torch; with `--write` each row goes to benchmarks/results/cpu_originals.json as soon
+as it is there, and rows that the file has from this commit are not measured again without `--again`, so that an
+interrupted run continues. Exit code 1: outputs of a network differ from the peer's.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ def measure(name: str, rounds: int) -> dict[str, object]:
 
 
 def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterator[dict[str, Any]]:
-    """Rows of the networks in files, as they are measured; with `write` all rows are written at the end."""
+    """Rows of the networks in files, yielded as they are measured; with `write` all rows are written to the results at
+    the end.
+    """
     rows: list[OutsideRow] = []
     for path in paths:
         rows.append(measure_file(path, rounds))
@@ -103,7 +106,7 @@ def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterato
 
 
 def report(rows: Iterable[Mapping[str, Any]], *, quiet: bool) -> list[Mapping[str, Any]]:
-    """The rows of files or originals, each printed as soon as it is measured unless `quiet`."""
+    """All of `rows` as a list; each is printed as soon as it is measured, unless `quiet`."""
     kept: list[Mapping[str, Any]] = []
     for row in rows:
         kept.append(row)

@@ -1,12 +1,12 @@
-"""Designs a second and core: machines compiled for, simulated and given figures, as the explorer does it.
+"""Designs per second and core: a network is compiled for each machine (accelerator configuration), simulated and
+evaluated, as the explorer does it.
 
     python benchmarks/designs.py [--rounds N] [--json] [--write]
 
 ResNet-18 on 36 machines: square arrays of 8 to 64, buses of 8 to 32 bytes, read latencies of 30 to 200 cycles, in a
-shuffled order. Every machine is new. "nothing kept" begins each machine with nothing from the ones before; "kernels
-kept" goes through all of them as a study does, kernels of one machine serving the next. Times are thread CPU time in a
-warm process: the mean over the machines, the median over the rounds. With `--write` the figures go to
-benchmarks/results/designs.json.
+shuffled order. "nothing kept": each machine starts with empty caches; "kernels kept": caches stay, as in a study, so
+that machines reuse kernels of the machines before. Times are thread CPU time in a warm process: the mean over the
+machines, the median over the rounds. With `--write` the figures go to benchmarks/results/designs.json.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ARRAYS = {
     32: {"inp": 64, "wgt": 1024, "acc": 256, "par": 4},
     64: {"inp": 128, "wgt": 4096, "acc": 512, "par": 8},
 }
-"""KiB of the memories around the array, for each size of array."""
+"""Sizes of the memories around the array, in KiB, by the array's number of rows and columns."""
 BUSES = (8, 16, 32)
 LATENCIES = (30, 100, 200)
 
@@ -89,7 +89,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict[str, object]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet18.onnx"
         models.write(path, "resnet18")

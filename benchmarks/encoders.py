@@ -1,16 +1,17 @@
-"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and the share of layers without
-products.
+"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and the share of layers that
+compute no products.
 
     python benchmarks/encoders.py [--layers N] [--width N] [--heads N] [--sequence N] [--chain N] [--json] [--write]
 
-BERT-base's shape with seeded weights, from embeddings on, all tokens counting (`codesign.models.transformers`), is
+BERT-base's shape with seeded weights, from embeddings on and without a mask (`codesign.models.transformers`), is
 quantized as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing)
 and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`, and a chain memory of
 `--chain` bytes, in which scores and their softmax stay. Measured on the simulator: cycles by layer; `utilization`, the
-roofline of all products over all cycles; `no_product`, the share of cycles of layers that have no product; `attention`,
-the utilization of scores, softmax, context and moves for them alone; `attention_unchained` the same on a machine
-without a chain memory, which takes `cycles_unchained` in all. `interpreter_steps` and `onnxruntime_steps` are the
-largest differences of the outputs.
+roofline cycles of all products over all cycles; `no_product`, the share of cycles that layers without products take;
+`attention`, the utilization of only the layers of attention (scores, softmax, context, and moves for them);
+`attention_unchained`, the same on a machine without a chain memory, which takes `cycles_unchained` cycles in total.
+`interpreter_steps` and `onnxruntime_steps` are the largest differences of the outputs from our interpreter's and from
+ONNX Runtime's, in quantization steps.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ ATTENTION = ("Products", "Rows", "Table")
 
 
 def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
-    """The file of the quantized encoder."""
+    """Writes the encoder to `folder` and quantizes it; returns the path of the quantized file."""
     plain, out = (folder / f"{name}.onnx" for name in ("plain", "quantized"))
     plain.write_bytes(bert_encoder(0, 1, sequence, sizes).SerializeToString())
     rng = np.random.default_rng(SEED)
@@ -93,7 +94,7 @@ def layers_and_run(
 
 
 def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     config = replace(vta_with(), chain_buffer_bytes=chain)
     with tempfile.TemporaryDirectory() as folder:
         path = quantized(sizes, sequence, Path(folder))
@@ -125,7 +126,7 @@ def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
 
 
 def table(figures: dict[str, Any]) -> Iterator[str]:
-    """A line for each layer, then for each of the other figures."""
+    """A line of text for each layer, then one for each of the other figures."""
     for row in figures["rows"]:
         part = f"{row['roofline'] / row['cycles']:.2f}" if row["roofline"] and row["cycles"] else ""
         yield f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}"

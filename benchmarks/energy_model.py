@@ -1,14 +1,15 @@
-"""Energy by event, fitted to programs replayed on netlists, and compared with machines that no fit has used.
+"""The model of energy by event: fitted to programs replayed on netlists, and judged on machines (accelerator
+configurations) that no fit has used.
 
     python benchmarks/energy_model.py [--programs N] [--rows FILE] [--judge] [--write]
 
-Seeded programs (`verify.energy_programs`) run on the RTL of small machines; the netlists in standard cells, mapped to
-the default library, get the ports' recorded inputs and are compared with the RTL in every cycle, and accesses of their
-memories are counted. N programs of each of `fitted_machines` are fitted on (`harness/energy_rows.py`), further replays
-in FILE as well; each machine in turn is left out, which measures the model's error on another one. --judge replays
-RESERVED programs of `judged_machines`, on which nothing is fitted, and counts those inside the interval of their whole
-energy. FILE holds the replays, a line each: they are not made again. --write, which implies --judge, keeps rows and
-figures in benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
+Seeded programs (`verify.energy_programs`) run on the RTL of small machines; the recorded inputs of the ports are
+replayed on netlists of standard cells (default library), which must agree with the RTL in every cycle; memory accesses
+are counted. The model is fitted to N programs of each of `fitted_machines` (`harness/energy_rows.py`) and to further
+replays in FILE; leaving out each machine in turn measures the error on a new machine. --judge replays RESERVED programs
+of `judged_machines`, on which nothing is fitted, and counts the programs whose total energy is inside the predicted
+interval. FILE stores replays, one in a line, so that they are not repeated. --write, which implies --judge, stores rows
+and figures in benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
 """
 
 from __future__ import annotations
@@ -81,10 +82,9 @@ def gather(
     wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
     """The rows on which the model is fitted, by machine: the `wanted` programs and all other programs in the file at
-    `path`.
+    `path`; and facts about the machines, by name.
 
-    Also returns facts on the machines. Programs that are in the file are taken from it; others are replayed and added
-    to it.
+    Programs that the file has are read from it; others are replayed and appended to it.
     """
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     have = [json.loads(line) for line in text.splitlines()]
@@ -120,7 +120,7 @@ def gather(
 def evaluate(
     rows: Rows, facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures on machines left out of the fit and on reserved machines, and the coefficients."""
+    """Figures of the model on machines left out of the fit and on reserved machines; and the coefficients."""
     fitted = [row for row in rows if not is_reserved(row)]
     judged = [row for row in rows if is_reserved(row)]
     scale = scale_of(find_library())
@@ -163,8 +163,8 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _figures(found: Sequence[fit.Judged], spread: Spread) -> dict[str, Any]:
-    """Mean errors of each part and of the whole energy, coverage of the interval, and shares of the whole; also by
-    machine.
+    """Mean errors of each part of the energy and of the total, coverage of the interval, and each part's share of the
+    total; over all machines and by machine.
     """
 
     def errors(own: Sequence[fit.Judged], name: str) -> float:
@@ -232,8 +232,8 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean error of data energy by a model that ignores changing bits, so that all operations of a kind cost
-    the same.
+    """Mean error of data energy of a model that ignores which bits change, so that all operations of a kind cost the
+    same.
     """
 
     def without(row: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
 
 
 def _shares(rows: Rows) -> dict[str, dict[str, float]]:
-    """Shares of data energy by part, over all programs of a machine together."""
+    """Each part's share of data energy, by machine, summed over all its programs."""
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(row["machine"] for row in rows):
         sums: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Power of a whole machine's netlist by our replay and by OpenSTA, at equal activities.
+"""Power of a whole machine's netlist: our replay compared with OpenSTA, at equal switching activities.
 
     python benchmarks/energy_replay.py [--machine NAME] [--seed N] [--write]
 
@@ -33,11 +33,11 @@ def main(options: Given) -> None:
 
 
 def compared(machine: Replayed, seed: int) -> dict[str, Any]:
-    """Picojoules per cycle by three methods: OpenSTA, OpenSTA's rules with our loads, slews and tables, and our replay.
+    """Picojoules per cycle by three methods: OpenSTA; OpenSTA's rules with our loads, slews and tables; our replay.
 
-    OpenSTA's version adds the energies of a rise and a fall for every change, newer ones take their mean: therefore
-    energy inside cells is halved before the comparison. OpenSTA ignores the load of clock pins, whose net no cell
-    drives; here our figure omits it too.
+    This version of OpenSTA adds the energies of a rise and a fall for every change, newer ones take their mean:
+    therefore its energy inside cells is halved before the comparison. OpenSTA ignores the load of clock pins, whose net
+    no cell drives; here our figure omits it too.
     """
     activity = machine.replay(energy_program(machine.config, seed))
     cells = np.arange(len(machine.netlist.kind))

@@ -2,10 +2,10 @@
 
     python benchmarks/explore_campaign.py [--designs 300] [--workers 2] [--strategy model] [--folder DIR] [--write]
 
-The two models are written first, off the clock; then one command is timed from its start to its end, by the wall:
-search, evaluations in `--workers` processes, tables, layers of the front, pages, pictures. It has no records and reads
-none. "seconds until" are those since the start until the first record, the last record, the tables
-and the end. Quiet cores are needed for a figure to be kept. With `--write` the figures go to
+The two models are written first, which is not timed. Then one command is timed from start to end (wall clock): search,
+evaluations in `--workers` processes, tables, layers of the designs on the front, pages, pictures. It starts without
+records of earlier studies. "seconds until" are the seconds from the start to the first record, the last record, the
+tables and the end. Figures are valid only if nothing else runs on the cores. With `--write` the figures go to
 benchmarks/results/explore_campaign.json.
 """
 
@@ -40,7 +40,7 @@ LONGEST = 7200.0
 
 
 def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str, Any]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)
     (folder / "space.toml").write_text(SPACE)

@@ -1,9 +1,9 @@
-"""Hardware and schedules searched together, against either alone: ResNet-18's latency in the area of `vta`.
+"""Hardware and schedules searched together, against searching either alone: ResNet-18's latency in the area of `vta`.
 
     python benchmarks/explore_joint.py [--seeds 5] [--designs 40] [--workers 2] [--folder DIR] [--json] [--write]
 
-All machines are behind one memory (8 bytes a cycle, 100 cycles of latency) and no larger than `vta` by the area model;
-milliseconds are by the predicted clock.
+All machines (accelerator configurations) have the same DRAM (8 bytes a cycle, 100 cycles of latency) and at most the
+area of `vta` by the area model; milliseconds are cycles at the predicted clock.
 
 - "default machine, tuned": `vta` with TUNED schedules a layer tried.
 - "best machine, default schedules": a search of `--designs` machines for the latency, schedules by the templates.
@@ -56,18 +56,18 @@ FIELDS: dict[str, Any] = {
     "extensions": [["post", "patch"]],
 }
 SCRATCHPADS = ((32, 256, 128), (16, 128, 64), (8, 32, 16), (4, 16, 8))
-"""KiB of the scratchpads for inputs, weights and accumulators of the machines of "gain by trials"."""
+"""Sizes in KiB of the scratchpads for inputs, weights and accumulators of each machine in "gain by trials"."""
 GAINS = (4, 16, 64)
 
 
 def milliseconds(figures: Figures, network: Network) -> float:
-    """Milliseconds of a launch at the predicted clock."""
+    """Milliseconds of one run of `network` at the predicted clock."""
     assert figures.clock_mhz is not None
     return figures.networks[network.name].cycles / figures.clock_mhz / 1e3
 
 
 def described(machine: Config, figures: Figures, network: Network) -> dict[str, Any]:
-    """A machine and its figures as a document."""
+    """The fields and figures of a machine, as a JSON object."""
     run = figures.networks[network.name]
     return {
         "machine": {name: getattr(machine, name) for name in (*list(FIELDS)[1:-1],)},
@@ -94,7 +94,7 @@ def best(explored: vdla.Explored) -> Design:
 
 
 def gains(network: Network) -> list[dict[str, Any]]:
-    """Gains of trials on `vta` with smaller scratchpads, one row for each set of scratchpads."""
+    """Speedups from tuning on `vta` with smaller scratchpads, one row for each set of scratchpads."""
     found = []
     for inputs, weights, sums in SCRATCHPADS:
         machine = as_in_a_space(
@@ -122,7 +122,7 @@ def gains(network: Network) -> list[dict[str, Any]]:
 
 
 def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, Any]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / "resnet18.onnx"
     models.write(model, "resnet18")
@@ -170,7 +170,7 @@ def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, A
 
 
 def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """For the joint search's machine its speedup over each alternative, as medians over the seeds."""
+    """Speedups of the joint search's machine over each alternative, as medians over the seeds."""
     joint = [row["joint, tuned"]["ms"] for row in rows]
     others = {
         "default machine, tuned": [default["ms"] for _ in rows],

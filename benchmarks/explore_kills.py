@@ -1,4 +1,5 @@
-"""Studies killed with kill -9 at 20 moments and resumed: their records beside those of undisturbed studies.
+"""Studies killed with kill -9 at 20 moments and resumed: their records are compared with records of undisturbed
+studies.
 
     python benchmarks/explore_kills.py [--kills 20] [--json] [--write]
 
@@ -50,8 +51,8 @@ LONGEST = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """The files of an undisturbed study, the seconds until its first record, and the seconds from its last record to
-    its end.
+    """The files of an undisturbed study; the seconds until its first record (`start`), and the seconds from its last
+    record to its end (`end`).
     """
 
     records: bytes
@@ -62,7 +63,7 @@ class Whole:
 
 
 def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]:
-    """`vdla explore` as a user would type it."""
+    """The command line of `vdla explore` for a study, as a user would type it."""
     networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
     options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}
     words = [str(word) for pair in options.items() for word in pair]
@@ -94,7 +95,7 @@ def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
 
 
 def uninterrupted(words: list[str], study: Path) -> Whole:
-    """Runs a study without killing it."""
+    """Runs a study without killing it; returns its files and times."""
     begin, first, last, bytes_seen = time.monotonic(), 0.0, 0.0, 0
     process = started(words)
     while process.poll() is None:
@@ -114,15 +115,15 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
 def searched(records: bytes) -> int:
     """Number of complete records of designs that the search chose.
 
-    Later records are of designs of the front, with more schedules tried.
+    Records of later steps, in which designs of the front are tuned further, have another key and do not count.
     """
     keys = [json.loads(line)["study"] for line in records.splitlines(keepends=True) if line.endswith(b"\n")]
     return keys.count(keys[0]) if keys else 0
 
 
 def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
-    """Starts the command and kills its process group at a random moment. Returns the part of the study that was running
-    then.
+    """Starts the command and kills its process group at a random moment. Returns the part of the study (see PARTS) that
+    was running then.
 
     If the study ends before that moment, it is started again from the beginning, with an earlier moment.
     """
@@ -146,7 +147,7 @@ def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
 
 
 def measure(folder: Path, kills: int) -> dict[str, Any]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)
     (folder / "space.toml").write_text(SPACE)

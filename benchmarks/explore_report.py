@@ -1,12 +1,13 @@
-"""The report of an exploration with 2,000 designs: its size, the time to write it, and until it is usable in a browser.
+"""The report of an exploration with 2,000 designs: its size, the time to write it, and the time until it is usable in a
+browser.
 
     python benchmarks/explore_report.py [--designs N] [--folder DIR] [--json] [--write]
 
 Random designs around `vta` run two shipped networks; the page has the layers of 24 designs of the front. "usable" is
-the time from the start of the navigation until everything is drawn and the browser has had its turn, as the page
-measures it (`performance.now`), median and least of 7 loads in Debian's headless Chromium without a GPU, no cache;
-"choose" is from choosing a design until the browser has painted. With `--folder` the study's records are kept and used
-again. With `--write` the figures go to benchmarks/results/explore_report.json.
+the time from the start of the navigation until the browser has painted the whole page, as the page measures it
+(`performance.now`), median and least of 7 loads in Debian's headless Chromium without a GPU, no cache; "choose" is from
+choosing a design until the browser has painted. With `--folder` the study's records stay there and later runs use them.
+With `--write` the figures go to benchmarks/results/explore_report.json.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ async (design) => {
 
 
 def measure(folder: Path, designs: int) -> dict[str, Any]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     paths = []
     for name in NETWORKS:
         paths.append(folder / f"{name}.onnx")

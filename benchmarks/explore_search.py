@@ -5,11 +5,11 @@ of its points.
 
 All 4,096 points of a space around `vta` are evaluated once on ResNet-18 and MobileNet (latency, energy, area); the
 records in DIR make that resumable, so the first call takes a quarter of an hour on two cores and later ones none. The
-searches then look their evaluations up. Objectives are normalized over the front of the whole space, the reference is
-1.1 in each. "evaluations" are the designs that a search names until its hypervolume is 99% of the whole space's, by
-seed; designs that are no machine are not counted, since none was evaluated. All searches of a seed begin with the same
-20 machines, name no design twice, and get results in batches of 10; NSGA-II is Optuna's with its defaults. With
-`--write` the figures go to benchmarks/results/explore_search.json.
+searches then look evaluations up there. Objectives are normalized over the front of the whole space; the reference
+point is 1.1 in each. "evaluations" is the number of designs that a search evaluates until its hypervolume is 99% of the
+whole space's, for each seed; invalid designs do not count, since they are not evaluated. All searches with one seed
+begin with the same 20 machines, propose no design twice, and get results in batches of 10; NSGA-II is Optuna's with its
+defaults. With `--write` the figures go to benchmarks/results/explore_search.json.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ FAILED = (np.inf,) * len(OBJECTIVES)
 """Objectives of a machine that cannot run a network: it counts as evaluated, but adds no hypervolume."""
 SHARE, TENTH = 0.99, 0.1
 BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
-"""Share of the space that each search may evaluate."""
+"""Share of the space that each search may evaluate, by strategy."""
 
 
 class Compared:
-    """The space with the figures of all its points. Computes the share of its hypervolume that a set of designs has."""
+    """The space with the figures of all its points. Computes the share of the space's hypervolume that a set of designs
+    has.
+    """
 
     def __init__(self, whole: Exploration) -> None:
         values = np.array([design.objectives for design in whole.designs if design.objectives])
@@ -73,7 +75,7 @@ class Compared:
         return hypervolume(self._scaled(values), REFERENCE) / self.volume if len(values) else 0.0
 
     def evaluations(self, values: np.ndarray) -> int | None:
-        """The least number of first designs that together have SHARE of the hypervolume; None if all designs
+        """The least number n such that the first n designs have SHARE of the hypervolume; None if all designs together
         have less.
         """
         counts = range(1, len(values) + 1)
@@ -97,8 +99,8 @@ def study(networks: tuple[Network, ...], strategy: str, seed: int, budget: int, 
 
 
 def compare(networks: tuple[Network, ...], known: Known, compared: Compared, seeds: int) -> dict[str, Any]:
-    """For each search: the evaluations by seed, their mean, and the share of the hypervolume found with TENTH of the
-    space.
+    """For each search: the number of evaluations by seed, their mean, and the share of the hypervolume found with TENTH
+    of the space.
     """
     size, found = space_of(SPACE).size, dict[str, Any]()
     for strategy, part in BUDGETS.items():

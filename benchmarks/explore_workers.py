@@ -1,16 +1,17 @@
-"""Studies on dask workers against the same on one: evaluations of known cost on 4 and 8, real ones on 2.
+"""Studies on several dask workers against the same studies on one worker: evaluations of known duration on 4 and 8,
+real evaluations on 2.
 
     python benchmarks/explore_workers.py known [--json] [--write]
     python benchmarks/explore_workers.py real [--designs 60] [--rounds 5] [--json] [--write]
 
-Schedulers and workers are processes of their own on this machine. "known": evaluations sleep for 0.2 to 0.6 s (by the
-machine's digest), so the figure is that of scheduler and chunks, and with a strategy that learns of the wait for the
-last of each batch; the cores here do not limit it.
-"real": random designs around `vta` on ResNet-18 and MobileNet, on one worker and on two, and in one and two processes
-without dask, in turns; medians of the rounds' ratios of wall time. It needs two cores without other work: the row of
-processes says what the machine gives. A study of one batch of other designs comes first and is not on the clock: it
-starts the processes of dask's workers. Those without dask start anew in each study, on the clock. With
-`--write` the figures go to benchmarks/results/explore_workers_known.json or explore_workers_real.json.
+Schedulers and workers are separate processes on this computer. "known": an evaluation sleeps for 0.2 to 0.6 s
+(depending on the configuration's digest), so the figure measures the scheduler, the chunks and, with a strategy that
+learns, the wait for the last result of each batch; the number of cores does not limit it. "real": random designs around
+`vta` on ResNet-18 and MobileNet, on one worker and on two, and in one and two processes without dask, in turns; medians
+of the rounds' ratios of wall time. It needs two idle cores: the row of processes shows the speedup that the computer
+allows. A study of one batch of other designs runs first, untimed, and starts the processes of dask's workers. Processes
+without dask start in each study, and their start is timed. With `--write` the figures go to
+benchmarks/results/explore_workers_known.json or explore_workers_real.json.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """A study with the same designs wherever it runs."""
+    """A study that evaluates the same designs on every `place`."""
     return Study(
         space=space_of(SPACE),
         networks=networks,
@@ -94,7 +95,7 @@ def seconds(searched: Study) -> tuple[float, list[Config]]:
 
 
 def known(designs: int, rounds: int) -> dict[str, Any]:
-    """Speed on each of KNOWN_WORKERS relative to that on the first, for each search."""
+    """For each search, the speed on each number of workers in KNOWN_WORKERS relative to the first number."""
     rows = dict[str, Any]()
     with (
         mock.patch.object(places, "WORKER", SLEEPING),
@@ -158,7 +159,7 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
 
 
 def shipped(folder: Path, names: Sequence[str]) -> tuple[Network, ...]:
-    """Networks that are part of the toolkit."""
+    """The shipped models `names`, written to `folder` and loaded as networks."""
     found = []
     for name in names:
         models.write(folder / f"{name}.onnx", name)

@@ -1,4 +1,4 @@
-"""Forty networks of PyTorch as users export and quantize them today, divided between accelerator and processor.
+"""Forty networks of PyTorch as users export and quantize them today, partitioned between accelerator and processor.
 
     make .venv-torch/.installed
     .venv-torch/bin/python -m vdla.benchmarks.exported_networks make FOLDER [NAME ...]
@@ -7,11 +7,12 @@
 `make` needs torch, torchvision and transformers; run it with -m, since this folder has a transformers.py of its own. It
 writes FOLDER/NAME.onnx by PyTorch's current exporter (`torch.onnx.export(..., dynamo=True)`) and FOLDER/NAME.u8s8.onnx
 by ONNX Runtime's default recipe (preprocessing, then static quantization in QDQ form: uint8 activations, int8 weights
-by channel). Weights and calibration inputs are seeded, nothing is downloaded, files that are already there are kept.
+by channel). Weights and calibration inputs are seeded, nothing is downloaded; files that exist already are not made
+again.
 
 `run` gives each quantized network to `vdla run --target vdla,llvm`, which compares its outputs with ONNX Runtime's, in
-a process of its own: a crash, a run of over LIMIT seconds and a wrong output each become a row. With `--write` the rows
-go to benchmarks/results/exported_networks.json. Exits 1 unless every network ran with right outputs.
+a new process for each: a crash, a run of over LIMIT seconds and a wrong output each become a row. With `--write` the
+rows go to benchmarks/results/exported_networks.json. Exits 1 unless every network ran with right outputs.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dic
 
 
 def measure(path: Path, config: str) -> dict[str, Any]:
-    """The row of one quantized network: how its run ended, and the command's verdict on its outputs."""
+    """The row of one quantized network: exit status of its run, and the command's verdict on its outputs."""
     program = "from vdla.codesign.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", str(path), "--target", "vdla,llvm"]
     started = time.monotonic()

@@ -1,9 +1,9 @@
-"""One-line faults in RTL and simulator against co-simulation: each must be caught.
+"""One-line faults in RTL and simulator: co-simulation must catch each.
 
     python benchmarks/faults.py [--programs 200] [--only NAME ...] [--json] [--write]
 
-Every fault is put into a copy of the sources (vdla.verify.faults.table lists them). Each fault in the RTL costs a
-build. Exits 1 if one is not caught. With `--write` the verdicts on all go to benchmarks/results/faults.json.
+Every fault is put into a copy of the sources (vdla.verify.faults.table lists them). Each fault in the RTL needs a new
+build. Exits 1 if a fault is not caught. With `--write` all verdicts go to benchmarks/results/faults.json.
 """
 
 from __future__ import annotations

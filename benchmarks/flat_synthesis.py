@@ -51,8 +51,8 @@ def main(options: Given) -> None:
 
 
 def compared(config: Config, library: Liberty) -> dict[str, Any]:
-    """Logic (square micrometres), flip-flops and longest path (ns) of a machine: flattened, by module, and by the
-    model.
+    """Logic (square micrometres), flip-flops and longest path (ns) of a machine: flattened, mapped by module, and
+    predicted by the model.
     """
     verilog = generate_verilog(config)
     by_module = _figures(map_verilog(verilog, library, top=TOP, report=_quiet))
@@ -67,8 +67,8 @@ def compared(config: Config, library: Liberty) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over machines: of flattened figures relative to those by module, and of the model's error against flattened
-    ones.
+    """Means over machines: ratios of flattened figures to figures by module, and the model's errors against flattened
+    figures.
     """
 
     def mean(name: str, key: str) -> float:

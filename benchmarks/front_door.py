@@ -1,15 +1,15 @@
-"""Overhead of the Python package `vdla`: `vdla.simulate` of a network for its timing alone over the simulator's own
-time, and `vdla.compile` for this processor of a network that was compiled before.
+"""Overhead of the Python package `vdla`: the time of `vdla.simulate` without data over the time of the simulator
+itself, and the time of `vdla.compile` (for this processor) for a network that is in the cache.
 
     python benchmarks/front_door.py [--repeat N] [--network NAME ...] [--json] [--write]
 
 Networks with seeded weights: DenseNet-121 (`densenet121`) and an encoder of 24 layers of 128 numbers on 32 tokens
 (`encoder24`). For the accelerator they are quantized as a new user would (`harness.quantized`); it is `vta` with the
-extensions that they need and a chain memory of 16,384 bytes. Times are thread CPU seconds, medians: `simulator` of
-`vdla.sim.simulate` without data and `simulate` of `vdla.simulate`, one after the other in each round, `ratio` the
-median of the rounds' ratios. `account_us` are microseconds a layer of the first access to the report's layers.
-`first_compile` are CPU seconds, of all threads, of `vdla.compile` of the float32 network for this processor with an
-empty cache, `second_compile` the median of those after it.
+extensions that they need and a chain memory of 16,384 bytes. Times are medians of thread CPU seconds: `simulator` is
+the time of `vdla.sim.simulate` without data, `simulate` the time of `vdla.simulate`, measured one after the other in
+each round; `ratio` is the median of the rounds' ratios. `account_us` are microseconds per layer for the first access to
+the report's layers. `first_compile` are CPU seconds of all threads for `vdla.compile` of the float32 network for this
+processor with an empty cache; `second_compile` is the median of the calls after it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def empty_cache(folder: Path) -> Iterator[None]:
 
 
 def measure(name: str, repeat: int) -> dict[str, Any]:
-    """The row of a network."""
+    """Measures the network `name`; returns its row of the results."""
     with tempfile.TemporaryDirectory() as folder:
         plain, quantized = (Path(folder) / f"{kind}.onnx" for kind in ("float", "quantized"))
         model, feeds = NETWORKS[name]()

@@ -3,11 +3,11 @@
     python benchmarks/fusion.py [--only NAME ...] [--rounds N] [--json] [--write]
 
 Unfused, every operator of the ONNX model is a kernel of its own that reads and writes memory, batch normalization too.
-`fusion` = the kernels' time without fusion / with it, above 1 where fusion pays: thread CPU time on one thread of all
-kernels but changes of layout, which a network has at its ends only and each of these chains too. `run` is the ratio of
-whole runs, including changes of layout and copies of inputs and outputs. The first four rows are the workloads of the
-TVM paper's Figure 4 (OSDI 2018; there 1.2 to 2 times on a Titan X), then chains whose tensors are larger than the
-second-level cache, then whole networks, which compute more than they move.
+`fusion` = the kernels' time without fusion / with fusion, above 1 where fusion pays: thread CPU time on one thread of
+all kernels except layout changes, which a whole network has at its ends only, but each of these short chains has too.
+`run` is the ratio of whole runs, including changes of layout and copies of inputs and outputs. The first four rows are
+the workloads of the TVM paper's Figure 4 (OSDI 2018, which reports 1.2 to 2 on a Titan X), then chains whose tensors
+are larger than the second-level cache, then whole networks, which are bound by computation rather than by memory.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
-"""Least total seconds of a row's rounds, for each of its networks."""
+"""Least total seconds of all rounds of a row, for each of the two networks compared."""
 LARGE = (1, 64, 224, 224)
 """A tensor of 12.8 MB, several times a core's second-level cache."""
 ROWS = (4096, 768)
-"""Shape with about as many elements, in rows as in a language model."""
+"""Shape of a tensor of rows, as in a language model, with about as many elements as LARGE."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """An ONNX model under construction with seeded weights: a chain, in which each node's first input is the last
-    node's output.
+    """An ONNX model under construction with seeded weights: a chain, in which the first input of each node is by
+    default the output of the node before.
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -242,7 +242,7 @@ NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
 
 
 def computes(launch: Launch) -> bool:
-    """Whether a kernel computes, and does not merely change the layout."""
+    """Whether a kernel computes something, rather than only changing the layout."""
     return launch.operator != "Relayout"
 
 

@@ -1,15 +1,16 @@
-"""Damaged files of every kind, killed and interrupted commands, outputs that cannot be written: the result of each
+"""Damaged files of every kind, killed and interrupted commands, outputs that cannot be written: one verdict for each
 case.
 
     python benchmarks/fuzz.py [--kinds models programs ...] [--count 10000] [--seed 0] [--workers 2] [--write]
-    python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all that it says
+    python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all its output
 
-Kinds float_graphs, qdq_graphs and attributes draw valid graphs over every operator of the importers' tables; how often
-each operator occurs, and which share of its cases is refused for one of its nodes, is printed and written as well. A
-case must be refused in one line, or run and be right (`vdla run` compares outputs with ONNX Runtime or the
+Kinds float_graphs, qdq_graphs and attributes draw valid graphs over every operator of the importers' tables; for each
+operator, the number of its cases and the share of them that is refused because of it are printed and written as well. A
+case must be refused in one line, or run with right results (`vdla run` compares outputs with ONNX Runtime or the
 interpreter). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each
-is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own. With --write
-the counts go to benchmarks/results/fuzz.json, in place of the counts of the same kind.
+is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of
+cases. With --write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same
+kind.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ COUNTS = {
     "interrupts": 20 * len(CALLS),
 }
 LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0}
-"""Time limits in seconds for the cases of some kinds. They start new commands, partly with empty caches; Yosys alone
+"""Time limits in seconds for the cases of some kinds, which start new commands, partly with empty caches; Yosys alone
 takes minutes.
 """
 
@@ -58,7 +59,7 @@ OPTIONS = (
 
 
 def main(options: Given) -> int:
-    """Runs all chosen kinds, one after the other."""
+    """Runs the chosen kinds of cases, one after the other; returns the exit code."""
     failed = 0
     for kind in options.kinds:
         if options.case is None:
@@ -120,8 +121,8 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """Number of operators that occurred, and for each one the share of its cases that were refused because of it, as
-    text.
+    """A text: the number of operators that occurred, and for each operator the share of its cases that were refused
+    because of it.
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -2,10 +2,11 @@
 
     python benchmarks/generated.py [NAME ...] [--rounds 15] [--json] [--write]
 
-The file of results keeps the traces of the templates' schedules, as they were on that machine for each level of its
-vectors; every run replays them. Both kernels run in turns on one thread: thread CPU time. `hand`: microseconds of the
-template's kernel; `ratio`: its time over the generator's, above 1 where the generator is faster. A template may go
-where the generator has at least 0.97 of its speed. Beside other work, ratios of equal kernels vary by 5%.
+The file of results stores the traces of the templates' schedules for each vector width of the computer on which it was
+made; every run replays them. Both kernels run in turns on one thread: thread CPU time. `hand`: microseconds of the
+template's kernel; `ratio`: its time over the time of the generator's kernel, above 1 where the generator is faster. A
+template may be deleted where the generator has at least 0.97 of its speed. If other programs run on the processor,
+ratios of equal kernels vary by 5%.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ REDUCTIONS = (
     ((2, 3000, 20), (1,)),
     ((1, 196, 1024), (1,)),
 )
-"""Shapes and axes of sums that keep the last axis."""
+"""Shapes of the inputs of sums, and the axes that are summed; the last axis is not summed."""
 POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...] = (
     (4, 112, 16, 3, 2, 1, "max"),
     (4, 112, 16, 2, 2, 0, "max"),
@@ -71,7 +72,7 @@ POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...
     (3, 64, 1, 3, 2, 1, "max"),
     (4, 17, 1, 5, 1, 2, "max"),
 )
-"""Pools: planes, height and width, lanes of a position, kernel, stride, pads, and kind."""
+"""Pools: (planes, height and width, channels of a position, kernel, stride, pads, kind)."""
 LEAST_SECONDS = 2e-3
 
 

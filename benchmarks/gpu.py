@@ -6,17 +6,18 @@
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
 within the tolerances of `benchmarks/harness/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
 device's clock: ours in a CUDA graph, and torch (cuDNN, cuBLAS) in a CUDA graph, eager, and for networks by
-torch.compile at max-autotune, its module in a CUDA graph as well. They take turns, and medians of their ratios count:
-above 1 ours is faster. A peer's outputs are compared with ours first; where they differ, nothing is written. Layers
-have equal pads on all sides, since torch would run one kernel more for unequal ones. Our weights are prepared ahead of
-the timed calls: packed, and for Winograd convolutions transformed. Repetitions of our graph overlap where the card can
-(programmatic dependent launch). TF32 is off on both sides but in rows that say tf32.
+torch.compile at max-autotune, its module in a CUDA graph as well. Ours and each peer (a way to run torch) take turns; a
+row has the medians of the ratios peer's time / ours: above 1 ours is faster. A peer's outputs are compared with ours
+first; if they differ, nothing is written. Layers have equal pads on all sides, since torch would run one kernel more
+for unequal ones. Our weights are prepared ahead of the timed calls: packed, and for Winograd convolutions transformed.
+Repetitions of our graph overlap if the card supports it (programmatic dependent launch). TF32 is off on both sides,
+except in rows that say tf32.
 
 At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the case of ResNet-18;
-with --library-convolutions it has cuDNN's alone, and its column says so. The whole is written to
-benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes names of rows and of groups (convolutions,
-"depthwise convolutions", products, operators, networks); what it measures is written with --update alone, which puts
-these rows into the card's file and leaves the others there; each row has its date and commit.
+with --library-convolutions it uses only cuDNN's convolutions, and its column says so. All rows are written to
+benchmarks/results/gpu-CARD.json at the end, or none. --only takes names of rows and of groups (convolutions, "depthwise
+convolutions", products, operators, networks); these rows are written only with --update, which replaces them in the
+card's file and leaves the others there; each row has its date and commit.
 
 Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
 fails, 2 where it cannot run.
@@ -179,12 +180,12 @@ def time_all(place: Place, properties: DeviceProperties, options: Given) -> None
 
 
 def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[str, Any]]:
-    """Rows as dicts, with date and commit of their measurement; old rows have no commit."""
+    """Rows as dicts, with date and commit of their measurement."""
     return [{**row.to_dict(), "date": measured, "commit": commit} for row in rows]
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """The rows, together with those rows of the file that have other names, in the suite's order."""
+    """The rows `rows`, and the rows of the file that have other names, in the suite's order."""
     try:
         held = json.loads(path.read_text())["rows"]
     except FileNotFoundError:

@@ -1,16 +1,16 @@
-"""Errors of the cost models by which GPU templates choose tiles, against candidates that a card has timed.
+"""Errors of the cost models by which GPU templates choose tiles: estimates compared with times measured on a card.
 
     python benchmarks/gpu_cost.py [RECORDS.jsonl ...] [--arch sm_90a] [--all] [--json]
 
-Without records: the candidates of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json, drawn at random among those
-that the cost model estimates at no more than 2.5 to 4 times the best one's time; its constants were fitted to them.
-Candidates of another card come from the tuner:
+Without records: the candidates of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json, drawn at random among
+candidates that the cost model estimates at no more than 2.5 to 4 times the best time; the model's constants were fitted
+to them. Candidates of another card come from the tuner:
 
     vdla tune --target cuda --strategy random --trials 200 --workload conv2d:C2 -o RECORDS.jsonl
 
 Prints for each template the number of candidates, the slowdown of the cost model's first choice against the best
-candidate (geometric mean and worst), and the spread of its errors (`Judgement.spread`); --all for every workload. Needs
-no GPU.
+candidate (geometric mean and worst), and the spread of its errors (`Judgement.spread`); with --all for each workload.
+Needs no GPU.
 """
 
 from __future__ import annotations

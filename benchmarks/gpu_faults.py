@@ -1,11 +1,12 @@
-"""Faults in scheduled GPU kernels: the check that refuses each of them, and the numbers without the checks.
+"""Faults in scheduled GPU kernels: the check that refuses each of them, and the results of running the kernel without
+checks.
 
     python benchmarks/gpu_faults.py [--only NAME ...] [--write]
 
 Every fault is a change of the loop IR of a right kernel (vdla.verify.faults.gpu lists them). "check": the check of
-`compiler.codegen.cuda.prepare` that refuses it. "numbers": the results of the faulty kernel, emulated on this machine
-with all checks switched off. Needs no GPU. Exits 1 if a fault is seen by neither. With `--write` the verdicts on all
-go to benchmarks/results/gpu_faults.json.
+`compiler.codegen.cuda.prepare` that refuses it. "numbers": the results of the faulty kernel, emulated on this processor
+with all checks switched off. Needs no GPU. Exits 1 if a fault is neither refused nor changes results. With `--write`
+the verdicts on all faults go to benchmarks/results/gpu_faults.json.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ OPTIONS = (ONLY.but(help="names of faults", part=True), WRITE)
 
 
 def main(options: Given) -> int:
-    """Prints for each fault a line, and below it the message of the check that refuses it."""
+    """Prints for each fault one line, and the message of the check that refuses it."""
     missed: list[str] = []
     rows: list[dict[str, str]] = []
     for fault in FAULTS:

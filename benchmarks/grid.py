@@ -1,19 +1,21 @@
-"""Utilization over a grid of machines: arrays square and not, buses, read latencies; ResNet-18 and ResNet-50.
+"""Utilization over a grid of machines (accelerator configurations): square and other arrays, buses, read latencies;
+ResNet-18 and ResNet-50.
 
     python benchmarks/grid.py [--arrays 16x16,8x32] [--networks resnet18] [--buses 8,64] [--latencies 30] [--write]
     python benchmarks/grid.py --large [--write]
     python benchmarks/grid.py --mobilenets [--extensions taps] [--write]
 
-Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFOs follow from the bus, and enough
-reads are outstanding to cover the latency. Every cell is a machine that nothing was tuned on, with the templates' own
-choices and no records, and with 2, 3 or 4 virtual threads, whichever takes fewest cycles in simulation. Utilization is
-roofline over exact cycles (docs/measures.md). With `--write` the cells go to benchmarks/results/grid.json; the exit
-status is 0 whether or not cells are below a target. `--large`: ResNet-50 on 128x128 behind 64 bytes and 30 cycles, one
-image, and eight that share each weight tile (batch 8), to grid_large.json. `--mobilenets`: MobileNet-v1 and
-MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise layers (by default `taps`,
-`sweep` and `wide_loads`) and the changes of `for_mobilenets`, and on `vta` with two sizes of store FIFO, to
-grid_mobilenets.json. Arrays of more rows than columns fold there (extension `fold`): as many multipliers, and vectors
-of outputs as long as vectors of inputs; `unfolded` are the same machines without it.
+Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFO sizes follow from the bus, and the
+number of outstanding reads covers the latency. Every cell is a machine for which nothing was tuned: the templates' own
+choices, no records; of 2, 3 or 4 virtual threads the number with the least simulated cycles. Utilization is roofline
+cycles over exact cycles (docs/measures.md). With `--write` the cells go to benchmarks/results/grid.json; the exit
+status is 0 whether or not cells are below a target. `--large`: ResNet-50 on an array of 128x128 with a bus of 64 bytes
+and a latency of 30 cycles, for one image and for eight that share each weight tile (batch 8), written to
+grid_large.json. `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with
+`--extensions` for depthwise layers (by default `taps`, `sweep` and `wide_loads`) and the changes of `for_mobilenets`,
+and on `vta` with two sizes of store FIFO, written to grid_mobilenets.json. Arrays of more rows than columns have the
+extension `fold` there: with the same number of multipliers, an output vector can be as long as an input vector, because
+the array's rows can work in groups; `unfolded` are the same machines without the extension.
 """
 
 from __future__ import annotations
@@ -47,20 +49,18 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Least number of channels in a block for which machines have a chain memory, and the memory's bytes. It holds the
-inputs of all layers but the first of a residual block of ResNet-50. With blocks of 128 channels it holds the same
-number of positions, since those blocks are half empty in such layers.
+"""Least number of channels in a block for which machines get a chain memory (on-chip memory between layers), and the
+memory's size in bytes. It holds the inputs of all layers but the first of a residual block of ResNet-50. With blocks of
+128 channels it holds the same number of positions, since in such layers these blocks are half empty.
 """
 IMAGE = 224
 """Rows and columns of the images of published networks."""
 SHORT_ROW = 7
-"""Length of the shortest rows that are read, in beats of the bus: rows of the last layers, with one
-position in a beat.
-"""
+"""Length in bus beats of the shortest rows that are read: rows of the last layers, with one position in a beat."""
 STORED = 0.9
-"""Share of the bus that stores alone must be able to keep busy on machines for MobileNets."""
+"""Share of the bus bandwidth that stores alone must be able to use on machines for MobileNets."""
 LEAST, LEAST_OF_MOBILENETS = 0.88, 0.75
-"""Least utilization that every cell should reach; for ResNets, and for MobileNets."""
+"""Least utilization that every cell should reach: first for ResNets, then for MobileNets."""
 FOR_DEPTHWISE = ("taps", "sweep", "wide_loads")
 """Extensions of machines for MobileNets, in addition to DEPTHWISE."""
 
@@ -79,8 +79,8 @@ def machine(
 
     It has scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles (or 256 KiB of
     weights if that is more), and 64 parameter entries, the maximum; and a chain memory if the array has at least WIDE
-    channels. `for_depthwise`: extensions used together with DEPTHWISE, of which `taps` must be the first. With `folds`,
-    an array with more rows than columns folds.
+    channels. `for_depthwise`: extensions used together with DEPTHWISE; the first must be `taps`. With `folds`, an array
+    with more rows than columns gets the extension `fold`.
     """
     name = f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else "")
     if folds and block_in > block_out:
@@ -119,10 +119,11 @@ def for_mobilenets(config: Config) -> Config:
     """The machine adapted to layers with few channels on large planes, and to layers with many channels on planes of
     7x7.
 
-    Its store FIFO can keep the bus busy, since layers that expand channels store more than they load; by default FIFOs
-    suffice for three quarters of the bus (isa/fifos.py). Its outstanding writes cover the latency with bursts of one
-    beat (of blocks of several vectors only those with channels are stored), its outstanding reads cover it with rows of
-    7 beats. A chain memory holds as many positions as in the narrowest machine that has one.
+    Its store FIFO is large enough to keep the bus busy, since layers that expand channels store more than they load;
+    the default size suffices for three quarters of the bus bandwidth (isa/fifos.py). Its outstanding writes cover the
+    latency with bursts of one beat (of a block with several vectors, only the vectors that contain channels are
+    stored); its outstanding reads cover the latency with rows of 7 beats. A chain memory holds as many positions as in
+    the narrowest machine that has one.
     """
     memory, block = config.memory, max(config.block_in, config.block_out)
     memory = replace(
@@ -143,7 +144,7 @@ def machines(
 ) -> Iterator[tuple[Config, bool]]:
     """The machines for (array, bus, latency) in `axes`; adapted to MobileNets if there are extensions `for_depthwise`.
 
-    A machine whose array folds is followed by the same machine without folding, for which the flag is true.
+    A machine with the extension `fold` is followed by the same machine without it; the flag is true for the latter.
     """
     for (block_in, block_out), bus, latency in axes:
         if not for_depthwise:
@@ -155,7 +156,7 @@ def machines(
 
 
 def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
-    """The cell of one machine: cycles and utilization of each network."""
+    """The cell of the grid for one machine: its parameters, and cycles and utilization of each network."""
     found: dict[str, Any] = {
         "array": config.name,
         "bus_bytes": config.memory.bus_bytes,
@@ -199,7 +200,7 @@ def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[st
 
 
 def network_of(name: str, folder: Path) -> Network:
-    """A network that the toolkit ships, or a published network quantized by ONNX Runtime."""
+    """Network `name`: one that the toolkit ships, or a published one quantized by ONNX Runtime."""
     if name not in models.NAMES:
         return load_network(quantized(name, IMAGE), name=name)
     path = folder / f"{name}.onnx"

@@ -1,11 +1,11 @@
-"""Compares the cycles of networks in files of results with today's.
+"""Compares the cycles of networks in files of results with newly simulated cycles.
 
     python benchmarks/kept_cycles.py [--only FILE ...] [--quick]
 
-Each row is compiled and simulated again for its timing alone, as its own benchmark does: ResNet-18, ResNet-50 and
-MobileNets on the machines of `grid`, networks that others publish (`outside`, `vision_transformers`), language models
-(`language`), BERT's encoder (`encoders`). `--quick`: only networks that compile in under three seconds and need no
-quantization that takes longer. Exit code 1 says that some differ; the file's own command writes it anew.
+Each row is compiled and simulated again (without data) in the same way as by the benchmark that wrote it: ResNet-18,
+ResNet-50 and MobileNets on the machines of `grid`, networks that others publish (`outside`, `vision_transformers`),
+language models (`language`), BERT's encoder (`encoders`). `--quick`: only networks that take a few seconds to quantize
+and compile. Exit code 1: some cycles differ; the command recorded in the file updates it.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""Language models, quantized by ONNX Runtime, on the accelerator: whole, or the first node that stops them.
+"""Language models, quantized by ONNX Runtime, on the accelerator: whether a model runs entirely on it, or else the
+first node that cannot.
 
     python benchmarks/language.py [NAME ...] [--run] [--layers] [--write] [--again] [--file PATH ...] [--base]
 
 Models of `codesign.models.transformers` with seeded weights and few layers (harness/language_models.py) are quantized
 as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing; look-ups,
 masks and softmaxes stay float, see `left_float`) and compiled for `vta` with the extensions that such networks need.
-`whole`: from embeddings on, all is on the accelerator. `elsewhere`: the operators of the model from ids that run on the
-processor. `--run` also simulates, and compares with the interpreter, with ONNX Runtime end to end and layer by layer.
-`no_product` is the share of cycles of layers that have no product; `memory_bound`, the share of the products' roofline
-that the bus bounds, as it does where each weight serves one token. `--file` takes other quantized files, from ids.
-`--base` measures how long the encoder of BERT-base compiles (12 layers of width 768, a sequence of 128): the median of
-three, wall time and CPU time. With `--write` all goes to benchmarks/results/language.json.
+`whole`: from the embeddings on, all nodes run on the accelerator. `elsewhere`: in the model that starts at token ids,
+the operators that run on the processor. `--run` also simulates, and compares the outputs with the interpreter and with
+ONNX Runtime, end to end and layer by layer. `no_product` is the share of cycles of layers that have no product;
+`memory_bound`, the share of the products' roofline cycles that the bus bandwidth bounds, as where each weight is used
+for one token only. `--file` takes other quantized files, which start at token ids. `--base` measures the time to
+compile the encoder of BERT-base (12 layers of width 768, a sequence of 128): the median of three, wall time and CPU
+time. With `--write` all rows go to benchmarks/results/language.json.
 """
 
 from __future__ import annotations
@@ -53,12 +55,12 @@ from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "language"
 CALIBRATIONS, SEED = 4, 100
-"""Number of calibrations (their seeds begin at 0), and the seed of the measured inputs."""
+"""Number of calibration inputs (their seeds begin at 0), and the seed of the measured inputs."""
 Feeds = Callable[[int], dict[str, np.ndarray]]
 
 
 def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
-    """The file of the quantized model; it is written if it is not yet in the cache."""
+    """Path of the quantized model, a file in the cache; the file is made if it does not exist."""
     exclude = left_float(model)
     content = model.SerializeToString(deterministic=True)
     key = hashlib.sha256(content + "\n".join(exclude).encode()).hexdigest()[:16]
@@ -76,7 +78,7 @@ def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
 
 
 def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
-    """The division of a model between accelerator and processor, and the operator of each node by name."""
+    """The partition of a model between accelerator and processor, and the operator of each node by node name."""
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
     partition = partition_model(label, model, abilities=Abilities.of(config))
     return partition, {node.name: node.op_type for node in model.graph.node}
@@ -101,7 +103,7 @@ def elsewhere(path: Path, config: Config) -> dict[str, Any]:
 
 
 def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
-    """The row of a model."""
+    """Measures the model `name`; returns its row of the results."""
     row: dict[str, Any] = {"name": name, "whole": False}
     try:
         ids = MODELS[name].build()
@@ -125,7 +127,9 @@ def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
 
 
 def measure_file(path: Path, config: Config) -> dict[str, Any]:
-    """The row of a quantized file from elsewhere."""
+    """The row of a quantized file that this benchmark did not make: refused operators and operators on
+    the processor.
+    """
     partition, operators = divided(path, config)
     refused = Counter(operators[item] for item in partition.refusals)
     return {"name": path.stem, "refused": dict(refused.most_common())} | elsewhere(path, config)
@@ -170,7 +174,7 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
 
 
 def compile_base(config: Config) -> dict[str, float]:
-    """Seconds of the compilation of BERT-base's encoder."""
+    """Median wall-clock and CPU seconds of compiling BERT-base's encoder."""
     tokens, sizes = 128, BertSizes(layers=12)
     model = bert_encoder(0, 1, tokens, sizes)
 

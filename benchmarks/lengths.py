@@ -1,14 +1,15 @@
-"""One artefact for sequences of 1 to 512 tokens against a compilation for each length, on accelerator and processor.
+"""One artefact (compiled network) for sequences of 1 to 512 tokens, compared with a compilation for each length, on
+accelerator and processor.
 
     python benchmarks/lengths.py [NAME ...] [--tolerance T] [--rounds N] [--json] [--write]
 
 `accelerator`: BERT of MiniLM's width, two layers, from embeddings on, quantized as benchmarks/language.py does it, on
-`vta` with the extensions of such networks; cycles of the simulator. `bert` and `gpt2`: that BERT from ids, and GPT-2
-small with two layers and its prompt, float32, on this processor; thread CPU time, both in turns, medians of the rounds'
-ratios. Vocabularies have 2,048 words, weights are seeded. `ratio` is what the artefact takes over what the network
-compiled for that very length takes; `worst` and `geomean` are over the lengths measured. Outputs of both are compared:
-on the accelerator every bit, on the processor within 1e-5 of the greatest value. `bytes` is the artefact's file,
-`static_bytes` that of 512 tokens alone in the same form.
+`vta` with the extensions of such networks; cycles of the simulator. `bert` and `gpt2`: the same BERT starting at token
+ids, and GPT-2 small with two layers on a prompt, float32, on this processor; thread CPU time, artefact and static
+network in turns, medians of the rounds' ratios. Vocabularies have 2,048 words, weights are seeded. `ratio` is the cost
+of the artefact over the cost of the network compiled for exactly that length; `worst` and `geomean` are over the
+lengths measured. Outputs of both are compared: on the accelerator every bit, on the processor within 1e-5 of the
+greatest value. `bytes` is the size of the artefact's file, `static_bytes` the size of a file for 512 tokens only.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SYMBOL, LEAST_LENGTH, MOST = "sequence", 1, 512
 MEASURED = (1, 7, 16, 17, 33, 64, 100, 128, 129, 200, 255, 256, 300, 400, 511, 512)
 SEED = 100
 ALLOWED = 1e-5
-"""Largest difference between two float32 networks, relative to the greatest value of an output."""
+"""Largest difference between outputs of two float32 networks, relative to the greatest value of an output."""
 _BERT = BertSizes(layers=2, width=384, heads=12, inner=1536, vocabulary=WORDS)
 _GPT2 = Gpt2Sizes(layers=2, vocabulary=WORDS)
 
@@ -64,7 +65,7 @@ class Case:
 
 
 def accelerator() -> Case:
-    """The case of a quantized BERT that starts at embeddings; its additive mask gives pads the least number."""
+    """The case of a quantized BERT that starts at embeddings; for padding its additive mask has the lowest float32."""
     whole = bert(0, 1, None, _BERT)
     of = LanguageModel(lambda: whole, ("embeddings", "mask"), {"pooler_output": "pooler"})
     part, feeds = from_embeddings(whole, of)
@@ -73,7 +74,7 @@ def accelerator() -> Case:
 
 
 def processor_bert() -> Case:
-    """The case of a BERT that starts at token ids; its mask is 0 at pads."""
+    """The case of a BERT that starts at token ids; for padding its mask is 0."""
     model = bert(0, 1, None, _BERT)
     return Case(
         model=model.SerializeToString(),
@@ -84,7 +85,7 @@ def processor_bert() -> Case:
 
 
 def processor_gpt2() -> Case:
-    """The case of GPT-2's prompt: attention is causal, so pads after a token do not affect it."""
+    """The case of GPT-2 on a prompt: attention is causal, so that padding after a token does not affect it."""
     model = gpt2(0, 1, None, _GPT2)
     return Case(
         model=model.SerializeToString(),
@@ -102,7 +103,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
 
 
 def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
-    """The document of a model's figures."""
+    """Measures the model `name`; returns its figures as a JSON object."""
     case = CASES[name]()
     backend = backend_of(case.options.target)
     began = time.process_time()
@@ -146,7 +147,7 @@ def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
 
 
 def _row(case: Case, artefact: LengthsExecutable, length: int, rounds: int) -> dict[str, Any]:
-    """The row of one length: the artefact against a network compiled for that length."""
+    """The row of one length: the artefact compared with a network compiled for that length."""
     backend, arrays = backend_of(case.options.target), case.feeds(SEED, length)
     with backend.compile(with_dimensions(case.model, {SYMBOL: length}), case.options) as static:
         ours, theirs = artefact.run(arrays), static.run(arrays)

@@ -1,18 +1,18 @@
-"""Mutations of the RTL by Yosys against co-simulation: how many are caught, and which survive.
+"""Mutations of the RTL, made by Yosys: how many co-simulation catches, and which survive.
 
     python benchmarks/mutations.py [--machine tiny] [--seeds 2 3 4] [--count 200] [--programs 500] [--jobs 2] [--json]
                                    [--write]
 
 A campaign is one machine and one seed, which draws the mutations and the programs. The mutations are in one netlist;
-every one runs the same co-simulation programs, the shortest first, until one ends in another way than on the simulator,
-or not at all. A mutation that no program catches is compared with the design in ever larger parts
-(vdla.hw.synthesis.equivalence), which may prove it equivalent. A mutation neither caught nor proven is a survivor,
-listed with its line of Verilog and the results of the comparisons.
+every one runs the same co-simulation programs, the shortest first, until a program's result differs from the
+simulator's, or the program does not end. A mutation that no program catches is compared with the design in ever larger
+parts (vdla.hw.synthesis.equivalence), which may prove it equivalent. A mutation neither caught nor proven is a
+survivor, listed with its line of Verilog and the results of the comparisons.
 
-The programs were improved on the mutations of `tiny` at seed 1, so that campaign is no evidence: seeds 2, 3 and 4, and
-the machine `EIGHT` (8x8, all extensions), were never used for that. The first campaign of a machine builds its library
-(a minute or more). With `--write` each campaign goes to benchmarks/results/mutations.json as it ends, in place of the
-campaign of the same machine and seed.
+The programs were improved on the mutations of `tiny` with seed 1, so that this campaign proves nothing; seeds 2, 3 and
+4 and the machine `EIGHT` (an accelerator configuration of 8x8 with all extensions) were never used for improvements.
+The first campaign of a machine builds its library (a minute or more). With `--write` each campaign goes to
+benchmarks/results/mutations.json as it ends, in place of the campaign of the same machine and seed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 
 NAME = "mutations"
 TUNED_ON = ("tiny", 1)
-"""Machine and seed of the mutations with which the programs were improved."""
+"""Machine and seed of the mutations on which the programs were improved."""
 EIGHT = "8x8, all extensions"
 
 
 def machine(name: str) -> Config:
-    """A preset, or `EIGHT`: an array with twice the sides of `tiny`'s, for which no programs were improved."""
+    """A preset by name, or `EIGHT`: an array with twice the sides of `tiny`'s; programs were not improved on its
+    mutations.
+    """
     if name != EIGHT:
         return load_config(name)
     return replace(
@@ -124,7 +126,7 @@ def measure(
 def _compare(
     mutants: Mutants, left: Sequence[Mutation], jobs: int, seconds: float
 ) -> list[tuple[Comparison, ...]]:
-    """For each mutation of `left` its comparisons with the design; if there is a proof, it is the last of them."""
+    """For each mutation in `left`, its comparisons with the design; if one proves equivalence, it is the last."""
 
     def compare(mutation: Mutation) -> tuple[Comparison, ...]:
         comparisons = prove_equivalent(mutants, mutation, seconds=seconds)
@@ -141,7 +143,9 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 
 def keep(campaign: dict[str, Any]) -> Path:
-    """Writes the campaign with its provenance to the file, which also has those of other machines and seeds."""
+    """Writes the campaign with its provenance to the file of results, which also holds campaigns of other machines and
+    seeds.
+    """
     held = []
     if (RESULTS / f"{NAME}.json").exists():
         held = read_results(NAME)["campaigns"]

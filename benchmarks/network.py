@@ -2,8 +2,8 @@
 
     python benchmarks/network.py [--json] [--write]
 
-Times are thread CPU time, medians of 5, compiled code cached, nothing carried over between runs. "tuned" is with the
-records that come with the package. With `--write` the figures go to benchmarks/results/network.json.
+Times are thread CPU times, medians of 5 runs; numba's compiled code is cached, but runs share nothing else. "tuned":
+with the tuning records that ship with the package. With `--write` the figures go to benchmarks/results/network.json.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ IMAGES = 8
 
 
 def utilization(compiled: Compiled) -> float:
-    """The roofline's cycles divided by the actual cycles."""
+    """Roofline cycles of the compiled network divided by its simulated cycles."""
     cycles = run(compiled, {}, data=False).simulation.cycles
     return sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles
 
@@ -77,7 +77,7 @@ def small_cnn_configs() -> dict[str, Config]:
 
 
 def measure(folder: Path) -> dict[str, object]:
-    """All figures by name."""
+    """All figures of the benchmark, by name."""
     resnet, small = folder / "resnet18.onnx", folder / "small_cnn.onnx"
     models.write(resnet, "resnet18")
     models.write(small, "small_cnn")

@@ -1,14 +1,15 @@
-"""The ONNX backend's node tests on this processor: which operators are right, wrong, refused.
+"""The ONNX backend's node tests on this processor: which operators give right results, wrong results, or are refused.
 
     python benchmarks/node_tests.py [NAME ...] [--json] [--write] [--messages]
 
-NAME is an operator or the name of a case; without names all cases of the installed `onnx` package are run, apart from
-training, strings, sequences and optional, which are counted only. A case is right if `vdla.compile` (target `llvm`)
-compiles it and all outputs have the expected shape, type and, within the case's tolerances, values; it is refused where
-a UserError says so, and crashed where anything else is raised. `share` is of the unchanged cases. Many pass at run time
-values that models have as constants (axes, pads, a shape); they are compiled when the values arrive, and `right_at_run`
-counts the right ones among them. `share_fixed` counts a case as well if it is right with such parameters as constants,
-as with `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`.
+NAME is an operator or the name of a case; without names all cases of the installed `onnx` package are run, except cases
+of training, strings, sequences and optional values, which are only counted. A case is right if `vdla.compile` (target
+`llvm`) compiles it and all outputs have the expected shape, type and, within the case's tolerances, values; it is
+refused if a UserError is raised, and crashed if any other exception is. `share` is the share of right cases if cases
+are unchanged. Many cases pass at run time values that models have as constants (axes, pads, a shape); such a case is
+compiled when the values arrive, and `right_at_run` is the number of such cases that are right. For `share_fixed`, a
+case also counts as right if it is right with such parameters as constants, as with `vdla.compile(constants=...)` and
+`--constant NAME=VALUE,...`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Verdicts on every case that is not set apart: on the unchanged case and, if that is rejected, with its parameters
-    as constants.
+    """Verdicts on every case that is run: on the unchanged case and, if that is rejected, on the case with its
+    parameters as constants; and the number of cases that are not run, by kind.
     """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(APART, 0))
@@ -52,7 +53,9 @@ def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None
 
 
 def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) -> dict[str, Any]:
-    """The document: shares, numbers of cases in all and by operator, and every case that is wrong or crashed."""
+    """The results as a JSON object: shares, numbers of cases in total and by operator, and every case that is wrong or
+    crashed.
+    """
     plain = Counter(judged.verdict for judged, _ in rows)
     fixed = sum(other is not None and other.verdict == "right" for _, other in rows)
     operators: dict[str, dict[str, int]] = {}

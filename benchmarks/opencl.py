@@ -1,11 +1,11 @@
-"""The shipped networks on an OpenCL device: outputs against our LLVM backend's, and times beside it.
+"""The shipped networks on an OpenCL device: outputs and times compared with our LLVM backend.
 
     python benchmarks/opencl.py [--device N] [--only NAME ...] [--rounds N] [--json] [--write]
 
-Networks are float32, batch 1. `ratio` is LLVM's time on one thread over OpenCL's, by the device's clock without copies:
-on POCL both run on the same processor, OpenCL on all its cores, with schedules that are made for GPUs. Exit code 1
-where outputs differ by more than the tolerance, relative to the largest; then nothing is written. `--write`: to
-benchmarks/results/opencl.json.
+Networks are float32, batch 1. `ratio` is the LLVM backend's time on one thread over the time of the OpenCL device (by
+its own clock, without copies). On POCL both run on the same processor, OpenCL on all its cores, with schedules made for
+GPUs. Exit code 1: outputs differ by more than the tolerance (relative to the largest value); then nothing is written.
+`--write`: to benchmarks/results/opencl.json.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def main(options: Given) -> int:
 
 
 def measured(name: str, device: int, rounds: int) -> dict[str, Any]:
-    """A network's times in milliseconds (medians of interleaved runs) and its greatest relative error."""
+    """Measures a network; returns its times in milliseconds (medians of interleaved runs) and its largest relative
+    error.
+    """
     model = build(name, "float")
     inputs = inputs_of(model)
     with vdla.compile(model, "opencl", device=device) as network, vdla.compile(model, "llvm") as reference:

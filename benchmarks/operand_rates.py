@@ -1,11 +1,13 @@
-"""Rates of changing operand bits in a network, measured once: the explorer uses them, as it simulates timing alone.
+"""Rates at which operand bits change in a network. They are measured once; the explorer, which simulates without data,
+uses them to predict energy.
 
     python benchmarks/operand_rates.py MODEL [--machine NAME] [--share X] [--write]
 
-A network is compiled for a machine and run with its own weights on seeded inputs. Its rates are then tested on other
-machines and the networks OTHERS: the energy by rates against that by each program's own operands. The error, root mean
-square, is the spread of rates in the intervals of energy. --write keeps the rates in
-codesign/technology/operand_rates.json, the figures in benchmarks/results/operand_rates.json.
+A network is compiled for a machine (accelerator configuration) and run with its own weights on seeded inputs. The
+measured rates are then tested on other machines and on the networks OTHERS: energy predicted from the rates is compared
+with energy predicted from each program's own operands. The root mean square of the errors is the part of the rates in
+the intervals of predicted energy. --write stores the rates in codesign/technology/operand_rates.json, the figures in
+benchmarks/results/operand_rates.json.
 """
 
 from __future__ import annotations
@@ -82,9 +84,7 @@ def main(options: Given) -> None:
 
 
 def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict[str, Any]:
-    """Energy of a launch: shares by unit, with and without clock pins and DRAM, and picojoules for each
-    multiplication.
-    """
+    """Energy of one run: shares by unit, with and without clock pins and DRAM, and picojoules per multiplication."""
     units = energy_by_model(config, events, changes)
     chip = {unit: value for unit, value in units.items() if unit != "DRAM"}
     gated = {unit: value for unit, value in chip.items() if unit != "clock pins"}
@@ -101,7 +101,9 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
 
 
 def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
-    """The events of a network on a machine, and the numbers of bits that change, for random rectified inputs."""
+    """The events of a network on a machine, and the numbers of operand bits that change, for random non-negative
+    inputs.
+    """
     program = compile_program(network.graph, config).program
     image = program.image.copy()
     rng = np.random.default_rng(21)
@@ -127,7 +129,7 @@ def others(config: Config) -> list[Config]:
 
 
 def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
-    """Data energy by the rates, relative to the data energy by the program's own operands."""
+    """Data energy predicted from the rates, relative to the data energy predicted from the program's own operands."""
     events, changes = looked_at(config, network, share)
     model = shipped_event_energy()
     own = model.data(features_of(config, events, changes))

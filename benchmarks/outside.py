@@ -1,13 +1,14 @@
-"""Networks that others publish, quantized by ONNX Runtime, on the accelerator: whole, or the first node that stops it.
+"""Networks that others publish, quantized by ONNX Runtime, on the accelerator: whether a network runs entirely on it,
+or else the first node that cannot.
 
     python benchmarks/outside.py [NAME ...] [--size N] [--run] [--write] [--again] [--extensions NAME ...]
         [--chain BYTES] [--results NAME]
 
-Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`) into a cache
-folder, by content, and compiled for `vta` with the extensions that these networks need. `--run` also simulates the
-networks that compile whole and compares them with the interpreter and ONNX Runtime. With `--write` each row goes to
-benchmarks/results/NAME.json as soon as it is measured; rows that are there are measured again only with `--again`. A
-network that crashes is a row with the error.
+Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`); the file is
+cached by its content. It is compiled for `vta` with the extensions that these networks need. `--run` also simulates the
+networks that run entirely on the accelerator, and compares their outputs with the interpreter and ONNX Runtime. With
+`--write` each row goes to benchmarks/results/NAME.json as soon as it is measured; rows that the file has are measured
+again only with `--again`. A network that crashes is a row with the error.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ RESULTS_NAME = "outside"
 
 
 def quantized(name: str, size: int) -> Path:
-    """The file of the quantized network; it is written if it is not yet in the cache."""
+    """Path of the quantized network, a file in the cache; the file is made if it does not exist."""
     content = build_original(name, size=size).SerializeToString(deterministic=True)
     folder = cache_directory("outside")
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ def quantized(name: str, size: int) -> Path:
 
 
 def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
-    """The row of a network."""
+    """Measures the network `name`; returns its row of the results."""
     row: dict[str, Any] = {"name": name, "size": size, "chain_buffer_bytes": config.chain_buffer_bytes}
     try:
         path = quantized(name, size)
@@ -122,7 +123,9 @@ def line(row: dict[str, Any]) -> str:
 
 
 def size_of(name: str, wanted: int | None) -> int:
-    """Rows and columns of a network's images: `wanted`, or the least larger size that the network accepts."""
+    """Rows and columns of a network's images: `wanted`, or the next larger size that the network accepts; None: the
+    network's own size.
+    """
     network = original(name)
     if wanted is None:
         return network.size

@@ -4,7 +4,7 @@
 
 Needs torch and torchvision, which nothing else of the project does. `--quantize` also makes FOLDER/q/NAME.onnx with
 ONNX Runtime's static quantization (QDQ, uint8 activations, int8 weights by channel, calibrated on two seeded inputs).
-The weights are those that torch draws with SEED. Files that are already there are kept.
+torch draws the weights with seed SEED. Files that exist already are not made again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def network(name: str) -> Any:
 
 
 def unet(width: int = 16, levels: int = 5) -> Any:
-    """A U-Net of `levels` levels; the first has `width` channels, every further one twice as many as the one before."""
+    """A U-Net of `levels` levels; the first level has `width` channels, each further level twice as many as the level
+    before.
+    """
     torch = import_module("torch")
     nn = torch.nn
 
@@ -131,7 +133,7 @@ def export(name: str, path: Path) -> None:
 
 
 def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
-    """Writes the quantized form of an ONNX file, whose images have `size` rows and columns."""
+    """Writes the quantized form of the ONNX file `path` to `out`; its images have `size` rows and columns."""
     side = SIZES.get(name, SIZE) if size is None else size
     rng = np.random.default_rng(CALIBRATION_SEED)
     images = (rng.standard_normal((1, 3, side, side)).astype(np.float32) for _ in range(CALIBRATIONS))

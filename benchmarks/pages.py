@@ -1,4 +1,4 @@
-"""Updates all generated parts of the pages that are not today's: results, tables, pictures, tutorials, notebooks.
+"""Updates all generated parts of the pages that are out of date: results, tables, pictures, tutorials, notebooks.
 
     python benchmarks/pages.py [--check] [--without PART ...]           make pages
 
@@ -10,8 +10,7 @@ The parts, in this order:
     notebooks  outputs of notebooks, those of cells that measure apart (notebooks/run_notebooks.py)
 
 With --check nothing is written: results and tables are compared, and exit code 1 says that something differs; the tests
-compare tutorials and notebooks. Times of results are not measured again here: that takes a quiet machine, and `make
-bench`.
+compare tutorials and notebooks. Times are not measured again: use `make bench` on an idle computer.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PARTS = {
     "tutorials": "tests/helpers/tutorials.py",
     "notebooks": "notebooks/run_notebooks.py",
 }
-"""The scripts of all parts except the first."""
+"""The scripts of all parts except `results`, in their order."""
 
 
 OPTIONS = (
@@ -55,7 +54,7 @@ def main(options: Given) -> int:
 
 
 def _results(check: bool) -> bool:
-    """Runs the commands of files whose cycles have changed (not with `check`). Returns whether any file is still
+    """Runs again the commands of files whose cycles have changed (not with `check`). Returns whether any file is still
     outdated.
     """
     files = read_files(RESULTS)

@@ -1,18 +1,18 @@
-"""One-line mutants of the Python sources, drawn at random by lines: how many the tests notice, and which survive.
+"""One-line mutants of the Python sources, on lines drawn at random: how many the tests notice, and which survive.
 
     python benchmarks/python_mutants.py [--count 100] [--seed 1] [--jobs 2] [--limit 240] [--covering FILE] [--write]
 
-The mutants are drawn, and a clone of HEAD is tested once with coverage by test of the mutants' files (twenty minutes
-on two cores; `--covering` keeps that data in a file, or reads it from there). Then each mutant is written into a clone
-of its own, and the tests that execute its line run until one fails: the fastest first, those of the mutant's own folder
-earlier, as many as take LIMIT seconds together without a mutant. A mutant whose tests take several times as long as
-they do without it hangs, and is noticed.
+The mutants are drawn; then all tests run once in a clone of HEAD, with coverage by test of the mutants' files (twenty
+minutes on two cores; `--covering` stores the coverage in a file, or reads it from there). Then each mutant is written
+into a clone, and the tests that execute its line run until one fails: fast tests first, tests of the mutant's own
+folder earlier, up to a total of LIMIT seconds (measured without a mutant). A mutant whose tests take several times as
+long as without it counts as hung, and as noticed.
 
-A line that runs once, when its module is imported, is tried by the tests that execute lines where the names that it
-sets are read, or any line of the file. Coverage sees no line that numba compiles or that another process executes: for
-such a line the tests of the mutant's own folder and those of networks run. Survivors are listed with their lines; only
-a reader can decide which of them are equivalent to the original. With `--write` the result goes to
-benchmarks/results/python_mutants.json.
+For a line that runs once, when its module is imported, the tests are those that execute lines that read the names set
+by it or, without such lines, any line of the file. Coverage does not record lines that numba compiles or another
+process executes: for such a line the tests of the mutant's own folder and those of networks run. Survivors are listed
+with their lines; only a reader can decide which of them are equivalent to the original. With `--write` the result goes
+to benchmarks/results/python_mutants.json.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from vdla.codesign.network_cache import PART as NETWORKS_PART
 from vdla.util.user_cache import cache_directory
 
 FIRST = 60
-"""Number of tests that run in a process of their own before all others; most mutants fail one of these."""
+"""Number of tests that run in a separate process before all others; most mutants fail one of these."""
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
-"""For the order of tests, a test of the mutant's own folder counts as this many times faster than it is."""
+"""Factor by which a test of the mutant's own folder counts as faster when tests are ordered."""
 SLOWER, START = 3, 120
 """A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""
 
@@ -63,7 +63,7 @@ class Covering:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a mutant's tests: "noticed", "hung" (which counts as noticed), "survived", or "untried".
+    """Result of a mutant's tests: "noticed", "hung" (which counts as noticed), "survived", or "untried".
 
     A mutant is untried if pytest cannot find its tests even without the mutant.
     """
@@ -86,9 +86,9 @@ def caches_of(clone: Path) -> Path:
 
 
 def clone_of_head(folder: Path) -> Path:
-    """A clone of the repository as committed, with a copy of the user's caches except compiled networks.
+    """A clone of the repository at HEAD, with a copy of the user's caches except compiled networks.
 
-    If a network were already compiled, coverage would not show which test needs the compiler's lines.
+    If compiled networks were in the cache, coverage would not show which tests need the compiler's lines.
     """
     command = ["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)]
     subprocess.run(command, check=True)
@@ -143,8 +143,8 @@ def _covering(clone: Path, data: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = float("inf")) -> list[str]:
-    """The tests that try a mutant, in order. Together they take at most `limit` seconds, unless a single one takes
-    more.
+    """The tests to run for a mutant, in order. Together they take at most `limit` seconds, unless the first one alone
+    takes more.
     """
     lines = covering.lines.get(mutant.path, {})
 

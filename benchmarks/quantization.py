@@ -3,9 +3,10 @@ settings.
 
     python benchmarks/quantization.py [--only NAME ...] [--samples N] [--json] [--write]
 
-Both calibrate on the same N samples; both files run in ONNX Runtime on N others. `sqnr` are decibels of the float
-model's output over the difference, for each of our methods and for the peer's (MinMax, weights per channel, uint8
-activations, after its own pre-processing); `seconds` are CPU seconds of quantizing with `mse` and of the peer.
+Our quantizer and ONNX Runtime's (the "peer") calibrate on the same N samples; both quantized models run in ONNX Runtime
+on N other samples. `sqnr`: power of the float model's output over power of the quantization error, in decibels, for
+each of our methods and for the peer (MinMax, weights per channel, uint8 activations, after its own pre-processing);
+`seconds`: CPU seconds of quantizing with our method `mse`, and with the peer.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Quantization decided layer by layer against one way for all layers: fronts of SQNR against latency, on `vta`.
+"""Quantization decided layer by layer, compared with the same form for all layers: Pareto fronts of SQNR against
+latency, on `vta`.
 
     python benchmarks/quantize_budget.py [--only NAME ...] [--budget N] [--samples N] [--json] [--write]
 
-Each network is calibrated on N samples; its error is the SQNR of the outputs on N others. `uniform` are the four ways
-that treat all layers the same. Cycles are exact; float layers cost the time of a stated processor (see `processor`), an
-assumption. `within` is the front's best SQNR at given multiples of the latency of uint8 with a scale a channel. The
-shipped networks have seeded weights, not trained ones. `searches` compares the search on `small_cnn` with the same
-first points followed by changes around the front alone, and by random decisions: the hypervolume of (log latency, log
-noise), bounded by the largest latency and the worst uniform noise, over that of all searches together; over seeds.
+Each network is calibrated on N samples; its error is the SQNR (signal to quantization noise ratio) of the outputs on N
+other samples. `uniform` are the four forms that are the same for all layers. Cycles are exact; the time of float layers
+is that of an assumed processor (see `processor`). `within` is the front's best SQNR at given multiples of the latency
+of uint8 with one scale for each channel. The shipped networks have seeded weights, not trained ones. `searches`
+compares the search on `small_cnn` with two searches that begin with the same points, and then only change points of the
+front, or draw random decisions. The measure is the hypervolume of (log latency, log noise), bounded by the largest
+latency and the worst noise of `uniform`, over the hypervolume of all searches together; for several seeds.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ def measure(name: str, study: Study, samples: int) -> dict[str, object]:
 
 
 class AroundAlone(Search):
-    """A search with the same first points as `Search`, followed only by changes of points of the front."""
+    """A search that begins with the same points as `Search` and then only changes points of the front."""
 
     def ask(self) -> Asking:
         for start in self.starts:
@@ -99,9 +101,9 @@ class AroundAlone(Search):
 
 
 class RandomDecisions(Search):
-    """A search with the same first points as `Search`, followed by random decisions.
+    """A search that begins with the same points as `Search` and then draws random decisions.
 
-    The number of float layers is drawn first, then everything else.
+    The number of float layers is drawn first, then all other decisions.
     """
 
     def ask(self) -> Asking:
@@ -145,7 +147,7 @@ class Searches:
 
 
 def compare_searches(study: Study, budget: int) -> dict[str, object]:
-    """The share of the best known hypervolume that each search finds."""
+    """For each kind of search, the share of the best known hypervolume that it finds, over seeds."""
     known: dict[Decisions, Figures] = {}
     searches = Searches(study=study, budget=budget, known=known)
     kinds = {"search": Search, "around the front alone": AroundAlone, "random decisions": RandomDecisions}

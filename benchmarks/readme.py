@@ -3,9 +3,9 @@
     python benchmarks/readme.py [--check]
 
 Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.benchmarks.harness.tables` lists
-pages and rows). A picture in docs/pictures is drawn again if its data have changed. A file of results that does not
-exist yet is named, and its rows are left out. With --check nothing is written; exit code 1 says that a page or a
-picture is not that of the files.
+pages and rows). A picture in docs/pictures is drawn again if its data have changed. The name of a file of results that
+does not exist yet is printed, and its rows are left out. With --check nothing is written; exit code 1: a page or a
+picture differs from the files of results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPTIONS = (CHECK,)
 
 
 def main(options: Given) -> int:
-    """Rewrites the pages; with --check reports whether that would change them."""
+    """Rewrites the pages; with --check only reports whether rewriting would change them."""
     files = read_files(RESULTS)
     changed = False
     for name in PAGES:
@@ -44,7 +44,7 @@ def main(options: Given) -> int:
 
 
 def _draw(demo: Document, check: bool) -> bool:
-    """Draws the pictures whose data have changed (not with `check`). Returns whether there are any."""
+    """Draws the pictures whose data have changed (with `check` only names them). Returns whether there are any."""
     changed = [picture for picture in pictures(demo) if not picture.is_kept]
     for picture in changed:
         print(f"docs/pictures/{picture.name}: {'shows something else than today' if check else 'written'}")

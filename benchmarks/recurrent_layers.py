@@ -1,11 +1,12 @@
-"""Models of one or two recurrent layers (GRU, RNN, LSTM) against ONNX Runtime, float32, and how long they compile.
+"""Models of one or two recurrent layers (GRU, RNN, LSTM) against ONNX Runtime, float32, and the time to compile them.
 
     python benchmarks/recurrent_layers.py [--only NAME ...] [--rounds N] [--json] [--write]
 
 Each is compiled as `vdla.compile(model, target="llvm")` does and called as a user calls it, on one thread; ONNX Runtime
-gets the same model and array. `ratio` is our time over the peer's: thread CPU time, interleaved in one process, the
-median over the rounds. Outputs are compared first. `compile` are thread CPU seconds without the cache. Layers are named
-after their kind, the numbers of a state and the steps; they read 40 numbers a step, for a batch of one.
+gets the same model and array. `ratio` is our time over ONNX Runtime's: thread CPU time, interleaved in one process, the
+median over the rounds. Outputs are compared first. `compile` is the compilation time in thread CPU seconds without the
+cache. The name of a layer states its kind, the size of its state and the number of steps; each step reads 40 numbers,
+for a batch of one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """A stack of recurrent layers, with states of `hidden` numbers, over `steps` steps."""
+    """A stack of `count` recurrent layers with states of `hidden` numbers, over `steps` steps. `both`: in both
+    directions.
+    """
 
     kind: str
     hidden: int
@@ -92,7 +95,7 @@ LAYERS = {
 
 
 def row_of(name: str, rounds: int) -> dict[str, Any]:
-    """The measured row of one model."""
+    """Measures the model `name`; returns its row of the results."""
     layers = LAYERS[name]
     model = layers.model()
     started = thread_time()

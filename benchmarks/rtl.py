@@ -3,13 +3,13 @@ And how long `vdla rtl` takes on small and large machines.
 
     python benchmarks/rtl.py [--part run emission] [--config vta] [--model resnet18] [--rounds 3] [--json] [--write]
 
-`run`: times are thread CPU time and wall time of the launch, libraries and compiled code there; the simulator's are
-medians of 5. All that the RTL tells is compared with the simulator's: a difference ends the benchmark with exit code 1.
-With `--write` the figures go to benchmarks/results/rtl.json.
+`run`: thread CPU time and wall time of the run, without building the RTL's library and compiling the simulator; the
+simulator's times are medians of 5. All results of the RTL are compared with the simulator's: a difference ends the
+benchmark with exit code 1. With `--write` the figures go to benchmarks/results/rtl.json.
 
-`emission`: each machine of `MACHINES` by a process of its own, as a user has it: seconds on the clock and of processor
-time, Python's start and imports included, medians of `--rounds`. With `--write` they go to
-benchmarks/results/rtl_emission.json.
+`emission`: for each machine (accelerator configuration) of `MACHINES` one new process, as for a user: wall-clock
+seconds and seconds of processor time, including Python's start and imports, medians of `--rounds`. With `--write` they
+go to benchmarks/results/rtl_emission.json.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from vdla.isa.config import load_config
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
-    """All figures by name; `differences` lists the differences of the RTL from the simulator."""
+    """All figures of the run, by name; `differences` lists the differences of the RTL from the simulator."""
     config = load_config(config_name)
     compiled = compile_program(models.build(model).SerializeToString(), config)
     launches = sample_arrays(compiled.graph, 1)
@@ -82,7 +82,7 @@ MACHINES = {
 }
 """Configuration files by name: the fields that differ from the defaults, which equal `vta`."""
 TIMEOUT = 600.0
-"""Seconds after which `vdla rtl` is killed as hanging."""
+"""Seconds after which `vdla rtl` counts as hung and is killed."""
 
 
 def measure_emission(rounds: int) -> dict[str, object]:

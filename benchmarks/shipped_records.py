@@ -1,16 +1,17 @@
-"""The records that ship with the package: the papers' layers on the preset configurations, ResNet-18 in its place.
+"""Makes the tuning records that ship with the package, on the preset configurations: of the papers' layers each alone,
+and of ResNet-18's layers inside the whole network.
 
     python benchmarks/shipped_records.py [--configs vta osdi18 edge8 tiny] [--trials 96] [--in-place 1500]
                                          [--jobs 2] [--write]
     python benchmarks/shipped_records.py --measure [--configs ...] [--write]
 
-Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
-that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
-the records of these configurations are replaced in compiler/records/shipped/vdla.jsonl. Trials on `tiny`, whose
-array has 16 multipliers, take ten times as long as the others'.
+For each configuration, the tuner makes `--trials` trials for each of C1-C12 and D1-D9 and for each layer of ResNet-18
+that is not among these, then `--in-place` trials in the whole network. The file gets the best record of each workload.
+With --write the records of these configurations are replaced in compiler/records/shipped/vdla.jsonl. Trials on `tiny`,
+whose array has 16 multipliers, take ten times as long as on other presets.
 
-With --measure nothing is searched. The schedules that the file holds are measured again, as after a change of the
-compiler that alters their programs; where the default has become better, it takes their place.
+With --measure nothing is searched: the schedules in the file are measured again, as is needed after a change of the
+compiler that alters their programs; a schedule that has become worse than the default is replaced by the default.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ NETWORK = "resnet18"
 
 
 def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[Record], list[str]]:
-    """The best records of one preset, and lines of text on their gains."""
+    """The best records of one preset, and lines of text that state their gains."""
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
     names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]
@@ -132,7 +133,7 @@ def main(options: Given) -> None:
 
 
 def keep(configs: Sequence[str], records: list[Record]) -> None:
-    """Writes `records` in place of the shipped records of these presets."""
+    """Writes `records` to the shipped file in place of its records of the presets `configs`."""
     targets = [load_config(config).described for config in configs]
     others = [record for shipped, _ in shipped_files() for record in shipped]
     write_records(SHIPPED, [record for record in others if record.task.target not in targets] + records)

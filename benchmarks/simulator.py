@@ -1,4 +1,4 @@
-"""Speed of the simulator: thread CPU seconds from encoded program to counters, with data and in timing alone.
+"""Speed of the simulator: thread CPU seconds from encoded program to counters, with data and without (timing only).
 
     python benchmarks/simulator.py [PROGRAM.vdla] [--repeat 5] [--json] [--write]
 

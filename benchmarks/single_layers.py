@@ -3,7 +3,7 @@
     python benchmarks/single_layers.py [--only NAME ...] [--threads N] [--rounds N] [--write]
 
 Each is compiled as `vdla run --device cpu` does and called as a user calls it; ONNX Runtime gets the same model, array
-and number of threads. `ratio` is the peer's time over ours, interleaved in one process, the median over the rounds:
+and number of threads. `ratio` is ONNX Runtime's time over ours, interleaved in one process, the median over the rounds:
 thread CPU time for one thread, wall time for several. Outputs are compared first. --write keeps the rows in
 benchmarks/results/single_layers.json.
 """

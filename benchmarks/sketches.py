@@ -1,11 +1,13 @@
-"""Programs without templates: random points of their sketches' spaces against templates' defaults.
+"""Programs scheduled without templates: random points of the spaces of their sketches (generated schedules), compared
+with the defaults of templates.
 
     python benchmarks/sketches.py [--only NAME ...] [--points N] [--seed N] [--json]
 
-For each program `points` random legal points of the space, compiled and timed on one thread: thread CPU time, medians,
-the template's kernel before and after. `best` and `median` are the template's time over theirs, above 1 where they are
-faster; `scheduled` the share of points that schedule; `legal` that of all points that keep to the space's limits;
-`features` what reading a program's features costs, `schedule` what scheduling a point does.
+For each program `points` random legal points of the space are compiled and timed on one thread (thread CPU time,
+medians); the template's kernel is timed before and after. `best` and `median` are the template's time over the time of
+the best and of the median point, above 1 where the point is faster; `scheduled` is the share of legal points that can
+be scheduled; `legal` the share of all points that keep to the space's limits; `features` the time to compute a
+program's features, `schedule` the time to schedule a point.
 """
 
 from __future__ import annotations
@@ -83,8 +85,8 @@ def cases() -> dict[str, Case]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Milliseconds of the template's kernel, of computing features and of scheduling; ratios and shares; and the best
-    point.
+    """Milliseconds of the template's kernel, of computing a program's features and of scheduling a point; the ratios
+    and shares of the module's docstring; and the best point.
     """
 
     program: str
@@ -99,7 +101,7 @@ class Row:
 
 
 def timed(kernel: BoundKernel) -> float:
-    """Seconds of a run: the median of five repetitions."""
+    """Seconds of one run of a kernel: the median of five repetitions."""
     kernel()
     start = time.thread_time()
     kernel()

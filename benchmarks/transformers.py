@@ -2,11 +2,11 @@
 
     python benchmarks/transformers.py [--only NAME ...] [--rounds N] [--json] [--write]
 
-BERT-base (12 layers, 768, a sequence of 128), GPT-2 small with a prompt of 128 tokens, GPT-2 and a Llama with one token
-behind 127 others, whose keys and values are inputs and outputs. Weights are seeded; `vdla models NAME --form float
---layers 12` writes the models. ratio = our time / the peer's, one thread each, thread CPU time; below 1 we are faster.
-`error` is max |a - b| / max |b| of the output that differs most, and must be within 1e-5. `compile_s` is the time of a
-compilation from the model's bytes, nothing kept, wall time and CPU time of this process.
+BERT-base (12 layers of width 768, a sequence of 128), GPT-2 small with a prompt of 128 tokens, and one decode step of
+GPT-2 and of a Llama: one token after 127 others, whose keys and values are inputs and outputs. Weights are seeded;
+`vdla models NAME --form float --layers 12` writes the models. ratio = our time / ONNX Runtime's, one thread each,
+thread CPU time; below 1 we are faster. `error` is max |a - b| / max |b| of the output that differs most, and must be
+within 1e-5. `compile_s`: time to compile the model's bytes without a cache, as wall time and CPU time of this process.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ CASES = {
     "gpt2_decode": ("gpt2_decode", 127, 12),
     "llama_decode": ("llama_decode", 127, 12),
 }
-"""For each row's name the model, its number of tokens and its number of layers."""
+"""(model, number of tokens, number of layers) by the name of the row."""
 TOLERANCE = 1e-5
 """Largest error, relative to the greatest value of an output."""
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:
-    """The row of one model."""
+    """Measures the model `name`; returns its row of the results."""
     model, tokens, layers = CASES[name]
     exported = build_transformer(model, tokens=tokens, layers=layers)
     data, feeds = exported.SerializeToString(), token_inputs(exported)

@@ -3,8 +3,9 @@
     python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0]
                                [--json] [--write]
 
-A trial is one legal candidate of a workload's space, drawn at random: the template's schedule with its knobs, the
-passes, linking by itself and simulation in timing alone. The first trial loads the compiled code and is not counted.
+A trial is one legal candidate of a workload's space, drawn at random: scheduling by the template with the candidate's
+knobs, the passes, linking as a program of its own, and simulation without data. The first trial loads the compiled code
+and is not counted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _Result = TypeVar("_Result")
 
 
 class Trial:
-    """One workload; `run` returns a candidate's instructions and cycles, and the seconds of each stage."""
+    """Trials of one workload; `run` takes a candidate and returns its instructions and cycles, and the seconds of each
+    stage.
+    """
 
     def __init__(self, config: Config, name: str) -> None:
         self.task = AcceleratorTask.of(config, accelerator_workload(name, config))

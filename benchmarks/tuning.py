@@ -4,10 +4,11 @@
                                 [--json]
 
 The searches are those of `benchmarks/harness/searches.py`: the tuner's own ("full"), the same without its first points,
-random and genetic search with and without these, and the template's estimate alone. All share a workload's space and
-its limits and use no defaults, shipped records or other workloads; except the transfer rows, whose model has learned
-from the other layers' runs (of the same template; C1 has another) and from none of this layer. The best known is the
-best of all runs. Costs are simulated cycles, so a point is simulated once for all searches of a layer.
+random and genetic search with and without these, and the template's estimate alone. All searches use the workload's
+space with its limits, but no defaults, shipped records or other workloads. The exception are the transfer rows: their
+model has learned from the runs of other layers with the same template (C1 has another template), but not from this
+layer. The best known cost is the best of all runs. Costs are simulated cycles, so that a point is simulated only once
+for all searches of a layer.
 
 Runs that benchmarks/results/tuning_vdla.json has are not repeated (--again: they are); with --write every layer goes
 there as it ends. The notebook plots that file.
@@ -49,11 +50,11 @@ TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
 """Trials of each search; random searches need more to find good points."""
 TRANSFER_TRIALS = 128
 LESSONS = 128
-"""Number of trials of each other layer from which a transferred model learns."""
+"""Number of trials of each other layer from which the model of a transfer run learns."""
 
 Run = dict[str, Any]
 Key = tuple[str, str, bool, int]
-"""(layer, search, whether the model had learned from other layers, seed)."""
+"""Key of a run: (layer, search, whether the model had learned from other layers, seed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +126,13 @@ def search(
 
 
 def layer_runs(config: str, layer: str, wanted: Sequence[tuple[str, int]]) -> list[Run]:
-    """The runs of one layer, one for each wanted (search, seed)."""
+    """Runs each (search, seed) of `wanted` on one layer."""
     simulated = Simulated(task_of(config, layer))
     return [search(config, layer, name, seed, TRIALS[name], simulated=simulated)[0] for name, seed in wanted]
 
 
 def lesson(config: str, layer: str) -> Samples:
-    """The first LESSONS trials of the full search on a layer, from which another layer's model learns."""
+    """The first LESSONS trials of the full search on a layer, as samples from which another layer's model learns."""
     task = task_of(config, layer)
     _, history = search(config, layer, FULL, 0, LESSONS)
     return Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
@@ -152,7 +153,7 @@ def key_of(run: Run) -> Key:
 
 
 def held_runs(again: bool) -> dict[Key, Run]:
-    """The runs in the file of results; empty with `again`."""
+    """The runs in the file of results, by key; none with `again`."""
     if again or not (RESULTS / f"{NAME}.json").exists():
         return {}
     return {key_of(run): run for run in read_results(NAME)["runs"]}
@@ -175,8 +176,8 @@ def keep(runs: Iterable[Run]) -> None:
 
 
 def run_all(options: Given) -> list[Run]:
-    """Executes missing runs, first those without transfer, then those with it. Returns all runs, including earlier
-    ones.
+    """Executes the missing runs: first those without transfer, then those with transfer. Returns all runs, including
+    earlier ones.
     """
     # Each process measures the CPU time of its own thread; further threads would only disturb the measurement.
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -220,7 +221,7 @@ def run_all(options: Given) -> list[Run]:
 
 
 def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
-    """Samples from the other layers of the same template."""
+    """Samples from the other layers that have the same template as `layer`."""
     width = lessons[layer].features.shape[1]
     return tuple(
         lesson for other, lesson in lessons.items() if other != layer and lesson.features.shape[1] == width
@@ -228,13 +229,13 @@ def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
 
 
 def trials_until(run: Run, cost: float) -> int:
-    """Number of trials until a run finds a cost of at most `cost`; all its trials if it never does."""
+    """Number of trials until a run finds a cost of at most `cost`; the number of all its trials if it never does."""
     return next((trial for trial, found in run["curve"] if found <= cost), run["trials"])
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Mean number of trials until a cost within NEAR of the best known, by layer and search; and geometric means, over
-    layers, of its ratios to the full search's.
+    """Mean number of trials until a cost within NEAR of the best known, by layer and search; and, for each search, the
+    geometric mean over layers of the ratio of this number to the full search's.
     """
     rows = [
         _layer_row([run for run in runs if run["layer"] == layer])

@@ -1,19 +1,21 @@
-"""Tuning convolutions on this processor, one thread: trials that a search needs, and seconds of a trial.
+"""Tuning convolutions on this processor with one thread: the number of trials that a search needs, and the seconds of a
+trial.
 
     python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--random 64]
                                     [--strategies evolution genetic random ...] [--features account]
                                     [--count] [--write] [--json]
 
 The searches are those of `vdla.benchmarks.harness.searches`, without defaults, shipped records or other workloads.
-Candidates are measured in a process of their own; before each search, and after every batch, the template's defaults
-are measured in the same process, and ratios are to their median, so that a busy machine slows both. `peer` is ONNX
-Runtime's marginal time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the
-peer's is its ratio to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial:
-`compile`, `measure` with its inputs and check, `overhead`: all else in both processes, with the choice of candidates.
-With --features program a short list is lowered and ranked once more before each batch, as by `vdla tune`. With --write
-the curves go to benchmarks/results/tuning_cpu.json, which the notebook plots; their seconds are those ratios times the
-median of the layer's defaults in all of its searches. With --count it prints the number of distinct programs of the
-spaces instead: at least, or exactly where that is feasible.
+Candidates are measured in a worker process. Before each search and after every batch, the template's default is
+measured in the same process; ratios are relative to its median time, so that other load slows both. `peer` is ONNX
+Runtime's marginal time (`vdla bench`), interleaved with the default's in this process: a candidate's speed relative to
+the peer is its speed relative to the default times the default's speed relative to the peer. `random` are quantiles of
+legal random points. CPU seconds of a trial: `compile`; `measure`, including inputs and check; `overhead`, all other
+work in both processes, including the choice of candidates. With --features program a short list of candidates is
+lowered and ranked once more before each batch, as in `vdla tune`. With --write the curves go to
+benchmarks/results/tuning_cpu.json, which the notebook plots; seconds in curves are the ratios times the median time of
+the layer's default over all of its searches. With --count the number of distinct programs of each space is printed
+instead: exactly where feasible, else a lower bound.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
 
 ENOUGH = 0.85
-"""Speed, relative to ONNX Runtime's, that a search must reach."""
+"""Speed relative to ONNX Runtime that a search must reach."""
 SAMPLES = 1 << 19
-"""Number of random points from which bounds of a space's size are computed."""
+"""Number of random points from which the lower bound of a space's number of programs is computed."""
 SAMPLING_SEED = 1000
 """Seed of the random points for quantiles; no search uses it."""
 PARTS = ("compile", "measure", "overhead")
@@ -72,8 +74,8 @@ def workload_of(name: str) -> Conv2dCpu:
 def search(
     name: str, strategy: str, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
-    """The row of one search: trials until ENOUGH of the peer's speed, the best speed relative to the template's
-    default, CPU seconds of a trial.
+    """The row of one search: its trials until ENOUGH of ONNX Runtime's speed, the best speed relative to the template's
+    default, and the CPU seconds of a trial.
     """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)

@@ -1,10 +1,12 @@
-"""Gains of tuning by rules over templates without knobs: single programs, and a transformer's encoder as a whole.
+"""Gains of tuning generated schedules (made by rules) over templates without knobs: on single programs, and on a whole
+transformer encoder.
 
     python benchmarks/tuning_rules.py [--only NAME ...] [--trials 64] [--seed 0] [--no-network] [--json] [--write]
 
-For each program a search of `trials` (evolution); then its best and the template's own choice are measured in turns, on
-one thread: microseconds of thread CPU time. Where `gain` is below 1 records keep the template's choice. The network is
-two layers of 128 tokens, 4 heads of 64, all of whose kernels share four times as many trials.
+For each program, evolution searches with `--trials` trials; then the best schedule found and the template's choice are
+measured in turns on one thread: microseconds of thread CPU time. If `gain` is below 1, records keep the template's
+choice. The network has two layers with 128 tokens and 4 heads of 64; its kernels together get four times as many
+trials.
 """
 
 from __future__ import annotations

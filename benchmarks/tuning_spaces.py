@@ -1,4 +1,4 @@
-"""Spaces of the accelerator's templates: the number of their programs, and the cycles of random ones.
+"""Spaces of the accelerator's templates: the number of distinct programs in each, and the cycles of random programs.
 
     python benchmarks/tuning_spaces.py [--config vta] [--workload conv2d:C6 ...] [--trials 200] [--json]
 
@@ -38,7 +38,9 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """The number of distinct programs of a space with its interval, and the number of legal points."""
+    """The number of distinct programs of a space with its confidence interval, and the number of legal points; `exact`:
+    counted, not estimated.
+    """
 
     programs: float
     low: float
@@ -48,7 +50,9 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points that equal their own `effective` values, so that each program is counted once."""
+    """Counts the legal points of a space, and the legal points whose knobs equal their own `effective` values: exactly
+    one point of each program does.
+    """
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS
     legal = own = 0

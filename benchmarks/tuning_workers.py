@@ -1,12 +1,12 @@
-"""Trials a second with two dask workers against one, and with two processes of this machine against one.
+"""Trials a second with two dask workers against one, and with two processes of this computer against one.
 
     python benchmarks/tuning_workers.py [--batch 16 64] [--rounds 5] [--json]
 
-Batches of random candidates of the 3x3 convolutions C2 and C9 on `vta`, one batch after the other, as a search
-measures them; nothing but measuring is on the clock (wall time). Schedulers and workers are processes of their own;
-every one measures all candidates of a round, in turns, and the median of the rounds' ratios counts. The first round
-starts processes and is not counted. Two cores without other work are needed: the row of local processes says
-what the machine gives.
+Batches of random candidates of the 3x3 convolutions C2 and C9 on `vta`, one batch after the other, as a search measures
+them; only measuring is timed (wall time). Schedulers and workers are separate processes; in each round every setup
+measures all candidates, one setup after the other, and figures are medians of the rounds' ratios. The first round
+starts processes and is not counted. Two idle cores are needed: the row of local processes shows the speedup that the
+computer allows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def batches_of(
 
 
 def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
-    """Lets every backend measure all batches of every round; the first round is not counted."""
+    """Lets every backend measure all batches of every round. Returns trials a second, CPU milliseconds per trial and
+    ratios; the first round is not counted.
+    """
     walls: dict[str, list[float]] = {name: [] for name in backends}
     spent: dict[str, list[float]] = {name: [] for name in backends}
     for number, batches in enumerate(rounds):

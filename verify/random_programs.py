@@ -154,7 +154,7 @@ def _samples(kind: type, seed: int) -> dict[str, Any]:
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """A random generator for the part `name` of a machine; drawing from it does not change the draws for other parts."""
+    """A random generator for the part `name` of a machine; drawing from it does not change draws for other parts."""
     return np.random.default_rng((seed, zlib.crc32(name.encode())))
 
 

@@ -116,7 +116,7 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
 
 
 def chained_product(source: Source) -> list[Instruction]:
-    """A CONFIG of register BASE and a matrix instruction that reads all or some of its sources from the chain memory."""
+    """A CONFIG of register BASE and a matrix instruction that reads some or all sources from the chain memory."""
     config = source.config
     kinds = [name for name in MATRIX if name in kinds_of(config)]
     name, values = kinds[source.number(len(kinds) - 1)], matrix(source)

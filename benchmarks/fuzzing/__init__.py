@@ -1,3 +1,3 @@
-"""Seeded random damage to all inputs of users, with a verdict on each case; `benchmarks/fuzz.py` counts
-the verdicts.
+"""Seeded random damage to all kinds of user input, with a verdict on each case; `benchmarks/fuzz.py` counts the
+verdicts.
 """

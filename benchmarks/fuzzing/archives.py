@@ -37,7 +37,7 @@ def archive_case(seed: int, index: int, folder: Path) -> Outcome:
 
 @functools.cache
 def _archive(number: int) -> bytes:
-    """The archive of a network, compiled for the case."""
+    """Archive `number` of _NETWORKS: a random network, compiled."""
     draw = Draw("networks to compile", 0, number)
     while True:
         model = (quantized_network if draw.chance(0.5) else float_network)(draw)

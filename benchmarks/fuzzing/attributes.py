@@ -1,7 +1,7 @@
 """Kind "attributes": a valid random graph, one node of which gets a wrong attribute.
 
-The attribute is one that the operator does not have, or one with a text that it may not have. Every command must reject
-it with the names of node, operator and attribute; none may ignore it.
+The operator does not have the attribute, or the attribute's text is not allowed. Every command must reject the graph
+and name node, operator and attribute; none may ignore the attribute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEXTS = ("foo", "", "NEAREST", "cubic ", "vAlid", "tanh2")
 
 
 def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Compiles one graph with a wrong attribute, for the processor or for the accelerator, and judges the result."""
+    """Compiles one graph with a wrong attribute, for the processor or for the accelerator, and returns the verdict."""
     draw = Draw("attributes", seed, index)
     quantized = draw.chance(0.3)
     builder = random_qdq_graph(draw, index) if quantized else random_float_graph(draw, index)
@@ -100,7 +100,9 @@ ENUMERATED = frozenset(
 
 
 def _known(operator: Operator, opset: int) -> set[str]:
-    """The attributes of an operator in an opset, together with those that an importer's row reads."""
+    """Names of the attributes that an operator has in an opset, and of those that a row of the importer's table reads
+    for it.
+    """
     names: set[str] = set()
     for row in rows_of(operator):
         names |= (row.reads or set()) | row.idle

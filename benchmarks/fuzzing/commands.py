@@ -1,5 +1,5 @@
-"""A short call of every command with the files that it reads and writes, for tests of its streams, files and
-exit code.
+"""A short call of every command, with the files that the call reads and writes; used to test the streams, files and
+exit codes of commands.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from vdla.codesign.models import build, sample_inputs
 from .outcome import call
 
 LEFT_BY_OTHERS = ".ses"
-"""Suffix of a file that ONNX Runtime leaves among temporary files."""
+"""Suffix of a temporary file that ONNX Runtime leaves behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a command, in a folder with the files that it `needs`.
+    """One call of a command, in a folder with the files named by `needs`.
 
     `files` and `folders`: (option, value) pairs whose values are output paths; with `parents` the command also creates
-    parent folders. `prints`: whether results go to standard output without --json. `seconds`: about the longest
-    duration, with empty caches.
+    parent folders. `prints`: without --json, results go to standard output. `seconds`: approximate duration with empty
+    caches.
     """
 
     arguments: tuple[str, ...]
@@ -223,7 +223,9 @@ _INPUTS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
 
 
 def environment(folder: Path, *, cold: bool) -> dict[str, str]:
-    """The environment of a call: temporary files go to `folder`/tmp; `cold`: its cache, in `folder`/cache, is empty."""
+    """Environment variables of a call: temporary files go to `folder`/tmp; if `cold`, the call uses a new cache in
+    `folder`/cache.
+    """
     (folder / "tmp").mkdir(exist_ok=True)
     own = {"TMPDIR": str(folder / "tmp")}
     if cold:
@@ -233,6 +235,6 @@ def environment(folder: Path, *, cold: bool) -> dict[str, str]:
 
 
 def without_limit() -> None:
-    """Removes the memory limit that cases have, for a process that is about to start."""
+    """Removes the memory limit under which cases run, for a process that is about to start."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

@@ -1,4 +1,6 @@
-"""Kind "configurations": TOML files of machines with damaged fields or bytes; a network runs on accepted ones."""
+"""Kind "configurations": TOML files of machines (accelerator configurations) with damaged fields or bytes; if a file is
+accepted, a network runs on the machine.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from .outcome import FAILURES, Outcome, call, judge
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
 _OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
-"""Names of fields that a preset may leave out; the memory's fields among them are invalid at the top level, where they
-are inserted.
+"""Names of fields that a preset may leave out. A file gets them at the top level, where fields of the memory are
+invalid.
 """
 
 

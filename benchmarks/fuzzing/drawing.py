@@ -1,4 +1,4 @@
-"""The random numbers of a case, and random values, among them special values that often cause errors."""
+"""The random numbers of a case, and random values, including special values that often cause errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kind "float_graphs": random valid graphs over every operator of the importers' tables, compiled for this processor.
 
-A graph's expected values are computed node by node with ONNX Runtime or, if that has no kernel, with ONNX's reference
-implementation.
+A graph's expected values are computed node by node with ONNX Runtime or, if it has no kernel for the node, with ONNX's
+reference implementation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .outcome import Outcome
 
 OLDEST_OPSET = 7
 ATTEMPTS = 60
-"""Number of attempts to draw the first operator of a graph, at least one of which must succeed."""
+"""Number of attempts to draw the first operator of a graph; without a success the graph is given up."""
 LENGTHS = (1, 1, 1, 2, 2, 3, 4, 6, 8, 11)
-"""Least number of nodes of a graph: one of these is drawn."""
+"""Numbers of nodes from which a graph's least number of nodes is drawn."""
 
 
 def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Compiles one random graph for this processor and compares its outputs."""
+    """Compiles one random graph for this processor and compares its outputs with the expected values."""
     draw = Draw("float_graphs", seed, index)
     builder = random_float_graph(draw, index)
     if builder is None:

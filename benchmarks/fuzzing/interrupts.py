@@ -24,18 +24,19 @@ from .written import problem_of
 SECONDS = 10.0
 """Seconds within which a command must end after a signal; native code cannot be interrupted while it computes."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
-"""Lines of a traceback that come from the statement in `harness.vdla_command.ENTRY` that imports the command line."""
+"""The part of a traceback for the statement in `harness.vdla_command.ENTRY` that imports the command line."""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
-"""Length in seconds of the beginning of a command, in which a third of the signals are sent."""
+"""Length in seconds of the beginning of a command (imports), in which a third of the signals are sent."""
 _GONE_SECONDS = 3.0
 """Seconds within which the child processes of a command must end after the command has ended."""
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one call and sends one signal, to its process alone or, like Ctrl-C, to its process group; judges its end.
+    """Runs one call and sends one signal, to its process alone or, like Ctrl-C, to its process group; returns the
+    verdict.
 
-    Successive indices go through the calls.
+    Case `index` runs the call of this number in CALLS, cyclically.
     """
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)
@@ -98,7 +99,7 @@ def _prepared() -> None:
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:
-    """The error in how a command ended, as text; None if there is none."""
+    """The error in the way a command ended, as text; None if it ended correctly."""
     if _not_begun(err):
         return None
     if "Traceback" in err or "Exception ignored" in err:
@@ -113,14 +114,16 @@ def _problem(code: int, number: signal.Signals, err: str) -> str | None:
 
 
 def _not_begun(err: str) -> bool:
-    """Whether Python was interrupted before it imported our first module, where our code cannot prevent a traceback."""
+    """Whether Python was interrupted before it imported the first module of this package, so that the package cannot
+    prevent a traceback.
+    """
     begun = str(Path(interrupts.__file__).parent) in err
     importing = "importlib._bootstrap" in err or ENTRY_FRAME in err
     return err.endswith("KeyboardInterrupt\n") and importing and not begun and "Exception ignored" not in err
 
 
 def _marked(mark: str) -> list[int]:
-    """The ids of the processes whose environment contains the mark."""
+    """The ids of the processes whose environment contains the text `mark`."""
     wanted = f"{_MARK}={mark}".encode()
     found = []
     for place in Path("/proc").glob("[0-9]*"):
@@ -131,7 +134,7 @@ def _marked(mark: str) -> list[int]:
 
 
 def _orphans(mark: str) -> str | None:
-    """Processes that outlive their command, as text; they are killed. None if there are none."""
+    """Processes that outlive their command, as text; they are killed. None if there are no such processes."""
     ends = time.monotonic() + _GONE_SECONDS
     while found := _marked(mark):
         if time.monotonic() > ends:

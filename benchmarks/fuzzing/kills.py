@@ -14,11 +14,11 @@ from .outcome import Outcome
 from .written import problem_of
 
 _LONGEST = 6.0
-"""Seconds within which a command is killed; most commands take less."""
+"""Seconds within which a command is killed; most commands end earlier."""
 
 
 def kill_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one command with a cache of its own, kills it at a random moment, runs it again and judges the
+    """Runs one command with a new cache, kills it at a random moment, runs it again and returns the verdict on the
     second run.
     """
     draw = Draw("kills", seed, index)

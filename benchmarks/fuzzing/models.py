@@ -1,7 +1,6 @@
 """Kind "models": ONNX models, intact or damaged, run on the accelerator, on this processor and on an emulated GPU.
 
-`vdla run` itself compares the outputs with ONNX Runtime, the interpreter or both; a difference ends with exit code
-1.
+`vdla run` itself compares the outputs with ONNX Runtime, the interpreter or both; its exit code is 1 if they differ.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _DTYPES = (
 
 
 def model_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one random model on the devices that support its kind and judges the runs."""
+    """Runs one random model on the devices that support its kind and returns the first failure, if any."""
     draw = Draw("models", seed, index)
     content, quantized = random_model(draw)
     path, out = folder / "net.onnx", folder / "out.npz"

@@ -31,14 +31,14 @@ def finished(
     constants: dict[str, np.ndarray],
     opset: int,
 ) -> onnx.ModelProto:
-    """A model of these parts."""
+    """A model of the given nodes, inputs, outputs and constants (arrays by name)."""
     tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "net", inputs, outputs, tensors)
     return _typed(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
 
 
 class Chain:
-    """A model under construction, layer after layer; `last` is the last layer's output, of `shape`."""
+    """A chain of layers under construction; `last` is the name of the last layer's output, which has shape `shape`."""
 
     def __init__(self, draw: Draw, shape: tuple[int, ...]) -> None:
         self.draw = draw
@@ -49,13 +49,13 @@ class Chain:
         self.last = "input"
 
     def constant(self, array: np.ndarray | np.generic) -> str:
-        """A new constant."""
+        """Adds a constant; returns its name."""
         name = f"c{len(self.constants)}"
         self.constants[name] = np.asarray(array)
         return name
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node on the last tensor and other tensors."""
+        """Adds a node that reads the last tensor and the tensors `inputs`; returns the name of its output."""
         number = len(self.nodes)
         self.nodes.append(
             helper.make_node(op, [self.last, *inputs], [f"t{number}"], f"{op.lower()}{number}", **attributes)
@@ -197,7 +197,7 @@ def float_network(draw: Draw) -> onnx.ModelProto:
 
 
 def operator_model(draw: Draw) -> onnx.ModelProto:
-    """A model of one operator with attributes and inputs of the types that its schema names, with random values."""
+    """A model of one operator, whose attributes and inputs have the types of its schema and random values."""
     opset = draw.of((11, 13, 15, 17, 18, 19, 20, 21, 22, 23))
     op = draw.of(OPERATORS)
     try:
@@ -258,7 +258,7 @@ def operator_model(draw: Draw) -> onnx.ModelProto:
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the output types that ONNX infers, if it infers any."""
+    """The model with the output types that ONNX infers; unchanged if ONNX infers none."""
     if any(n.op_type == "Split" and a.i != len(n.output) for n in model.graph.node for a in n.attribute):
         # ONNX's inference crashes on these operators.
         return model

@@ -15,12 +15,14 @@ from typing import Literal, TypeAlias
 from vdla.codesign.cli.main import main
 
 Verdict: TypeAlias = Literal["right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang"]
-"""`unchecked`: the model ran, but ONNX Runtime refuses it, so that there is nothing to compare with."""
+"""Verdict on a case. `unchecked`: the model ran, but ONNX Runtime cannot run it, so that there are no outputs to
+compare with.
+"""
 VERDICTS: tuple[Verdict, ...] = (
     "right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang",
 )  # fmt: skip
 FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang")
-"""Verdicts that must not occur."""
+"""Verdicts that count as failures."""
 REFUSALS = (2, 3)
 """Exit codes of a rejected input: 2 for an error in the input, 3 for a program that deadlocks or does not end."""
 
@@ -68,7 +70,7 @@ def call(*arguments: str | Path) -> Called:
 
 
 def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
-    """The verdict on one call; `files` must not exist unless it succeeded."""
+    """The verdict on one call; `files` must not exist unless the call succeeded."""
     if called.trace is not None:
         lines = called.trace.strip().splitlines()
         places = [line.strip() for line in lines if line.strip().startswith("File ")]
@@ -98,8 +100,8 @@ def _unchecked(out: str) -> bool:
 
 
 def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
-    """The outcome of the first attempt that fails, after which no more are tried; if none fails, a right outcome, else
-    the last.
+    """Calls the functions `outcomes` until one returns a failure, which is returned. Without a failure: the first
+    "right" outcome, or else the last outcome.
     """
     best = Outcome("refused")
     for attempt in outcomes:

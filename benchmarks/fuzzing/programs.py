@@ -1,6 +1,6 @@
 """Kind "programs": raw instructions, random or damaged, on the cycle simulator and on a plain numpy model.
 
-Both must reject the same programs, and must leave equal memory contents after all others.
+Both must reject the same programs; after each accepted program their memory contents must be equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST = 40
 
 
 def program_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Checks one random program and runs it on the cycle simulator and on the numpy model; judges the results."""
+    """Checks one random program and runs it on the cycle simulator and on the numpy model; returns the verdict."""
     draw = Draw("programs", seed, index)
     name = draw.of(MACHINES)
     text, memory = random_text(draw, load_config(name))
@@ -57,7 +57,7 @@ def program_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def random_text(draw: Draw, config: Config) -> tuple[bytes, bytes]:
-    """A program as lines of hexadecimal digits, and the contents of a memory."""
+    """A random program as lines of hexadecimal digits, and the initial contents of its memory."""
     program = random_program(config, draw.below(1 << 30), length=1 + draw.below(_MOST))
     words = np.array(program.instructions, np.uint64).copy()
     for _ in range(draw.below(4)):

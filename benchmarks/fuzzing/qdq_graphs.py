@@ -1,6 +1,6 @@
 """Kind "qdq_graphs": random quantized graphs over every operator of the importers' tables of quantized networks.
 
-Each runs on the accelerator, on accelerator and processor, or on the processor alone.
+Each runs on the accelerator, on accelerator and processor together, or on the processor alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .graphs.tables import Operator, float_operators, quantized_operators
 from .outcome import FAILURES, Outcome
 
 LENGTHS = (1, 1, 2, 2, 3, 4, 6)
-"""Number of operators of a graph: one of these is drawn; nodes that quantize are not counted."""
+"""Numbers of operators from which a graph's number is drawn; nodes that only quantize or dequantize are not counted."""
 ATTEMPTS = 40
 OLDEST_OPSET = 10
 """The first opset that has QuantizeLinear."""
@@ -66,7 +66,9 @@ def targets(draw: Draw) -> list[tuple[str, Config | None]]:
 
 
 def small_machine() -> Config:
-    """A machine that differs from `tiny`: twice as many outputs, and a smaller buffer of inputs."""
+    """A machine (accelerator configuration) that differs from the preset `tiny`: it computes twice as many output
+    channels at a time, and has a smaller input buffer.
+    """
     return replace(load_config("tiny"), name="fuzz", block_in=4, block_out=8, inp_buffer_bytes=2048)
 
 
@@ -106,7 +108,7 @@ LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def quantized_drawing(builder: Builder, operator: Operator) -> Drawing:
-    """The drawing of an operator in a quantized graph."""
+    """The drawing (function that adds a random node) of an operator in a quantized graph."""
     if operator.name in LAYERS and builder.draw.chance(0.8):
         return layer
     return drawing_of(operator)

@@ -1,5 +1,5 @@
-"""Kind "records": damaged records of `vdla tune` for `vdla run --records`, which must refuse them or give right
-outputs.
+"""Kind "records": damaged tuning records, given to `vdla run --records`, which must refuse them or give
+right outputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Runs cases in processes of their own: a case that hangs, crashes or takes all memory is reported, and the other cases
+"""Runs cases in worker processes: a case that hangs, crashes or takes all memory is reported, and the other cases
 continue.
 
-A process reads the number of a case from a line and answers with a line of JSON; it runs many cases in sequence.
+A worker reads the kind, seed and index of a case from a line and answers with a line of JSON; it runs many cases in
+sequence.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from types import TracebackType
 from .outcome import Outcome
 
 LIMIT = 20.0
-"""Wall-clock seconds after which a case counts as hanging."""
+"""Wall-clock seconds after which a case counts as hung."""
 START = 1800.0
 """Seconds that a process may take to start: numba may have to compile the simulator."""
 COMMAND = (sys.executable, "-m", "vdla.benchmarks.fuzzing.worker")
@@ -104,7 +105,7 @@ class CaseProcess:
         return process
 
     def _line(self, process: subprocess.Popen[bytes], limit: float) -> bytes | None:
-        """A line that the process writes; empty if the process ended, None after `limit` seconds."""
+        """The next line that the process writes; empty if the process ended, None after `limit` seconds."""
         assert process.stdout is not None
         ends = time.monotonic() + limit
         line = b""
@@ -141,7 +142,7 @@ class CaseProcess:
 
 
 def _innermost(dump: str) -> str:
-    """The innermost calls of a process's main thread, from the output of faulthandler."""
+    """The innermost calls of a process's main thread as text, from the output of faulthandler."""
     calls = [
         line.strip() for line in dump.rpartition("most recent call first")[2].splitlines() if "File" in line
     ]

@@ -1,8 +1,8 @@
-"""Kind "streams": every command with standard streams and output files that are full, closed, missing or of another
+"""Kind "streams": every command with standard streams and output files that are full, closed, missing or of the wrong
 kind.
 
-If a result cannot be written, a command must print one line and return an exit code; if a note cannot be written,
-nothing else may change.
+If a result cannot be written, a command must print one line and return an exit code; if a progress note cannot be
+written, the rest of the command must not be affected.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ FAULTS = (
     ("disk", "of the cache and temporary files full"),
 )
 MATRIX = len(CALLS) * len(FAULTS)
-"""Number of different cases: `benchmarks/fuzz.py --kinds streams` runs each of them once."""
+"""Number of different cases (call and fault): `benchmarks/fuzz.py --kinds streams` runs each of them once."""
 _DISK_BYTES = (1 << 12, 1 << 20)
-"""Sizes in bytes of small file systems: the smaller holds one file, the larger most files of a call."""
+"""Sizes in bytes of small file systems: the smaller has room for one file, the larger for most files of a call."""
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one call with one fault and judges its end.
+    """Runs one call with one fault and returns the verdict.
 
-    Successive indices go through the calls, and combine each call with each fault once.
+    Indices 0 to MATRIX - 1 combine each call with each fault once.
     """
     one, (where, fault) = chosen(index)
     draw = Draw("streams", seed, index)
@@ -87,7 +87,7 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """The error in how a call ended, as text; None if there is none."""
+    """The error in the way a call ended, as text; None if it ended correctly."""
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:
         wanted = READER_GONE if fault == "gone" else 2
@@ -115,7 +115,7 @@ def _unexpected(
 
 
 def _left(one: Call, folder: Path) -> str | None:
-    """The files that a call must not leave behind, as text; None if there are none."""
+    """The files that a call has left behind although it must not, as text; None if there are none."""
     known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache", "a-folder", "a-file", "locked"}
     left = [path.name for path in folder.iterdir() if path.name not in known]
     left += [f"tmp/{path.name}" for path in (folder / "tmp").iterdir() if path.name != LEFT_BY_OTHERS]
@@ -127,7 +127,7 @@ def _streams(where: str) -> tuple[str, ...]:
 
 
 def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str | None:
-    """A path that cannot be written to; None if this user could write to it."""
+    """A path that cannot be written to; None if this user could write to it all the same (as root can)."""
     (folder / "a-file").write_text("x")
     (folder / "a-folder" / "inner").mkdir(parents=True)
     match fault:
@@ -149,7 +149,7 @@ def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str |
 def _called(
     words: list[str], folder: Path, faults: dict[str, str], disks: Sequence[str], size: int
 ) -> Called:
-    """Runs a call in a process of its own, in which the folders `disks` are file systems of `size` bytes."""
+    """Runs a call in a new process that sees the folders `disks` as separate file systems of `size` bytes."""
     command = [*ENTRY, *words]
     if disks:
         mounts = [f"mount -t tmpfs -o size={size},mode=0700 none {name}" for name in disks]

@@ -1,3 +1,3 @@
-"""Code that the benchmarks share: cases, timing, peers, committed results, tables of the pages, and the suite of `vdla
-bench`.
+"""Code that the benchmarks share: cases, timing, peers (the libraries compared with), committed results, tables of the
+pages, and the suite of `vdla bench`.
 """

@@ -1,4 +1,6 @@
-"""Coefficients of the model of area and clock, by non-negative least squares on synthesized machines."""
+"""Fits the coefficients of the model of area and clock by non-negative least squares to synthesized machines
+(accelerator configurations).
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,11 @@ about this share; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) 
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
-    """Square micrometres of one module by feature, fitted so that each machine counts by its relative error.
+    """For each module, its area by feature in square micrometres; the fit minimizes relative errors, so that large
+    machines do not dominate.
 
-    Modules with memories that may be flip-flops are fitted together: a bit of such a memory costs the same in each.
+    Modules with memories that may be flip-flops are fitted together: a bit of such a memory has the same area in each
+    module.
     """
     shared = {module for module, (_, names) in MODULES.items() if not set(MEMORY_BITS).isdisjoint(names)}
     columns: dict[tuple[str, str], int] = {}
@@ -70,8 +74,8 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
 
 def fit_registers(rows: Sequence[Synthesized]) -> Costs:
-    """Flip-flops of one module by feature, without bits of its memories, fitted so that each machine counts by its
-    relative error.
+    """For each module, its flip-flops by feature, without the bits of its memories; the fit minimizes
+    relative errors.
     """
     found: Costs = {}
     for module in MODULES:
@@ -90,13 +94,13 @@ def fit_registers(rows: Sequence[Synthesized]) -> Costs:
 
 @lru_cache(maxsize=1 << 16)
 def _features(row: Synthesized, module: str) -> Mapping[str, float]:
-    """The features of a module of a machine; cached, because the fit is repeated without each machine in turn."""
+    """The features of a module of a machine; cached, because the fit is repeated with each machine left out in turn."""
     config = row.config
     return features_of(config) | own_features(config, module, memories_of(config))
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
-    """Nanoseconds of the longest path to each place, by feature."""
+    """Nanoseconds of the longest path to each place of PATHS, by feature."""
     found: Costs = {}
     for place, (_, names) in PATHS.items():
         have = [row for row in rows if place in row.ends]
@@ -120,8 +124,8 @@ def _fit(
 
 
 def _least_squares(table: NDArray[np.float64]) -> list[float]:
-    """Non-negative coefficients for which the weighted sum of every row of `table` is close to 1, in the least-squares
-    sense.
+    """Non-negative coefficients that bring the weighted sum of each row of `table` as close to 1 as possible (least
+    squares).
     """
     # Columns are scaled to equal size; the solver would treat small ones as zero.
     size = np.maximum(np.abs(table).max(axis=0), 1e-30)
@@ -130,7 +134,9 @@ def _least_squares(table: NDArray[np.float64]) -> list[float]:
 
 
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
-    """The model without intervals. Raises ValueError for a machine reserved for evaluation."""
+    """The model fitted to `rows`, without intervals. Raises ValueError if one of the machines is reserved for
+    evaluation.
+    """
     if any(row.is_reserved for row in rows):
         raise ValueError(
             f"no model may be fitted to draws from {HELD_OUT} on: they are reserved for evaluation"
@@ -150,13 +156,13 @@ def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> C
 
 
 def predicted(model: CellModel, row: Synthesized) -> tuple[float, float]:
-    """Square micrometres of logic, and nanoseconds of the longest path."""
+    """Predicted area of a machine's logic in square micrometres, and nanoseconds of its longest path."""
     paths = model.paths_by_place(row.config, macros_of(row.config))
     return sum(model.logic_by_module(row.config, memories_of(row.config)).values()), max(paths.values())
 
 
 def macros_of(config: Config) -> list[Memory]:
-    """The memories of a machine that are macros."""
+    """The memories of a machine that are memory macros (not flip-flops)."""
     return [memory for memory in memories_of(config) if memory.is_macro]
 
 

@@ -27,7 +27,8 @@ _ROUNDS = 60
 def left_out_with_trees(
     rows: Sequence[Synthesized], logic: Sequence[float], path: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Ratios of measured to predicted logic area and path, if trees correct the residuals of the structured model.
+    """Ratios of measured to predicted logic area, and of measured to predicted longest path, if trees correct the
+    residuals of the structured model.
 
     `logic`, `path`: the structured model's ratios for `rows`. The trees for a machine are trained on the other
     machines' ratios.

@@ -1,4 +1,6 @@
-"""Synthesized machines: the rows of `benchmarks/cell_areas.py`, and the values to which models are fitted."""
+"""Rows of `benchmarks/cell_areas.py`, one for each synthesized machine (accelerator configuration): the data to which
+models of area and clock are fitted.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Synthesized:
-    """The synthesis of one machine. Equal instances count as one module.
+    """Results of synthesizing one machine. Equal instances are counted together, as one module.
 
     By module name: `modules`: number of instances, and their total area (square micrometres, without memory macros);
-    `flip_flops`: total number; `macros`: number, words and bits of a word of its memories. `ends`: by the end of each
-    longest path, its nanoseconds and its start.
+    `flip_flops`: number in all instances; `macros`: (number of memories, words, bits of a word) of the module's memory
+    macros. `ends`: for the end point of each longest path, its nanoseconds and its start point.
     """
 
     draw: int
@@ -54,7 +56,7 @@ def module_name(path: str) -> str:
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Synthesized]]:
-    """The header of a file, and its machines."""
+    """The header of the file, and its rows (machines)."""
     head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return head, [_row(row) for row in rows]
 

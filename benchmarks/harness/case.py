@@ -1,4 +1,6 @@
-"""A case: one of our computations and the equal one of the peer. The result of measuring a case is a row."""
+"""A case: one of our computations and the equal computation of the peer (the library compared with). The result of
+measuring a case is a row.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A pair of runs to time on `threads` threads, ours and the peer's.
+    """A pair of computations to time on `threads` threads, ours and the peer's.
 
-    `operations`: arithmetic operations (a multiplication and an addition are two). `error`: largest difference of the
-    outputs, relative to the largest value of the peer's. `ours_time`, `peer_time`: compute a side's seconds from the
-    times of its runs. `close`: ends threads.
+    `operations`: number of arithmetic operations (a multiply-add counts as two). `error`: largest difference of the
+    outputs, relative to the largest value of the peer's output. `ours`, `peer`: the calls of each side that are timed;
+    `ours_time`, `peer_time`: functions from the times of these calls to the side's seconds. `close`: ends the threads.
     """
 
     name: str
@@ -45,7 +47,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A measured case. Times are medians in milliseconds; `ratio`: see RATIO_IS; `gflops`: our speed."""
+    """A measured case. Times are medians in milliseconds; `ratio`: see RATIO_IS; `gflops`: billions of operations per
+    second of our side.
+    """
 
     name: str
     ours_ms: float
@@ -56,7 +60,7 @@ class Row:
     error: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The row in JSON."""
+        """The row as a JSON object."""
         return asdict(self)
 
 

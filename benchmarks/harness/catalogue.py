@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 BENCH, CAMPAIGN = "bench", "campaign"
-"""Groups of benchmarks: `make bench` runs the first on a quiet machine, `make campaign` the second, which takes
-hours.
+"""Names of groups of benchmarks: `make bench` runs the first group on an idle computer, `make campaign` the second,
+which takes hours.
 """
 
 
@@ -16,9 +16,9 @@ hours.
 class Benchmark:
     """A script, `benchmarks/NAME.py`.
 
-    `results`: the files that --write makes in benchmarks/results, without their endings; a * stands for any text.
-    `needs`: text on what a run requires in addition to the installation for development. `group`: the make target that
-    runs the script.
+    `results`: names of the files that --write makes in benchmarks/results, separated by blanks, without suffix; a *
+    stands for any text. `needs`: text on what a run requires in addition to the installation for development. `group`:
+    the make target that runs the script.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Benchmark:
 
     @property
     def path(self) -> str:
-        """The script, from the root of the repository."""
+        """Path of the script, relative to the root of the repository."""
         return f"benchmarks/{self.name}.py"
 
 
@@ -104,5 +104,5 @@ def members(group: str) -> Iterator[Benchmark]:
 
 
 def maker_of(file: str) -> Benchmark | None:
-    """The benchmark that writes a file of results; `file`: its name without the ending."""
+    """The benchmark that writes a file of results, if any; `file`: name of the file without its suffix."""
     return next((row for row in BENCHMARKS for own in row.results.split() if fnmatch(file, own)), None)

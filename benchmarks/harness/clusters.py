@@ -1,4 +1,4 @@
-"""A scheduler of dask.distributed with workers on this machine, each in a separate process."""
+"""A scheduler of dask.distributed with workers on this computer, each in a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ STARTING_SECONDS = 60.0
 
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[str]:
-    """A context with the address of a scheduler that has `workers` single-threaded workers."""
+    """A context in which a scheduler with `workers` single-threaded workers runs; its value is the
+    scheduler's address.
+    """
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         place = Path(folder) / "scheduler.json"
         common = ["--scheduler-file", str(place), "--host", "127.0.0.1", "--no-dashboard"]

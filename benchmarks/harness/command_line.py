@@ -26,9 +26,9 @@ class Option:
     """One argument of a script: an option if its name begins with dashes, else a positional one.
 
     `type` to `metavar` and `required` are argparse's. A `flag` has no value and is true if it is given; a `repeated`
-    option may be given several times and collects its values. Of options in one `group` only one may be given. No value
-    may be below `least`, nor, unless it is empty, outside `known`, whose members are each a `kind`. A `part` of the
-    rows cannot be written: the file of results has all.
+    option may be given several times and collects its values. At most one option of a `group` may be given. A value may
+    not be below `least`, and must be one of `known` (unless that is empty), whose members messages call `kind`. With a
+    `part` option, which selects some of the rows, results cannot be written: the file must have all rows.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Option:
     part: bool = False
 
     def but(self, **changes: Any) -> Option:
-        """A copy of the option with some fields changed: a default, a help text."""
+        """A copy of the option with some fields changed."""
         return replace(self, **changes)
 
     @property
@@ -58,7 +58,9 @@ class Option:
 
 
 def names_of(known: Iterable[str], kind: str) -> Option:
-    """Positional names of the cases that a script measures: some of `known`, by default all."""
+    """An option for names of the cases that a script measures: positional arguments, each one of `known`; by default
+    all cases.
+    """
     known = tuple(known)
     about = f"of {', '.join(known)}; else all"
     return Option("names", about, nargs="*", metavar="NAME", known=known, kind=kind)
@@ -98,7 +100,7 @@ Given = argparse.Namespace
 def parse(document: str | None, options: Sequence[Option], words: Sequence[str] | None = None) -> Given:
     """Parses `words` (None: this process's command line) and returns the values of a script's `options`.
 
-    `document`: the text that --help shows. Exits with 2 and one line if the words are wrong.
+    `document`: the text that --help shows. Prints one line and exits with code 2 if the words are wrong.
     """
     parser = argparse.ArgumentParser(
         description=document, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -118,7 +120,7 @@ def run_script(document: str | None, options: Sequence[Option], main: Callable[[
     """Calls `main` with the values of `options` and exits with the code that it returns (None: 0).
 
     A mistake of the user is reported in one line, with exit code 2. If the reader of the output ends first (as `head`
-    does), the exit code is the one that `vdla` has.
+    does), the exit code is the same as that of `vdla`.
     """
     if sys.stdout is sys.__stdout__:  # Nobody captures the output.
         guard_streams()

@@ -1,9 +1,9 @@
 """The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and further ones.
 
 A convolution's time is marginal on both sides, (time of 11 - time of 1) / 10, so that layout conversions at the ends
-and the cost of a call are not counted. Both sides run the same two models: 11 convolutions in a chain if the output can
-be the input, else 11 on one input, added up (either side may fuse these additions). Each has its own weights, which
-therefore are as far down in the caches as in a network.
+and the cost of a call are not counted. Our side and the peer (ONNX Runtime) run the same two models: 11 convolutions in
+a chain if the output can be the input, else 11 on one input whose outputs are added (either side may fuse these
+additions). Each convolution has its own weights, so that weights are in the same level of cache as in a network.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def marginal(times: Sequence[float]) -> float:
 def layers_model(
     copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
 ) -> onnx.ModelProto:
-    """`copies` convolutions in a chain or, if input and output shapes differ, side by side and added up; X to Y in
-    NCHW.
+    """A model of `copies` convolutions from X to Y in NCHW: in a chain or, if input and output shapes differ, side by
+    side with their outputs added.
     """
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {
@@ -60,8 +60,8 @@ def layers_model(
 
 
 def convolution_case(name: str, threads: int) -> Case:
-    """The case of layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1; its error is that of all
-    COPIES.
+    """The case of layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1; its error is the error of the
+    model with all COPIES.
     """
     if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
         size, channels, filters, kernel, stride = shape

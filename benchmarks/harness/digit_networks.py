@@ -20,8 +20,8 @@ GREATEST = 16.0
 
 
 def digits() -> tuple[Any, Any, Any, Any]:
-    """Training images, float32 [n, 1, 8, 8] from 0 to 1, and their labels; then test images and labels, every fifth of
-    all.
+    """Training images, float32 [n, 1, 8, 8] from 0 to 1, and their labels; then test images and labels: every fifth
+    image of the data set.
     """
     from sklearn.datasets import load_digits
 
@@ -38,7 +38,9 @@ def patches(images: Any) -> Any:
 
 
 def cnn(seed: int) -> onnx.ModelProto:
-    """Convolutions, a residual, a depthwise convolution, pools and a dense layer: `x` [1, 1, 8, 8] to `y` [1, 10]."""
+    """A CNN of convolutions, a residual connection, a depthwise convolution, pools and a dense layer: `x` [1, 1, 8, 8]
+    to `y` [1, 10].
+    """
     w = Writer(rng=np.random.default_rng(seed))
     first, second, third = CHANNELS
 

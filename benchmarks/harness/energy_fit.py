@@ -1,4 +1,4 @@
-"""Coefficients of the energy model, by non-negative least squares on replayed programs, and the model's errors."""
+"""Fits the coefficients of the energy model by non-negative least squares to replayed programs; errors of the model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """Inputs of predictions in addition to coefficients of events.
+    """Inputs of a prediction in addition to the coefficients of events.
 
     The model of area (`cells`), which counts flip-flops; the picojoules of one `clock` pin in a cycle; and the `scale`
     of memory macros.
@@ -73,17 +73,17 @@ def row_features(row: Row, machines: Mapping[str, Config]) -> dict[str, float]:
 
 
 def measured(row: Row) -> dict[str, float]:
-    """Energy of a program's data in picojoules, without clock pins, by part of the machine."""
+    """Replayed energy of a program's data, without clock pins, in picojoules by part of the machine."""
     return {name: values[0] for name, values in row["picojoules"].items()}
 
 
 def measured_clock(row: Row) -> float:
-    """Picojoules of clock pins of all parts."""
+    """Replayed energy of clock pins in picojoules, summed over all parts of the machine."""
     return sum(values[1] for values in row["picojoules"].values())
 
 
 def measured_memories(row: Row, scale: Scale) -> float:
-    """Picojoules of all macros, from the numbers of reads and writes in the replay."""
+    """Energy of all memory macros in picojoules, from the numbers of reads and writes in the replay."""
     total = 0.0
     for name, (reads, writes) in row["memories"].items():
         words, width = map(int, name.rpartition(" ")[2].split("x"))
@@ -93,7 +93,8 @@ def measured_memories(row: Row, scale: Scale) -> float:
 
 
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """Picojoules by part and feature, fitted so that each program counts by its relative error, however long it is.
+    """Picojoules by part of the machine and feature; the fit minimizes the programs' relative errors, so that long
+    programs do not dominate.
 
     Raises ValueError for a row reserved for evaluation.
     """
@@ -117,7 +118,9 @@ def _solved(names: Sequence[str], table: Any, target: Any) -> dict[str, float]:
 
 
 def clock_of(library: Library) -> float:
-    """Picojoules of the clock pin of the smallest flip-flop in a cycle: its load twice, and its tables."""
+    """Picojoules in one cycle of the clock pin of the smallest flip-flop: charging its load twice, and the energies of
+    its table.
+    """
     cell = min((c for c in library.cells.values() if c.register and c.refused is None), key=lambda c: c.area)
     assert cell.register is not None
     pin = cell.register.clock
@@ -154,8 +157,8 @@ def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) ->
 
 
 def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
-    """Replayed and predicted energy of every program whose memory accesses were counted; each machine is predicted from
-    the others.
+    """Replayed and predicted energy of every program whose memory accesses were counted; each machine is predicted by a
+    model fitted to the other machines.
     """
     found: list[Judged] = []
     for name in dict.fromkeys(row["machine"] for row in rows):
@@ -166,11 +169,12 @@ def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) ->
 
 
 def spread_of(found: Sequence[Judged]) -> Spread:
-    """The spread of the errors: root mean square of the relative errors of each part, and the ends of `COVERAGE` as a
-    multiple of `Spread.deviation`.
+    """The spread of the errors: root mean square of the relative errors of each part, and the half-width of the
+    interval that covers the share `COVERAGE`, as a multiple of `Spread.deviation`.
 
     Every machine has the same weight, however many programs it has. Programs of a machine have similar errors, so
-    machines are the samples: the ends follow Student's t with one degree of freedom less than there are machines.
+    machines are the samples: the half-width follows Student's t distribution; its degrees of freedom are the number of
+    machines - 1.
     """
     machines = dict.fromkeys(one.machine for one in found)
     own = {name: sum(one.machine == name for one in found) for name in machines}
@@ -194,7 +198,7 @@ def spread_of(found: Sequence[Judged]) -> Spread:
 
 
 def ends_of(one: Judged, spread: Spread) -> tuple[float, float]:
-    """(least, most) picojoules of the predicted interval of a program's whole energy."""
+    """(least, most) picojoules of the predicted interval of a program's total energy."""
     ours = one.predicted
     off = spread.reach * spread.deviation(ours.data, ours.clock, ours.memories)
     return ours.whole - off, ours.whole + off

@@ -28,9 +28,8 @@ from vdla.verify.energy_programs import energy_program
 FITTED = range(60)
 """Seeds of the programs of every machine of `fitted_machines`, used for the choice of features and for the fit."""
 RESERVED = range(6000, 6005)
-"""Seeds of the programs of every machine of `judged_machines`, used for evaluation only: neither these programs nor
-others of these machines are used for a fit or a choice. Seeds 5000 to 5004 were used when the form of the interval was
-chosen.
+"""Seeds of the programs of every machine of `judged_machines`, used for evaluation only: no program of these machines
+is used for a fit or for choosing features. Seeds 5000 to 5004 were used when the form of the interval was chosen.
 """
 
 _RESET_CYCLES = 4
@@ -45,8 +44,8 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 
 def fitted_machines() -> dict[str, Config]:
-    """Machines whose replays are used for the fit: `tiny`, a wide, a larger and a folding array, a batch of two, buses
-    of 16 and 32 bytes, and every extension in one of them.
+    """Machines (accelerator configurations) whose replays are used for the fit: `tiny`, a wide array, a larger one, one
+    with the extension `fold`, a batch of two, buses of 16 and 32 bytes; every extension is in some machine.
     """
     found = (
         load_config("tiny"),
@@ -83,8 +82,8 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines for the evaluation of models: other arrays, 16x16 among them, buses of 8, 16 and 32 bytes, other
-    buffers, and every extension in one of them.
+    """Machines (accelerator configurations) on which models are evaluated: other arrays, including 16x16, buses of 8,
+    16 and 32 bytes, other buffers; every extension is in some machine.
     """
     found = (
         _changed(
@@ -134,11 +133,12 @@ class Replayed:
     netlist: Netlist
     state: Electrical
     parts: tuple[NDArray[np.intp], tuple[str, ...]]
-    """The part of every cell, as an index into the names; and the names of the parts."""
+    """Index of the part that each cell belongs to, one for each cell, and the names of the parts."""
 
     def replay(self, program: Program) -> Activity:
-        """The activity of a program while it runs; raises MismatchError if the netlist's outputs differ from the
-        RTL's."""
+        """The switching activity of the netlist while a program runs; raises MismatchError if the netlist's outputs
+        differ from the RTL's.
+        """
         with Machine(self.config) as machine:
             machine.watch_ports()
             machine.reset()
@@ -154,7 +154,7 @@ class Replayed:
 
 
 def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
-    """The netlist of a machine, mapped to the default library."""
+    """The netlist of a machine, mapped to the default library, ready to replay programs."""
     liberty = find_library()
     library = read_library(liberty.path)
     netlist = flatten(map_design(config, liberty, report=report), library)
@@ -168,10 +168,10 @@ def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
 
 
 def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
-    """The row of one program.
+    """The row of one program, a JSON object.
 
-    Its events; changing bits; picojoules by part of the machine ([data, clock pins]); and, by module and memory size,
-    the number of reads and writes of all memories of this size in the module.
+    It has the program's events; numbers of changing bits; picojoules by part of the machine ([data, clock pins]); and,
+    by module and memory size, the numbers of reads and of writes of all memories of this size in the module.
     """
     config, netlist = machine.config, machine.netlist
     program = energy_program(config, seed)
@@ -204,12 +204,14 @@ def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
 
 
 def module_of_memory(path: str) -> str:
-    """The instance that contains the memory at a netlist's path ("load$346.patches.window_0"), without numbers."""
+    """The instance that contains the memory at path `path` of the netlist (for example "load$346.patches.window_0"),
+    without numbers.
+    """
     return re.sub(r"\$\d+|_\d+(?=\.|$)", "", path).rpartition(".")[0]
 
 
 def counted(program: Program) -> dict[str, Any]:
-    """Events and changing bits of a program, as in a row."""
+    """Events and numbers of changing bits of a program, as they are in a row."""
     config = program.config
     simulation = simulate(config, program.instructions, program.image, data=False)
     statistics = operand_statistics(config, program.instructions, program.image)

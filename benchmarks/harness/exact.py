@@ -1,4 +1,4 @@
-"""Compares cycles in the committed results with present ones, for figures that are equal on every machine."""
+"""Compares cycles in the committed results with newly simulated cycles, which do not depend on the computer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .page import At, Document, Where, at
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A figure in a file of results that differs from the present one."""
+    """A figure in a file of results (`kept`) that differs from the newly computed one (`today`)."""
 
     file: str
     figure: str
@@ -43,7 +43,7 @@ def resnet18_cycles(config: Config, *, virtual_threads: int = 2, records: Record
 
 
 def figures_of_today() -> Iterator[tuple[At, int]]:
-    """(place in the results, present cycles) of ResNet-18 on each preset."""
+    """Yields (place in the results, newly simulated cycles) of ResNet-18 on each preset."""
     vta = load_config("vta")
     plain = resnet18_cycles(vta)
     for file, path in (
@@ -64,7 +64,7 @@ def _variant(name: str) -> At:
 
 
 def stale(files: Mapping[str, Document]) -> list[Stale]:
-    """The figures of `files` that differ from present ones."""
+    """The figures of `files` that differ from newly computed ones."""
     return [
         Stale(figure.file, " / ".join(map(str, figure.path)), kept, today)
         for figure, today in figures_of_today()

@@ -1,4 +1,6 @@
-"""Outputs of a float32 model in float64, by ONNX's reference in numpy: the reference of GPU results."""
+"""Runs a float32 model in float64 with ONNX's reference implementation in numpy; GPU results are compared with its
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 
 def float64_outputs(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name of `model` with all its float32 tensors in float64; integers stay unchanged."""
+    """Outputs, by name, of `model` with all float32 tensors changed to float64; integers stay unchanged."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     for tensor in wide.graph.initializer:

@@ -1,4 +1,4 @@
-"""Errors of the cost models of GPU templates: measured seconds of candidates against estimates."""
+"""Errors of the cost models of GPU templates: estimates compared with measured seconds of candidates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vdla.util.errors import UserError
 
 
 class TilesError(UserError):
-    """An invalid file of measured candidates."""
+    """Raised for an invalid file of measured candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,10 +39,10 @@ class Measured:
 class Judgement:
     """Errors of the cost model on one workload's candidates.
 
-    `regret`: time of the candidate that the model ranks first over the time of the best one. `spread`: standard
-    deviation of the logarithm of measured over estimated seconds; a smaller one means a better ranking. `bias`:
-    geometric mean of estimated over measured seconds; meaningless for Winograd, whose cost model here covers the
-    products alone.
+    `regret`: time of the candidate that the model ranks first over the time of the fastest candidate. `spread`:
+    standard deviation of the logarithm of measured over estimated seconds; a smaller spread means a better ranking.
+    `bias`: geometric mean of estimated over measured seconds; meaningless for Winograd, whose cost model here covers
+    the products alone.
     """
 
     name: str
@@ -55,7 +55,9 @@ class Judgement:
 
 
 def read_tiles(path: Path) -> list[Measured]:
-    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json. Raises TilesError for any other file."""
+    """The candidates in a file such as benchmarks/results/gpu-tiles-CARD.json. Raises TilesError if the file has
+    another form.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         card = replace(cuda_target(document["arch"]), card=document["card"])
@@ -93,7 +95,7 @@ def measured_in(records: Iterable[Record], target: GpuTarget) -> list[Measured]:
 
 
 def _shapes(workload: CudaWorkload) -> str:
-    """The shapes of a workload's arrays as text, which its name does not contain."""
+    """The shapes of a workload's arrays as text; the workload's name does not contain them."""
     return " ".join("x".join(map(str, p.shape)) for p in workload.expression.parameters)
 
 
@@ -113,7 +115,7 @@ def _of_task(card: GpuTarget, task: dict[str, Any]) -> Measured:
 
 
 def judge(measured: Measured) -> Judgement:
-    """The cost model's estimates against the measured times."""
+    """Compares the cost model's estimates with the measured times of one workload."""
     account = GPU.space(measured.target, measured.workload).account(measured.knobs)
     estimates = account.quantities[ESTIMATE]
     ratios = np.log(estimates / measured.seconds)

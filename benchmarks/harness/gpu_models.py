@@ -1,7 +1,6 @@
 """Models of one layer or operator for GPUs: the layers of the TVM paper (its Table 2), and other operators of networks.
 
-`reduced` models are small in every dimension but keep the properties of the layer: kernels, strides, odd numbers of
-channels.
+`reduced` models are small in every dimension, but have the layer's kernel and strides, and odd numbers of channels.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def layer_cases() -> tuple[ModelCase, ...]:
 
 
 def operator_cases() -> tuple[ModelCase, ...]:
-    """All other operators of networks, a model for each."""
+    """Cases for all other operators of networks, one model for each operator."""
     image, rows, deep = (2, 40, 28, 28), (64, 1000), (3, 12, 33, 64)
     small_image, small_rows, small_deep = (2, 5, 9, 7), (5, 37), (2, 3, 7, 9)
 
@@ -105,8 +104,8 @@ def operator_cases() -> tuple[ModelCase, ...]:
 
 
 def network_cases() -> tuple[ModelCase, ...]:
-    """The five networks, batch 1, which have no reduced form, and BERT-base's encoder, whose reduced form is one narrow
-    layer.
+    """The five networks at batch 1, which have no reduced form, and BERT-base's encoder, whose reduced form is one
+    narrow layer.
     """
     return (
         *(ModelCase(name=n, group="networks", make=partial(_network, n)) for n in NETWORKS),
@@ -115,7 +114,7 @@ def network_cases() -> tuple[ModelCase, ...]:
 
 
 def product_case(size: int) -> ModelCase:
-    """The product of two square float32 matrices, both inputs."""
+    """The case of a product of two square float32 matrices, both of them inputs."""
     return ModelCase(name=f"gemm{size}", group="products", make=partial(_product, size))
 
 
@@ -135,7 +134,7 @@ def _model(
     constants: Mapping[str, np.ndarray] | None = None,
     outputs: Sequence[str] = ("Y",),
 ) -> onnx.ModelProto:
-    """A model of float32 inputs; its outputs' shapes are inferred."""
+    """A model with float32 inputs of the given shapes; the shapes of its outputs are inferred."""
     model = model_of(
         nodes, [value(name, tuple(shape)) for name, shape in inputs.items()], [], dict(constants or {})
     )
@@ -146,7 +145,7 @@ def _model(
 
 
 def _weights(*shape: int, depth: int) -> np.ndarray:
-    """Seeded weights whose products with normal inputs stay near 1 for sums of `depth`."""
+    """Seeded weights; a sum of `depth` products of them with normally distributed inputs stays near 1."""
     rng = np.random.default_rng(depth)
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(1 / np.sqrt(depth))
 

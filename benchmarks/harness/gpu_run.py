@@ -1,4 +1,4 @@
-"""One benchmark of GPUs: our kernel on a device or emulated, its expected outputs, and its time."""
+"""One benchmark on GPUs: our kernel, on a device or emulated, its expected outputs, and its time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .float64 import float64_outputs
 from .gpu_models import ModelCase, inputs_of
 
 SAMPLED_ROWS = 64
-"""Number of rows of a large product that are compared."""
+"""Number of rows of a large matrix product that are compared."""
 
 Arrays = Mapping[str, np.ndarray]
 LOW_PRECISION = {"float16": DType.FLOAT16, "bfloat16": DType.BFLOAT16, "int8": DType.INT8}
@@ -34,7 +34,9 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The platform that runs our kernels: a device with its target, or (None) emulation of a target."""
+    """The platform that runs our kernels: `device` with its `target` or, if `device` is None, an
+    emulation of `target`.
+    """
 
     target: GpuTarget
     device: Device | None
@@ -42,14 +44,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The largest difference from float64, relative to the largest value, and the largest allowed one."""
+    """The largest difference from the float64 result, relative to the largest value (`error`), and the largest allowed
+    difference.
+    """
 
     error: float
     allowed: float
 
     @property
     def good(self) -> bool:
-        """Whether the difference is allowed; NaN never is."""
+        """Whether the difference is allowed; a NaN is not."""
         return self.error <= self.allowed
 
 
@@ -57,9 +61,9 @@ class Checked:
 class Ours:
     """Our kernel, compiled and bound to its inputs.
 
-    `run` returns outputs, `time` milliseconds on the device; `close` releases it. `operations`: arithmetic operations,
-    two for a multiply-add. `expected`: the outputs in float64, or some of their rows; `compared` selects the same rows
-    from the outputs of `run`.
+    `run` returns the outputs, `time` the milliseconds of a run on the device; `close` releases the kernel.
+    `operations`: arithmetic operations, two for a multiply-add. `expected`: the outputs in float64, or some of their
+    rows; `compared` selects the same rows from the outputs of `run`.
     """
 
     operations: int
@@ -70,7 +74,7 @@ class Ours:
 
 
 def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
-    """A model compiled for its platform, ready to run. Raises UserError if it cannot be compiled."""
+    """A model compiled for `place`, ready to run. Raises UserError if it cannot be compiled."""
     data = model.SerializeToString()
     if place.device is None:
         emulated = compile_kernels(data, gpu_emulated(place.target))
@@ -86,9 +90,9 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
 
 
 def product_on(place: Place, precision: str, size: int) -> Ours:
-    """A product of two square matrices of `precision` ("float16", ...) on tensor cores; sums of floats in float32.
+    """The product of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in float32.
 
-    float16 and bfloat16 give results of the same type, int8 gives int32; W of int8 is stored column after column, the
+    float16 and bfloat16 give results of the same type, int8 gives int32; an int8 W is stored column after column, the
     preferred layout of tensor cores and of the peer's library. Raises UserError.
     """
     dtype, output = LOW_PRECISION[precision], output_type(precision)
@@ -119,7 +123,7 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
 
 
 def output_type(precision: str) -> DType:
-    """The type of a product's elements."""
+    """The type of the elements of a product whose factors have `precision`."""
     dtype = LOW_PRECISION.get(precision, DType.FLOAT32)
     return DType.INT32 if dtype is DType.INT8 else dtype
 
@@ -130,7 +134,7 @@ def in_columns(precision: str) -> bool:
 
 
 def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:
-    """Seeded factors X and W, in their layout in memory (`in_columns`)."""
+    """Seeded factors X and W of a product, in the layout that they have in memory (`in_columns`)."""
     rng = np.random.default_rng(size)
     if precision == "int8":
         return {name: rng.integers(-128, 128, (size, size), dtype=np.int8) for name in ("X", "W")}
@@ -163,7 +167,7 @@ def _no_time() -> float:
 
 
 def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
-    """A model's outputs against float64's."""
+    """Compares a model's outputs with its outputs in float64."""
     model = case.make(reduced)
     inputs = inputs_of(model)
     ours = model_on(place, model, inputs)
@@ -174,13 +178,13 @@ def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: floa
 
 
 def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
-    """The worst of the comparisons of all outputs."""
+    """Compares all outputs; returns the largest error."""
     errors = [relative_error(got[name], values) for name, values in expected.items()]
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 
 
 def check_product(place: Place, precision: str, size: int, *, tolerance: float) -> Checked:
-    """Compares rows of a product with those of float64, computed from the same rounded factors."""
+    """Compares rows of a product with the product in float64 of the same (rounded) factors."""
     ours = product_on(place, precision, size)
     try:
         got = ours.run()["Y"]

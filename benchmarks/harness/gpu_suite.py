@@ -1,4 +1,4 @@
-"""The suite of GPUs: its rows, each checked against float64 and timed against torch."""
+"""The suite of GPU benchmarks: its entries, each checked against float64 and timed against torch."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ SIZES = (512, 1024, 2048, 4096, 8192)
 CHECKED_SIZES = (512, 1000)
 REDUCED_SIZES = (96, 100)
 TOLERANCES = {"float32": 2e-5, "tf32": 4e-3, "float16": 2e-3, "bfloat16": 1.6e-2, "int8": 0.0}
-"""The largest allowed difference, relative to the largest value: sums in float32 in any order, including Winograd's;
-tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11.
+"""The largest allowed difference of a result, relative to the largest value. Sums are in float32 in any order,
+including Winograd's; tf32 and float16 have 11 bits, bfloat16 has 8.
 """
 NETWORK_FACTOR = 4.0
-"""Factor of the tolerance of networks, where many layers follow one another."""
+"""Factor by which the tolerance of whole networks is larger, because errors of many layers add up."""
 GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune, CUDA graph"
 COMPILED_LIBRARY = f"{COMPILED}, convolutions by cuDNN"
 
@@ -58,7 +58,9 @@ MilliSeconds = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuEntry:
-    """An entry of the suite in a `precision`: a model, or (None) a product of square matrices of `size`."""
+    """An entry of the suite in one `precision`: a model or, if `model` is None, a product of square
+    matrices of `size`.
+    """
 
     name: str
     group: str
@@ -68,7 +70,9 @@ class GpuEntry:
 
     @property
     def tolerance(self) -> float:
-        """The tolerance: from `codegen.cuda.tolerances` for products, whose depth is known, else from `TOLERANCES`."""
+        """The largest allowed error: from `codegen.cuda.tolerances` for products, whose depth is known, else from
+        `TOLERANCES`.
+        """
         if self.group == "products":
             precision: Precision = self.precision  # type: ignore[assignment]
             output = output_type(self.precision)
@@ -81,8 +85,9 @@ class GpuEntry:
 class GpuRow:
     """A measured row.
 
-    `ratios`: the peers' times over ours, medians over the rounds; above 1 ours is faster. Times are medians in
-    milliseconds; `gflops`: our speed; `of_peak`: its share of the card's peak in this precision.
+    `ratios`: by peer (a way to run torch), its time over ours, median over the rounds; above 1 ours is faster. Times
+    are medians in milliseconds; `gflops`: billions of operations per second of our side; `of_peak`: share of the card's
+    peak in this precision.
     """
 
     name: str
@@ -95,12 +100,12 @@ class GpuRow:
     ratios: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The row in JSON."""
+        """The row as a JSON object."""
         return asdict(self)
 
 
 def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
-    """All checked entries: every operator, layers, products in all precisions, and networks."""
+    """All entries that are checked: every operator, layers, products in all precisions, and networks."""
     cases = (*operator_cases(), *layer_cases(), *network_cases())
     sizes = REDUCED_SIZES if reduced else CHECKED_SIZES
     return (
@@ -111,7 +116,7 @@ def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
 
 
 def timed_entries() -> tuple[GpuEntry, ...]:
-    """All timed entries, in float32 and, as separate entries, in tf32 and less precise types."""
+    """All entries that are timed: in float32 and, as separate entries, in tf32 and less precise types."""
     layers, networks = layer_cases(), network_cases()
     return (
         *(_of_model(case, "float32") for case in (*layers, *networks)),
@@ -126,7 +131,9 @@ def _of_model(case: ModelCase, precision: str) -> GpuEntry:
 
 
 def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
-    """Products in float32 and tf32 as in networks, and single products of less precise types."""
+    """Entries for products of square matrices: in float32 and tf32 as models, in less precise types as
+    single products.
+    """
     return tuple(
         [
             GpuEntry(
@@ -143,8 +150,8 @@ def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
 
 
 def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[GpuEntry, ...]:
-    """The entries with these names or groups, in order; all if no name is given. Raises UnknownRowError for unknown
-    names.
+    """The entries whose names or groups are in `names`, in the suite's order; all entries if there are no `names`.
+    Raises UnknownRowError for unknown names.
     """
     wanted = set(names)
     known = {entry.name for entry in entries} | {entry.group for entry in entries}
@@ -156,7 +163,7 @@ def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[G
 
 
 def check_entry(place: Place, entry: GpuEntry, *, reduced: bool) -> Checked:
-    """An entry's outputs against float64."""
+    """Compares an entry's outputs with float64."""
     place = _in_precision(place, entry)
     if entry.model is None:
         return check_product(place, entry.precision, entry.size, tolerance=entry.tolerance)
@@ -231,7 +238,7 @@ def _in_precision(place: Place, entry: GpuEntry) -> Place:
 
 
 def _comparable(array: np.ndarray) -> type[np.generic]:
-    """The type in which arrays are compared: an integer array's own, float32 for floats of any width."""
+    """The type in which arrays are compared: its own type for integers, float32 for floats of any width."""
     return array.dtype.type if np.issubdtype(array.dtype, np.integer) else np.float32
 
 
@@ -244,7 +251,7 @@ def _ours(place: Place, entry: GpuEntry) -> Ours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A way to run the peer: a call that returns its outputs, and whether the call is captured in a CUDA graph."""
+    """A way to run torch: `forward` returns its outputs; `graphed`: the call is captured in a CUDA graph."""
 
     forward: Forward
     graphed: bool
@@ -271,8 +278,8 @@ def _peers(
 def compare_peer(
     entry: GpuEntry, name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> None:
-    """Raises PeerError if the peer's outputs differ from ours by more than the entry allows for each side against
-    float64.
+    """Raises PeerError if the peer's outputs differ from ours by more than twice the tolerance of the entry, which is
+    the allowed error of either side against float64; or if their shapes differ.
     """
     shapes = [array.shape for array in ours], [array.shape for array in theirs]
     if shapes[0] != shapes[1]:

@@ -1,5 +1,5 @@
-"""The peer on GPUs, torch with cuDNN and cuBLAS: ONNX models and single products as torch modules. torch need not be
-installed.
+"""The library that GPU kernels are compared with, torch with cuDNN and cuBLAS: makes torch modules from ONNX models and
+single products. torch need not be installed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .gpu_run import in_columns
 
 Forward = Callable[[], Any]
 WARM_UP = 3
-"""Number of runs before capture: in the first runs cuDNN measures its algorithms, and libraries allocate their
-workspaces.
+"""Number of runs before capture in a CUDA graph: in the first runs cuDNN times its algorithms, and libraries allocate
+their workspaces.
 """
 
 
@@ -29,7 +29,7 @@ class PeerError(UserError):
 
 
 def find_torch() -> ModuleType | None:
-    """torch with a usable GPU; None if it is not installed. Raises PeerError if it finds no GPU."""
+    """The module torch; None if it is not installed. Raises PeerError if torch finds no GPU."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -40,7 +40,7 @@ def find_torch() -> ModuleType | None:
 
 
 def set_precision(torch: ModuleType, *, tensor_float: bool) -> None:
-    """Switches TF32 on or off everywhere; cuDNN then measures which of its algorithms is the fastest."""
+    """Switches TF32 on or off in all of torch, and lets cuDNN time its algorithms to choose the fastest."""
     torch.backends.cuda.matmul.allow_tf32 = tensor_float
     torch.backends.cudnn.allow_tf32 = tensor_float
     torch.backends.cudnn.benchmark = True
@@ -48,7 +48,7 @@ def set_precision(torch: ModuleType, *, tensor_float: bool) -> None:
 
 
 def set_convolutions(torch: ModuleType, *, library: bool) -> None:
-    """Lets torch.compile take convolutions from cuDNN alone, or also try Triton's at max-autotune."""
+    """Restricts torch.compile at max-autotune to cuDNN's convolutions (`library`), or also allows Triton's."""
     config: Any = importlib.import_module("torch._inductor.config")
     config.max_autotune_conv_backends = "ATEN" if library else "ATEN,TRITON"
 
@@ -62,8 +62,8 @@ def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
 
 
 class TorchTimer:
-    """Measures the milliseconds of `forward` by device events, for `repetitions` in sequence, in one CUDA graph if
-    `graphed`.
+    """Measures the milliseconds of `forward` by device events around `repetitions` calls in sequence, which are one
+    CUDA graph if `graphed`.
     """
 
     def __init__(self, torch: ModuleType, forward: Forward, *, repetitions: int, graphed: bool) -> None:
@@ -106,11 +106,11 @@ def model_forward(
     device: str = "cuda",
     compiled: bool = False,
 ) -> Forward:
-    """A call that runs `model` on these inputs, copied to the device, and returns the outputs in order; `compiled`: by
-    torch.compile at max-autotune.
+    """A function that runs `model` on `inputs`, which are copied to the device once, and returns the outputs in order;
+    `compiled`: the model is compiled by torch.compile at max-autotune.
 
-    torch.compile's own CUDA graphs are off, so that its module can be captured in a graph like all others. Raises
-    PeerError for operators that the translation to torch lacks.
+    torch.compile's own CUDA graphs are off, so that the compiled module can be captured in a graph like other modules.
+    Raises PeerError for operators that the translation to torch lacks.
     """
     module = _module(torch, model).eval().to(device)
     arrays = [torch.from_numpy(np.ascontiguousarray(inputs[v.name])).to(device) for v in model.graph.input]
@@ -124,7 +124,7 @@ def model_forward(
 def product_forward(
     torch: ModuleType, precision: str, inputs: Mapping[str, np.ndarray], *, device: str = "cuda"
 ) -> Forward:
-    """A call that multiplies X and W in their layout in memory (`gpu_run.in_columns`), on cuBLAS."""
+    """A function that multiplies X and W by cuBLAS, in the layout that they have in memory (`gpu_run.in_columns`)."""
     if precision == "int8":
         x, w = (torch.from_numpy(inputs[name]).to(device) for name in ("X", "W"))
         w = w.t() if in_columns(precision) else w
@@ -297,7 +297,9 @@ def _gemm(functional: Any, at: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _recurrent(torch: ModuleType, held: Sequence[np.ndarray | None], at: Mapping[str, Any]) -> Any:
-    """An LSTM with constant weights as cuDNN's, with the gates in its order (input, forget, cell, output)."""
+    """An LSTM with constant weights as a module on cuDNN's LSTM, with the gates in its order (input, forget, cell,
+    output).
+    """
     weights, recurrence = held[1], held[2]
     if weights is None or recurrence is None or any(value is not None for value in held[4:]):
         raise PeerError("the peer's translation has only LSTMs of constant weights that begin at zero")

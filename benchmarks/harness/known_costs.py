@@ -14,12 +14,12 @@ from vdla.compiler.tune.measure.worker import serve
 from vdla.isa.config import Config
 
 LEAST, MOST = 0.2, 0.6
-"""Limits of an evaluation's seconds, about those of machines on ResNet-18 and MobileNet."""
+"""Least and largest seconds of an evaluation, about as long as evaluations on ResNet-18 and MobileNet take."""
 
 
 def seconds_of(machine: Config) -> float:
-    """Seconds that the evaluation of a machine takes, from LEAST to MOST: pseudo-random, and always equal for a
-    machine.
+    """Seconds that the evaluation of a machine takes, from LEAST to MOST: pseudo-random, but always equal for the same
+    machine (accelerator configuration).
     """
     return LEAST + (MOST - LEAST) * int(machine.digest[:8], 16) / 0xFFFF_FFFF
 

@@ -33,24 +33,26 @@ class Feeds(Protocol):
 
 
 TOKENS = 128
-"""Number of tokens of a prompt, or of all tokens to which a decode step attends."""
+"""Number of tokens of a prompt, or number of all tokens to which a decode step attends."""
 WORDS = 2048
-"""Number of words of every vocabulary: logits are products with all words, and the original models have 15 to 25 times
-as many. All other sizes are those of the originals, except the number of layers.
+"""Number of words of every vocabulary. Logits are products with all words; the original models have 15 to 25 times as
+many words. All other sizes except the number of layers are those of the original models.
 """
 FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
-"""Name endings of nodes that must stay float: masks add the least float32, so that 8 bits cannot represent a masked
-score together with others; and 8 bits are too few for the statistics of a whole row in a normalization.
+"""Name endings of nodes that must stay float. A mask adds the lowest float32, so that 8 bits cannot represent masked
+and other scores together; and 8 bits are too few for the statistics of a whole row in a normalization.
 """
 ANGLES = "turns."
-"""Prefix of nodes that compute sines and cosines of positions: angles of many turns do not fit 8 bits."""
+"""Prefix of the names of nodes that compute sines and cosines of positions: 8 bits are too few for angles of many
+turns.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
     """A language model. `build`: makes the model that starts at token ids. `embedded`: the tensors at which its part
-    after the embeddings starts. `float_ends`: tensors, by output name, at which that part ends instead of at outputs
-    that no quantizer rounds.
+    after the embeddings starts. `float_ends`: by output name, the tensor at which that part ends in place of the
+    output, because no quantizer rounds the output.
     """
 
     build: Callable[[], onnx.ModelProto]
@@ -78,7 +80,9 @@ MODELS: Mapping[str, LanguageModel] = {
     "llama_prompt": LanguageModel(lambda: llama(0, 1, TOKENS, _LLAMA), _TURNED),
     "llama_decode": LanguageModel(lambda: llama_decode(0, 1, TOKENS - 1, _LLAMA), _TURNED),
 }
-"""BERT-base, all-MiniLM-L6, MobileBERT, GPT-2 small and SmolLM2-135M: two layers, or as many as the name says."""
+"""BERT-base, all-MiniLM-L6, MobileBERT, GPT-2 small and SmolLM2-135M, each with two layers or the number of layers in
+its name.
+"""
 
 
 def left_float(model: onnx.ModelProto) -> list[str]:
@@ -96,9 +100,11 @@ def left_float(model: onnx.ModelProto) -> list[str]:
 
 
 def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.ModelProto, Feeds]:
-    """The part of `model` after its embeddings, with cached keys and values as further inputs; and its seeded inputs.
+    """The part of `model` after its embeddings, with cached keys and values as further inputs; and a function that
+    returns its seeded inputs.
 
-    Inputs: embeddings of seeded ids by ONNX Runtime, with `tokens` tokens if their number is symbolic.
+    The inputs are embeddings of seeded ids, computed by ONNX Runtime, of `tokens` tokens if the number of tokens is
+    symbolic.
     """
     import onnxruntime
 
@@ -125,7 +131,7 @@ def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.Mod
 def _name_sizes(
     model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], longer: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes the shapes of inputs into a model; sizes that differ between `arrays` and `longer` become one symbol.
+    """Writes the shapes of inputs into a model; sizes that differ between `arrays` and `longer` become the same symbol.
     ONNX's inference would give each unknown size a separate symbol.
     """
     for info in model.graph.input:

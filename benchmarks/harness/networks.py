@@ -1,4 +1,4 @@
-"""Whole networks, batch 1, on sample inputs."""
+"""Cases of whole networks: batch 1, on sample inputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NETWORKS = {
     "mobilenet_int8": ("mobilenet", "u8"),
     "dqn_int8": ("dqn", "u8"),
 }
-"""(shipped model, its form) by a row's name: the TVM paper's five networks, and those of them that are also quantized
-(QDQ, uint8 activations, the peer's fastest form).
+"""(shipped model, form of the model) by the name of the row: the TVM paper's five networks, some of them also quantized
+(QDQ, uint8 activations, which is the form that ONNX Runtime runs fastest).
 """
 
 

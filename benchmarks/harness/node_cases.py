@@ -1,7 +1,8 @@
-"""The ONNX backend's node tests on this processor: each case compiled by `vdla.compile`, its outputs compared.
+"""The ONNX backend's node tests on this processor: each case is compiled by `vdla.compile`, and its outputs are
+compared with the expected ones.
 
-The installed `onnx` package generates the cases. Outputs are compared by the rules of its own runner: shapes and types,
-and values within the tolerances of the case.
+The installed `onnx` package generates the cases. The rules are those of `onnx`'s own runner: shapes and types, and
+values within the tolerances of the case.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from vdla.util.errors import UserError
 Verdict = Literal["right", "wrong", "refused", "crashed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")
 APART = ("training", "strings", "sequences", "optional")
-"""Kinds of cases that are set apart and not counted."""
+"""Kinds of cases that are not run, only counted separately."""
 BFLOAT16_TOLERANCE = 2.0**-6
 """Relative tolerance of bfloat16 outputs: two units in the last place, as in ONNX's runner."""
 PARAMETERS = {
@@ -64,7 +65,7 @@ class NodeCase:
     """A test case of one operator.
 
     `operator`: the operator of the tested node or, if the case tests a function in expanded form, the function.
-    `parameters`: its inputs that parametrize the computation.
+    `parameters`: the model's inputs that parametrize the computation (PARAMETERS).
     """
 
     name: str
@@ -78,7 +79,7 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The verdict on a case, with a message if it is not right.
+    """The verdict on a case, with a message if the verdict is not "right".
 
     `fixed`: the case was judged with its parameters as constants. `at_run`: the case was compiled after the values of
     its parameters arrived.
@@ -93,7 +94,7 @@ class Judged:
 
 
 def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
-    """All cases of the installed `onnx` package, or of one operator; their data are made in memory."""
+    """All cases of the installed `onnx` package, or only those of one operator; their data are made in memory."""
     with warnings.catch_warnings():
         # Some cases divide by zero intentionally.
         warnings.simplefilter("ignore")
@@ -115,7 +116,7 @@ def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
 
 
 def apart(case: NodeCase) -> str | None:
-    """The kind of `APART` that a case belongs to, if any."""
+    """The kind of `APART` that a case belongs to; None if the case is to be run."""
     if "training" in case.name or any("training" in node.domain for node in case.model.graph.node):
         return "training"
     ends = [info.type for info in (*case.model.graph.input, *case.model.graph.output)]
@@ -163,12 +164,12 @@ def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
-    """The names among `names` that are inputs of a model."""
+    """The inputs of a model whose names are in `names`."""
     return [info.name for info in model.graph.input if info.name in names]
 
 
 def cause_of(message: str) -> str:
-    """The problem that the message of a rejection states, without names and way out."""
+    """The problem that the message of a rejection states, without names and without the advice at its end."""
     problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
     return re.sub(r"'[^']*'", "'…'", problem)[:110]
 
@@ -185,7 +186,9 @@ def _holds_strings(end: TypeProto) -> bool:
 def _verdict(
     case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]
 ) -> tuple[Verdict, str, bool]:
-    """Verdict, message, and whether the model could be compiled only after values of inputs had arrived."""
+    """(verdict, message, whether the model could be compiled only after values of inputs had arrived) of a case's
+    `model` with the inputs `fixed` as constants.
+    """
     at_run = False
     try:
         network = vdla.compile(model, target="llvm", constants=fixed, cache=False)
@@ -205,7 +208,7 @@ def _verdict(
 
 
 def difference(got: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str | None:
-    """The difference of an output from the expected one as text; None if there is none."""
+    """The difference of an output from the expected one, as text; None if they agree."""
     if got.shape != expected.shape:
         return f"has shape {got.shape}, not {expected.shape}"
     if got.dtype != expected.dtype:

@@ -1,7 +1,7 @@
 """Training of small float ONNX models: the model's graph is differentiated, and its float initializers are trained.
 
-Each node is computed by a function of numpy's operators under `autograd` (PyPI), which differentiates it. If the model
-has a leading batch dimension of 1, tensors may have several samples.
+Each node is computed by a function in `autograd`'s numpy (PyPI), which can be differentiated. A model whose first
+dimension is a batch of 1 is run on several samples at a time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Attributes = Mapping[str, Any]
 
 BATCH = 64
 RATE, DECAY = 3e-3, 0.05
-"""Adam's step size at the beginning, and the factor to which it has fallen at the end."""
+"""Adam's step size at the beginning, and the factor by which it has been multiplied at the end."""
 MEANS, SQUARES, LEAST = 0.9, 0.999, 1e-8
 """Constants of Adam (Kingma and Ba, 2014)."""
 
 
 def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
-    """The model's first output for samples of its first input. Raises UserError for an operator that is not in
-    OPERATORS.
+    """The model's first output for the samples `data` of its first input; `weights` replace initializers. Raises
+    UserError for an operator that is not in OPERATORS.
     """
     graph = model.graph
     values: Tensors = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
@@ -53,7 +53,7 @@ def trained(model: onnx.ModelProto, data: Any, labels: Any, epochs: int, seed: i
     """A model with the same nodes, whose weights are trained by Adam to minimize the cross-entropy of `labels`
     (integers).
 
-    Float initializers of one dimension or more are weights.
+    All float initializers except scalars count as weights.
     """
     weights = {
         item.name: numpy_helper.to_array(item).copy()
@@ -112,8 +112,8 @@ def _convolution(inputs: Sequence[Any], attributes: Attributes) -> Any:
 def _read_by_taps(
     plane: Sequence[int], kernel: Sequence[int], pads: Sequence[int], strides: Sequence[int]
 ) -> tuple[Any, tuple[int, int]]:
-    """A matrix, float32 [positions, taps x outputs], with 1 where a tap of an output reads a position; and the outputs'
-    plane.
+    """The matrix, float32 [positions, taps x outputs], that is 1 where a tap of an output reads a position, else 0; and
+    the (height, width) of the outputs.
     """
     (height, width), (top, left, bottom, right) = plane, pads
     out_height = (height + top + bottom - kernel[0]) // strides[0] + 1
@@ -168,4 +168,4 @@ OPERATORS: Mapping[str, Callable[[Sequence[Any], Attributes], Any]] = {
     "Softmax": _shares,
     "Reshape": _reshaped,
 }
-"""Operators that can be trained: those of `small_networks`, in the forms used there."""
+"""Functions of the operators that can be trained: those of `digit_networks`, in the forms used there."""

@@ -1,4 +1,4 @@
-"""The networks of codesign/models/originals in float32, on one thread against ONNX Runtime."""
+"""Measures the networks of codesign/models/originals in float32 on one thread, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Row = Mapping[str, Any]
 
 
 def measure_original(name: str, rounds: int) -> Row:
-    """The row of one network as JSON: an `outside.OutsideRow` with the network's `name` and the original's `size` of
-    images.
+    """Measures one network; returns its row: the fields of an `outside.OutsideRow`, the network's `name` and the `size`
+    of the original's images.
 
     Outputs are checked before the timing. Raises UserError for an unknown name.
     """
@@ -37,7 +37,9 @@ def measure_original(name: str, rounds: int) -> Row:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Figures over rows: how many there are, how many are right, geometric mean and greatest of their ratios."""
+    """Summary of the rows: the number of networks, the number with right outputs, and geometric mean and maximum of the
+    ratios.
+    """
     ratios = [row["ratio"] for row in rows]
     return {
         "networks": len(rows),
@@ -49,7 +51,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> Iterator[Row]:
-    """Rows of networks as they are measured; with `write` each is written to the file at once.
+    """Yields the rows of networks as they are measured; with `write` each is written to the file at once.
 
     A row that the file has from the present commit without changes is measured again only with `again`.
     """

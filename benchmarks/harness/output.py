@@ -1,5 +1,5 @@
-"""The figures of a benchmark: a line for each row as soon as it is measured, and at the end all of them, as text, as
-JSON, or in a file of benchmarks/results.
+"""Prints and writes the figures of a benchmark: a line for each row as soon as it is measured; at the end all figures,
+as text, as JSON, or in a file of benchmarks/results.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def finish(
     packages: Sequence[str] = (),
     compact: bool = False,
 ) -> None:
-    """Prints the figures: with --json as JSON (`shown` in their place, if given), else as `lines`. With --write they go
-    to benchmarks/results/NAME.json, as `write_results` does it.
+    """Prints the figures: with --json as JSON (of `shown`, if given), else as `lines`. With --write they are also
+    written to benchmarks/results/NAME.json by `write_results`.
     """
     if options.json:
         print(json.dumps(figures if shown is None else shown, indent=2))

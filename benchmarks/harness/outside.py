@@ -1,4 +1,6 @@
-"""Networks of ONNX files that this project does not ship, on one thread against ONNX Runtime."""
+"""Measures networks from ONNX files that this project does not ship, on one thread against ONNX Runtime
+(the "peer").
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,9 @@ SEED = 0
 class OutsideRow:
     """A measured file.
 
-    `sha256`: of the file; `ratio`: our time over the peer's (median of the rounds' ratios; below 1 ours is faster);
-    times are median milliseconds. `error`: max |a - b| / max |b| of the output that differs most. `check`: the mode of
-    the successful check of the outputs (`processor_run.OutputCheck.mode`), or "wrong".
+    `sha256`: hash of the file; `ratio`: our time over the peer's (median of the rounds' ratios; below 1 ours is
+    faster); times are median milliseconds. `error`: max |a - b| / max |b| of the output that differs most. `check`: the
+    mode of the successful check of the outputs (`processor_run.OutputCheck.mode`), or "wrong".
     """
 
     name: str
@@ -58,8 +60,8 @@ class OutsideRow:
 
 
 def measure_file(path: Path, rounds: int) -> OutsideRow:
-    """The row of the network in an ONNX file with static shapes: thread CPU times of our runs and the peer's in
-    alternation.
+    """Measures the network in an ONNX file with static shapes, our runs and the peer's in alternation (thread CPU
+    time); returns its row.
 
     Raises UserError if the file cannot be read or compiled.
     """
@@ -105,14 +107,14 @@ def measure_file(path: Path, rounds: int) -> OutsideRow:
 
 
 def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Seeded inputs of these shapes by name, float32 of the standard normal distribution."""
+    """Seeded float32 inputs of the given shapes, by name, with a standard normal distribution."""
     rng = np.random.default_rng(SEED)
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def outside_text(document: Document) -> str:
-    """A page's table of the rows, with their provenance; float32 networks of `originals` have a table of their own
-    there.
+    """A page's table of the rows, with their provenance; rows of networks that `originals` measures in float32 are left
+    out.
     """
     lines = [
         "| file | ours | ONNX Runtime | our time over the peer's | largest error | compared | SHA-256 begins |",

@@ -1,7 +1,7 @@
 """Tables of the project's pages, made from the committed results of benchmarks.
 
 A page has blocks between `<!-- figures NAME -->` and `<!-- /figures -->`. A block is a table, a list of rows; a row is
-a format string and the places of its figures in the files. A row whose file does not exist yet is left out.
+a format string and the paths of its figures in the files of results. A row whose file does not exist yet is left out.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Document = Mapping[str, Any]
 
 
 class PageError(UserError):
-    """A page, or a file of results, that does not fit the tables; the message names block, row and file."""
+    """Raised if a page or a file of results does not fit the tables; the message names block, row and file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A step into a list of objects: selects the object whose `key` is `value`."""
+    """A step of a path into a list of objects: selects the object whose `key` has the value `value`."""
 
     key: str
     value: object
@@ -48,7 +48,7 @@ class At:
         return True
 
     def value(self, files: Mapping[str, Document]) -> Any:
-        """The figure. Raises PageError if the file does not have it."""
+        """The value of the figure. Raises PageError if the file does not have it."""
         found: Any = files[self.file]
         for step in self.path:
             try:
@@ -73,7 +73,7 @@ def _item(rows: Sequence[Document], where: Where) -> Document:
 class Row:
     """A line of a table: the text of the measured quantity, the figures formatted by `template` (as `str.format`).
 
-    `optional`: left out if its files do not have its figures yet.
+    `optional`: the row is left out if its files lack its figures.
     """
 
     measure: str
@@ -102,8 +102,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under two headings. `note` comes first; with `sources`, a line for each file after the rows states its
-    provenance.
+    """Rows under two headings. `note`: text before the table. `sources`: after the rows, a line for each file states
+    its provenance.
     """
 
     rows: tuple[Row, ...]
@@ -112,7 +112,7 @@ class Table:
     sources: bool = True
 
     def row(self, beginning: str) -> Row:
-        """The only row whose quantity begins with the text `beginning`. Raises PageError if there is none, or
+        """The only row whose text `measure` begins with `beginning`. Raises PageError if there is no such row, or
         several.
         """
         found = [row for row in self.rows if row.measure.startswith(beginning)]
@@ -157,7 +157,7 @@ Blocks = Mapping[str, Table | Text]
 
 
 def source(name: str, document: Document) -> str:
-    """Command, commit, date and machine of a file of results."""
+    """A line of text with command, commit, date and computer of a file of results."""
     written = document.get("written")
     if written is None:
         when = f", {document['date']}" if "date" in document else ""
@@ -191,6 +191,6 @@ def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
 
 
 def missing(blocks: Blocks, files: Mapping[str, Document]) -> Iterator[str]:
-    """Names of files that blocks read and that do not exist."""
+    """Names of the files that blocks read but that do not exist."""
     wanted = dict.fromkeys(name for block in blocks.values() for name in block.files)
     return (name for name in wanted if name not in files)

@@ -1,4 +1,4 @@
-"""The peer on processors: ONNX Runtime."""
+"""The library that processor kernels are compared with (the "peer"): ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class NoPeerError(UserError):
-    """ONNX Runtime is not installed; the message says how to install it."""
+    """Raised if ONNX Runtime is not installed; the message says how to install it."""
 
 
 def session(model: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
-    """A session of ONNX Runtime on `threads` threads, one operator at a time. Raises NoPeerError."""
+    """A session of ONNX Runtime on `threads` threads that runs one operator at a time. Raises NoPeerError."""
     onnxruntime = _onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -32,7 +32,7 @@ def session(model: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSe
 
 
 def peer_version() -> str:
-    """Name and version of the peer. Raises NoPeerError."""
+    """Name and version of ONNX Runtime. Raises NoPeerError."""
     return f"onnxruntime {_onnxruntime().__version__}"
 
 
@@ -50,7 +50,7 @@ def model_of(
     outputs: Sequence[onnx.ValueInfoProto],
     constants: dict[str, np.ndarray],
 ) -> onnx.ModelProto:
-    """An ONNX model of these nodes."""
+    """An ONNX model of the given nodes, inputs, outputs and constants (arrays by name)."""
     tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "bench", inputs, outputs, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)

@@ -1,4 +1,6 @@
-"""The pages' pictures, drawn from the committed report of the demonstration and from the tables of the code."""
+"""Makes the pictures of the pages from the committed report of the demonstration (`vdla demo`) and from tables in the
+code.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ COLOURS = 64
 """Number of colours of a picture: enough for these plots, in a quarter of the bytes."""
 PICTURES = ROOT / "docs" / "pictures"
 DRAWN_FROM = "Source"
-"""Key of the PNG's text entry with the digest of the picture's data."""
+"""Key of the PNG's text entry that holds the digest of the data shown."""
 
 
 def digest(document: Document) -> str:
@@ -51,16 +53,18 @@ class Picture:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the picture in the repository shows the same data."""
+        """Whether the picture in the repository shows the present data."""
         return self.path.is_file() and drawn_from(self.path.read_bytes()) == self.source
 
     def data(self) -> bytes:
-        """The PNG, with the digest of its source in it."""
+        """The PNG; it contains the digest of the data that it shows."""
         return _small(self.draw(), self.source)
 
 
 def pictures(demo: Document) -> tuple[Picture, ...]:
-    """All pictures of the pages: two of the demonstration's report, and diagrams of the machine and the compiler."""
+    """All pictures of the pages: two made from the demonstration's report, and diagrams of the machine and the
+    compiler.
+    """
     account, config = run_account(demo["report"]), load_config(demo["report"]["config"])
     diagrams = {"machine.png": machine_figure(config), "compiler.png": compiler_figure(config)}
     return (
@@ -77,7 +81,7 @@ def _words(figure: Figure) -> str:
 
 
 def drawn_from(data: bytes) -> str:
-    """The digest of the data that a picture shows; empty if the file has none."""
+    """The digest of the data that a picture shows; empty if the file contains none."""
     with Image.open(io.BytesIO(data)) as image:
         image.load()
         text: Any = getattr(image, "text", {})

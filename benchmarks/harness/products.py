@@ -1,4 +1,4 @@
-"""Matrix products with constant weights: float32, and uint8 x int8."""
+"""Cases of matrix products with constant weights: float32, and uint8 x int8."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ OTHER_PRODUCTS = {
         (2000, 128, 33),
     )
 }
-"""Rows, depth and columns of products in networks and of odd sizes."""
+"""(rows, depth, columns) by name, of products in networks and of products with odd sizes."""
 
 
 def bound_kernel(
     schedule: Schedule, arrays: Mapping[str, np.ndarray], threads: int
 ) -> tuple[Timed, np.ndarray, Callable[[], None]]:
-    """A kernel of output Y, compiled and bound to its inputs: the call that runs it, Y, and the call that ends its
-    threads."""
+    """A kernel with output Y, compiled and bound to its inputs. Returns a function that runs it, the array Y, and a
+    function that ends its threads.
+    """
     program: Program = schedule.program
     (output,) = [parameter for parameter in program.parameters if parameter.name == "Y"]
     result = np.zeros(output.shape, output.dtype.numpy)
@@ -60,7 +61,7 @@ def bound_kernel(
 
 
 def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -> Case:
-    """The case of float32 [rows, depth] x [depth, columns]; the peer runs one MatMul."""
+    """The case of a product of float32 [rows, depth] x [depth, columns]; ONNX Runtime runs one MatMul."""
     rng = np.random.default_rng(depth)
     shapes = {"X": (rows, depth), "W": (depth, columns)}
     arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
@@ -84,7 +85,9 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
 
 
 def int8_product_case(size: int, threads: int) -> Case:
-    """The case of uint8 x int8 to int32 sums; the peer runs MatMulInteger or QLinearMatMul, whichever is faster."""
+    """The case of a product of square matrices, uint8 x int8 to int32; ONNX Runtime runs MatMulInteger or
+    QLinearMatMul, whichever is faster.
+    """
     rng = np.random.default_rng(size)
     x = rng.integers(0, 256, (size, size)).astype(np.uint8)
     # Sums of two products stay below 2^15, because the peer adds them in 16 bits.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDERS = ("util", "isa", "sim", "compiler", "verify", "codesign")
-"""Sources that are mutated. The RTL of hw/ has a campaign of its own (benchmarks/mutations.py)."""
+"""Folders of the sources that are mutated. The RTL in hw/ has a separate campaign (benchmarks/mutations.py)."""
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
@@ -57,7 +57,7 @@ class Mutant:
         return "".join(lines)
 
     def describe(self, source: str) -> str:
-        """Place, and the line before and after the mutation."""
+        """The place of the mutant, and the line before and after the mutation, as text."""
         before = source.splitlines()[self.line - 1].strip()
         after = self.apply(source).splitlines()[self.line - 1].strip()
         return f"{self.path}:{self.line}: {before}  ->  {after}"
@@ -66,9 +66,9 @@ class Mutant:
 def mutants_of(path: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines.
 
-    There are none for annotations, docstrings and imports, nor for code that is read by other tools only or states a
-    belief: `if TYPE_CHECKING`, `assert`, and `strict=True` of `zip`; nor for the 1 of `reshape(-1)`, since any negative
-    number works.
+    Annotations, docstrings and imports have no mutants; neither have code that only other tools read (`if
+    TYPE_CHECKING`), checks of assumptions (`assert`, `strict=True` of `zip`), and the 1 of `reshape(-1)`, since any
+    negative number works.
     """
     lines = source.splitlines()
     found: list[Mutant] = []
@@ -112,7 +112,7 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
 
 
 def _states_no_more(node: ast.AST) -> bool:
-    """Whether a correct program behaves equally without this part."""
+    """Whether a correct program behaves the same without the node `node`."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
             return True
@@ -178,7 +178,9 @@ def _replaced(node: ast.expr, lines: Sequence[str], text: str) -> tuple[int, int
 def _between(
     left: ast.expr, right: ast.expr, old: str, new: str, lines: Sequence[str]
 ) -> Iterator[tuple[int, int, int, str]]:
-    """The operator between two operands on one line."""
+    """Yields the mutation that replaces the operator `old` between two operands on one line by `new`: (line, start
+    column, end column, `new`).
+    """
     if left.end_lineno != right.lineno or left.end_col_offset is None:
         return
     start, end = _columns(lines, right.lineno, left.end_col_offset, right.col_offset)
@@ -188,6 +190,6 @@ def _between(
 
 
 def _columns(lines: Sequence[str], line: int, start: int, end: int) -> tuple[int, int]:
-    """Columns in characters, from columns in bytes as counted by `ast`."""
+    """Start and end columns in characters, from columns in bytes as `ast` counts them."""
     data = lines[line - 1].encode()
     return len(data[:start].decode()), len(data[:end].decode())

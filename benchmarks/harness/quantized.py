@@ -1,4 +1,6 @@
-"""Networks quantized with default tools, and the machine that runs them: common parts of several benchmarks."""
+"""Code of several benchmarks: quantizes networks with default tools, and makes the machine (accelerator configuration)
+that runs them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import numpy as np
 from vdla.isa.config import Config, load_config
 
 NEEDED = ("table", "broadcast", "rows", "zero_points")
-"""Extensions that networks need for activations other than ReLU, squeeze-and-excitation, normalizations, softmax and
+"""Extensions that a machine needs for activations other than ReLU, squeeze-and-excitation, normalizations, softmax and
 attention.
 """
 
@@ -23,8 +25,8 @@ def quantize_qdq(
 ) -> None:
     """Writes the quantized form of the ONNX file `plain`, calibrated on `feeds`, to `out`.
 
-    ONNX Runtime's preprocessing, then its static quantization: QDQ, uint8 activations, int8 weights by channel. Nodes
-    named in `exclude` stay float.
+    Runs ONNX Runtime's preprocessing, then its static quantization: QDQ, uint8 activations, int8 weights by channel.
+    Nodes named in `exclude` stay float.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -52,6 +54,6 @@ def quantize_qdq(
 
 
 def vta_with(extensions: Sequence[str] = NEEDED) -> Config:
-    """The preset `vta` with more extensions. Raises UserError for unknown ones."""
+    """The preset `vta` with further extensions. Raises UserError if an extension is unknown."""
     preset = load_config("vta")
     return replace(preset, extensions=tuple(dict.fromkeys((*preset.extensions, *extensions))))

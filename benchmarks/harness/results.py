@@ -1,7 +1,7 @@
 """Committed results of benchmarks: figures in a JSON file, with their provenance.
 
-Every file of benchmarks/results is written here, so each has the commit, date, machine, versions and command of its
-figures, and the pages made from it can be compared with it.
+This module writes every file of benchmarks/results, so that each file states commit, date, computer, versions and
+command of its figures, and pages made from the file can be compared with it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from vdla.util.files import write_whole
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime")
-"""Packages whose versions every file records; a benchmark adds those of its peers."""
+"""Packages whose versions every file records; a benchmark adds the packages that it compares with."""
 
 
 def provenance(packages: Sequence[str] = ()) -> dict[str, Any]:
-    """Commit, date, machine, versions (of those of `PACKAGES` and `packages` that are installed) and command of this
+    """Commit, date, computer, versions (of the installed packages among `PACKAGES` and `packages`) and command of this
     process.
 
-    A commit whose working tree has changes ends in "+changes".
+    The commit ends in "+changes" if the working tree has changes.
     """
     return {
         "commit": _commit(),
@@ -98,7 +98,9 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def _command() -> str:
-    """This process's command line; paths below the repository are relative to it, others are file names alone."""
+    """This process's command line; paths inside the repository are relative to its root, other paths are cut to the
+    file name.
+    """
     program, *words = sys.argv
     path = Path(program).resolve()
     if path.is_relative_to(ROOT) and path.suffix == ".py":

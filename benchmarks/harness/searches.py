@@ -1,8 +1,9 @@
-"""The searches compared by studies of the tuner: the tuner's own, variants without one of its parts, and baselines.
+"""The searches that studies of the tuner compare: the tuner's own search, variants without one of its parts, and
+baselines.
 
-The tuner begins with points that the template's estimate ranks best and then learns from its measurements. The gain of
-the learned model is measured against baselines with the same first points; the gain of the estimate, with a search that
-only follows the estimate.
+The tuner begins with the points that the cost estimate of the template ranks best and then learns from its
+measurements. The gain of the learned model is measured against baselines with the same first points; the gain of the
+estimate, with a search that only follows the estimate.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from vdla.compiler.tune.search.model_search import evolutionary_search
 from vdla.compiler.tune.search.point_features import examine
 
 BATCH = 8
-"""Points that a search decides on at once; the first batch consists of the first points."""
+"""Number of points that a search proposes at a time; the first batch consists of the first points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class EstimateSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterFirstPoints:
-    """A strategy whose first batch is the tuner's; then it proposes as `rest` does."""
+    """A strategy whose first batch is that of the tuner; afterwards it proposes points as `rest` does."""
 
     rest: Strategy
 
@@ -68,8 +69,9 @@ def _without_estimate(prior: Sequence[Samples]) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A search of the study: its label, and the function that makes it from samples of other layers (only models use
-    them)."""
+    """A search of the study: its label, and the function that makes it from samples of other layers (which only
+    searches with a learned model use).
+    """
 
     label: str
     make: Callable[[Sequence[Samples]], Strategy]
@@ -88,6 +90,6 @@ SEARCHES: Mapping[str, Compared] = {
     "model-first": Compared(label="model without first points", make=_without_estimate),
     FULL: Compared(label="full", make=_full),
 }
-"""Searches by their names in results. The model without first points starts at random and never follows the estimate,
-which remains one of its features.
+"""Searches by their names in results. The learned model without first points starts at random and uses the estimate
+only as one of its features.
 """

@@ -1,7 +1,7 @@
 """Models of one convolution with plain NCHW input and output: the case of a user who tries a single layer.
 
-Both sides get the same model, with weights and a bias, and the same array; both return a fresh array. The time of the
-whole call counts, including the runtime's overhead and changes of layout at both ends.
+Both sides get the same model, with weights and a bias, and the same array; both return a fresh array. The whole call is
+timed, including the runtime's overhead and changes of layout at both ends.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def layer_model(layer: Layer, seed: int = 0) -> onnx.ModelProto:
 
 
 def single_layer_case(name: str, threads: int = 1) -> Case:
-    """The case of layer `name` of `layers` as a model of its own."""
+    """The case of a model that consists of layer `name` of `layers`."""
     layer = layers()[name]
     model = layer_model(layer)
     network = compile_kernels(model.SerializeToString(), cpu_now())

@@ -1,4 +1,6 @@
-"""Suites of rows: the layers and networks that the TVM paper (OSDI 2018) measures on processors, and other shapes."""
+"""Suites of benchmarks: the layers and networks that the TVM paper (OSDI 2018) measures on processors, and other
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from .products import OTHER_PRODUCTS, int8_product_case, product_case
 
 
 class UnknownRowError(UserError):
-    """A row name that the suite does not have."""
+    """Raised for a row name that the suite does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Entry:
 
 
 def paper_suite() -> tuple[Entry, ...]:
-    """Layers C1-C12 and D1-D9, matrix products, whole networks."""
+    """The paper's rows: layers C1-C12 and D1-D9, matrix products, whole networks."""
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in CONVOLUTIONS),
         *(Entry(name, "depthwise convolutions", partial(convolution_case, name)) for name in DEPTHWISE),
@@ -42,7 +44,7 @@ def paper_suite() -> tuple[Entry, ...]:
 
 
 def other_suite() -> tuple[Entry, ...]:
-    """Layers and matrix products from other networks, and of odd sizes."""
+    """Further rows: layers and matrix products of other networks, and with odd sizes."""
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in OTHER_CONVOLUTIONS),
         *(_product(name, sizes) for name, sizes in OTHER_PRODUCTS.items()),
@@ -54,8 +56,8 @@ def _product(name: str, sizes: tuple[int, int, int]) -> Entry:
 
 
 def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
-    """The entries with these names, in the suite's order; all if no name is given. Raises UnknownRowError for unknown
-    names.
+    """The entries with the given names, in the suite's order; all entries if no name is given. Raises UnknownRowError
+    for unknown names.
     """
     wanted = set(names)
     if unknown := sorted(wanted - {entry.name for entry in entries}):
@@ -66,14 +68,16 @@ def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
 
 
 def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
-    """The entry's row; its kernels are compiled, checked against the peer's outputs, and timed."""
+    """Compiles the entry's kernels, compares their outputs with those of ONNX Runtime, times both, and
+    returns the row.
+    """
     with closing(entry.make(threads)) as case:
         return measure(case, rounds)
 
 
 def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
-    """Geometric means of the ratios of each group with rows; None if, because of noise, a layer's peer has no time at
-    all.
+    """Geometric mean of the ratios of each group that has rows; None if noise made the marginal time of a peer's layer
+    zero or less.
     """
     groups = {entry.name: entry.group for entry in entries}
     ratios: dict[str, list[float]] = {}

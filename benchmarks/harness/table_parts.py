@@ -1,4 +1,4 @@
-"""Parts of tables' rows: means, and figures of several objects of a list."""
+"""Parts of table rows: means, and figures taken from several objects of a list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mean_of(
     key: str, names: Iterable[str] | None = None, pick: Callable[[Iterable[float]], float] = geomean
 ) -> Callable[[Sequence[Document]], float]:
     """A function that takes a list of objects and returns the geometric mean (or the result of `pick`) of `key` over
-    the objects with these names.
+    the objects whose names are in `names` (None: all).
     """
     values = chosen(key, names)
     return lambda rows: pick(values(rows))

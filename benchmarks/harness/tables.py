@@ -1,4 +1,4 @@
-"""The blocks of the project's pages, by the names that the pages give them."""
+"""The generated blocks of the project's pages, by the names that pages give them."""
 
 from __future__ import annotations
 

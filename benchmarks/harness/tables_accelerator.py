@@ -1,4 +1,4 @@
-"""The pages' tables of the accelerator: the demonstration, outputs and speed, faults and mutations."""
+"""The pages' tables on the accelerator: the demonstration, outputs and speed, faults and mutations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATENCIES = (60, 120, 240)
 
 
 def demo_text(document: Document) -> str:
-    """The output of `vdla demo` for the committed report."""
+    """The text that `vdla demo` prints, made from the committed report."""
     report = document["report"]
     account = run_account(report)
     variants = [
@@ -33,7 +33,7 @@ def demo_text(document: Document) -> str:
 
 
 def outputs_row(prefix: str, measure: str) -> Row:
-    """A row on the agreement of outputs, over all figures of network.json with this name prefix."""
+    """A row on the agreement of outputs, over all figures of network.json whose names begin with `prefix`."""
 
     def worst(document: Document) -> int:
         return max(row["max_lsb"] for row in _starting(document, prefix))
@@ -182,8 +182,8 @@ FUZZED = (
         "{0:,}; {2:,}; {3}",
     ),
 )
-"""Kinds of cases of the fuzz campaign: each with its text on the page, and a format of four counts: cases, rejected,
-right, failures.
+"""Kinds of cases of the fuzz campaign: (kind, text on the page, format of the numbers of cases, rejected, right and
+failed cases).
 """
 
 

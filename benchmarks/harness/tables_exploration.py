@@ -1,4 +1,4 @@
-"""The pages' table of exploration: utilization over machines, models of area and energy, searches."""
+"""The pages' table on exploration: utilization over machines, models of area and energy, searches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _share(file: str, *path: str | Where) -> Any:
 
 
 def _utilizations(cells: Sequence[Document]) -> str:
-    """Utilizations of ResNet-50 on the largest array, one image at a time and several."""
+    """Utilizations of ResNet-50 on the largest array, for one image and for several at a time, as text."""
     return ", ".join(f"{cell['resnet50']['utilization']:.3f}" for cell in cells)
 
 
 def _mobilenets(cell: Document) -> str:
-    """Utilizations of both versions of MobileNet on one machine."""
+    """Utilizations of MobileNet and MobileNet-v2 on one machine, as text."""
     return ", ".join(f"{cell[name]['utilization']:.3f}" for name in ("mobilenet", "mobilenet_v2"))
 
 

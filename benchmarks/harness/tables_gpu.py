@@ -1,4 +1,4 @@
-"""The pages' table of GPUs: layers, products and networks on an H100 against torch."""
+"""The pages' table on GPUs: layers, products and networks on an H100 against torch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .table_parts import geomean
 
 CARD = "gpu-nvidia-h100-80gb-hbm3"
 CORRECTED = "be9c478"
-"""The commit from which on outputs are compared and torch.compile's module is captured in a graph as well."""
+"""The commit since which outputs are compared, and the module of torch.compile is captured in a CUDA graph as well."""
 UNGRAPHED = "torch.compile, max-autotune, convolutions by cuDNN"
-"""The peer's name in rows that are older than its capture in a graph."""
+"""Name of the column for torch.compile in rows measured before its module was captured in a CUDA graph."""
 
 
 def gpu(group: str, precision: str) -> At:
-    """The geometric mean, over a group's rows, of torch's time in a graph over ours."""
+    """Geometric mean, over the rows of a group, of torch's time in a CUDA graph over ours."""
 
     def mean(rows: Sequence[Document]) -> float:
         return geomean(
@@ -32,7 +32,7 @@ def on_card(name: str, *path: str) -> At:
 
 
 def network(name: str, title: str, *, graphed: bool) -> Row:
-    """A network's row; `graphed`: torch.compile's module ran in a graph."""
+    """The table row of a network; `graphed`: torch.compile's module ran in a CUDA graph."""
     how = "in a CUDA graph" if graphed else "not in a graph"
     peer = COMPILED_LIBRARY if graphed else UNGRAPHED
     return Row(

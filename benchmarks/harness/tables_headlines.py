@@ -1,4 +1,4 @@
-"""The README's table: a few rows of the other tables, without the lines on each file's provenance."""
+"""The README's table: a selection of rows of the other tables, without the lines on provenance."""
 
 from __future__ import annotations
 

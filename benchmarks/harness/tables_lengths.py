@@ -1,11 +1,11 @@
-"""The pages' table of artefacts for any length."""
+"""The pages' table on compiled networks that run sequences of any length."""
 
 from __future__ import annotations
 
 from .page import Document, source
 
 LENGTHS = "lengths"
-"""The file of benchmarks/results."""
+"""Name of the file in benchmarks/results."""
 NAMES = {
     "accelerator": "BERT (two layers of MiniLM's width), int8, `vta` with `rows`: cycles",
     "bert": "the same from ids, float32, processor: thread CPU time",

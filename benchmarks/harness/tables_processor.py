@@ -1,4 +1,4 @@
-"""The pages' tables of processors: layers and networks against ONNX Runtime, and the gains of fusion."""
+"""The pages' tables on processors: layers and networks against ONNX Runtime, and the gains of fusion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTEGERS = ("resnet18_int8", "mobilenet_int8", "dqn_int8")
 
 
 def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f") -> Row:
-    """A row with a figure of several networks."""
+    """A row with the figure `key` of several networks, formatted by `form`."""
     return Row(
         measure,
         ", ".join(f"{{{k}:{form}}}" for k in range(len(names))),
@@ -23,7 +23,7 @@ def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f")
 
 
 def spread_row(measure: str, file: str, names: Iterable[str]) -> Row:
-    """A row with the geometric mean, the least and the largest ratio of several rows of a file."""
+    """A row with the geometric mean, least and largest ratio of the rows `names` of a file."""
     held = tuple(names)
     return Row(
         measure,

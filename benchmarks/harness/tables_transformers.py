@@ -1,4 +1,4 @@
-"""The pages' tables of transformers on processors, and of ONNX's own cases."""
+"""The pages' tables on transformers on processors, and on ONNX's own test cases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .page import Document, source
 
 TRANSFORMERS = "transformers"
 NODE_TESTS = "node_tests"
-"""The files of benchmarks/results."""
+"""Name of the file in benchmarks/results with the node tests."""
 NAMES = {
     "bert": "BERT-base, a sequence of 128",
     "gpt2_prompt": "GPT-2 small, a prompt of 128 tokens",
@@ -30,8 +30,8 @@ def transformers_text(document: Document) -> str:
 
 
 def node_tests_text(document: Document) -> str:
-    """A table of the numbers of cases that are right (unchanged, and with parameters as constants), wrong, or set
-    apart.
+    """A table of the numbers of cases that are right (unchanged, and with parameters as constants),
+    wrong, or not run.
     """
     fixed = document["right"] + document["right_fixed"]
     apart = ", ".join(f"{count} of {kind}" for kind, count in document["apart"].items())

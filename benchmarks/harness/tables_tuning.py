@@ -1,4 +1,4 @@
-"""The pages' table of the tuner: the trials of each search of the study, and the gain of the learned model."""
+"""The pages' table on the tuner: the trials of each search of the study, and the gain of the learned model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """A row for a search of the study: mean trials, relative to the full search, and the number of runs that never
-    reached the goal.
+    """A row for one search of the study: its mean number of trials relative to the full search, and the number of runs
+    that never reached the goal.
     """
 
     def text(found: Document) -> str:
@@ -33,7 +33,9 @@ def _gain(found: Document, name: str) -> str:
 
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
-    """Mean trials of a search on processors until close to the peer, by layer, as text."""
+    """A function that gives, as text, the mean number of trials by layer until a search on processors is close to ONNX
+    Runtime.
+    """
 
     def text(rows: Sequence[Document]) -> str:
         layers = dict.fromkeys(row["layer"] for row in rows)

@@ -1,4 +1,6 @@
-"""The pages' tables of networks that run entirely on the accelerator."""
+"""The pages' tables on networks on the accelerator: published networks, exported ones, transformers and language
+models.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ ENCODERS = "encoders"
 ACCURACY = "accuracy"
 LANGUAGE = "language"
 EXPORTED = "exported_networks"
-"""The files of benchmarks/results."""
+"""Name of the file in benchmarks/results."""
 
 
 def networks_text(document: Document) -> str:
-    """A table with a row for each network, those that run entirely first."""
+    """A table with a row for each network; networks that run entirely on the accelerator come first."""
     lines = [
         f"{document['whole']} of {document['networks']} whole; geomean of their utilization "
         f"{document['utilization']:.3f}. Steps are the largest difference of a single layer to ONNX Runtime.",
@@ -36,8 +38,8 @@ def networks_text(document: Document) -> str:
 
 
 def exported_text(document: Document) -> str:
-    """A table of networks exported from PyTorch and divided: the largest difference of a region from ONNX Runtime with
-    the same inputs.
+    """A table of networks exported from PyTorch and partitioned between accelerator and processor: the largest
+    difference of a part's outputs from ONNX Runtime with the same inputs.
     """
     lines = [
         f"{document['right']} of {len(document['rows'])} right. A part is a stretch of the network on one side.",
@@ -74,7 +76,7 @@ def vision_transformers_text(document: Document) -> str:
 
 
 def encoders_text(document: Document) -> str:
-    """A table of a BERT encoder's cycles and their utilization."""
+    """A table of the cycles and the utilization of a BERT encoder."""
     return "\n".join(
         [
             "| BERT encoder on the accelerator | value |",

@@ -1,6 +1,7 @@
-"""PyTorch modules with example inputs, for `exported_networks.py make`: torchvision, transformers, torch.nn alone.
+"""PyTorch modules with example inputs, for `exported_networks.py make`: from torchvision, from transformers, or written
+with torch.nn.
 
-Imports torch, torchvision and transformers where a network is built: nothing else of the project needs them.
+The functions that build a network import torch, torchvision and transformers, which nothing else of the project needs.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ Example = tuple[Any, tuple[np.ndarray, ...]]
 
 
 def image(size: int, channels: int = 3) -> tuple[np.ndarray, ...]:
-    """One image of normal noise."""
+    """One square image of normally distributed noise."""
     return (_rng().standard_normal((1, channels, size, size)).astype(np.float32),)
 
 
 def ids(length: int, words: int) -> tuple[np.ndarray, ...]:
-    """One sequence of words."""
+    """One sequence of random word ids, int64 [1, length]."""
     return (_rng().integers(0, words, (1, length)).astype(np.int64),)
 
 
@@ -33,12 +34,14 @@ def _rng() -> np.random.Generator:
 
 
 def classifier(name: str, size: int = 64, **options: Any) -> Callable[[], Example]:
-    """A classifier of torchvision with images of `size` rows and columns."""
+    """A function that makes a classifier of torchvision and an image of `size` rows and columns."""
     return lambda: (getattr(import_module("torchvision").models, name)(weights=None, **options), image(size))
 
 
 def segmentation(name: str, size: int = 64) -> Callable[[], Example]:
-    """A segmentation network of torchvision, whose output is the dictionary's tensor "out"."""
+    """A function that makes a segmentation network of torchvision, whose output is the tensor "out" of its dictionary,
+    and an image.
+    """
 
     def example() -> Example:
         segmentations = import_module("torchvision").models.segmentation
@@ -50,7 +53,9 @@ def segmentation(name: str, size: int = 64) -> Callable[[], Example]:
 def transformer(
     model: str, configuration: str, inputs: tuple[np.ndarray, ...], output: str, **sizes: Any
 ) -> Callable[[], Example]:
-    """A model of the transformers package with a small configuration; `output` names the output tensor."""
+    """A function that makes a model of the transformers package with a small configuration; `output` names the output
+    tensor.
+    """
 
     def example() -> Example:
         transformers = import_module("transformers")
@@ -61,7 +66,7 @@ def transformer(
 
 
 def named(output: str, module: Any) -> Any:
-    """The module, returning one entry of its output instead of all."""
+    """The module `module`, changed to return only the entry `output` of its outputs."""
     torch = import_module("torch")
 
     class Entry(torch.nn.Module):
@@ -76,12 +81,12 @@ def named(output: str, module: Any) -> Any:
 
 
 def own(build: Callable[[Any], Any], inputs: tuple[np.ndarray, ...]) -> Callable[[], Example]:
-    """A module written with torch.nn alone; `build` receives torch."""
+    """A function that makes a module written with torch.nn; `build` receives the module torch."""
     return lambda: (build(import_module("torch")), inputs)
 
 
 def noise(*shape: int) -> tuple[np.ndarray, ...]:
-    """One array of normal noise."""
+    """One array of normally distributed noise."""
     return (_rng().standard_normal(shape).astype(np.float32),)
 
 
@@ -94,7 +99,7 @@ def multilayer_perceptron(torch: Any) -> Any:
 
 
 def autoencoder(torch: Any) -> Any:
-    """Strided convolutions, then transposed ones."""
+    """Strided convolutions, followed by transposed ones."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(),
@@ -103,7 +108,7 @@ def autoencoder(torch: Any) -> Any:
 
 
 def temporal(torch: Any) -> Any:
-    """Dilated convolutions along one dimension, as of speech and sensor networks."""
+    """Dilated convolutions along one dimension, as in networks for speech and sensors."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv1d(16, 32, 3, padding=1), nn.BatchNorm1d(32), nn.ReLU(), nn.Conv1d(32, 32, 3, padding=2, dilation=2),
@@ -112,7 +117,7 @@ def temporal(torch: Any) -> Any:
 
 
 def super_resolution(torch: Any) -> Any:
-    """Sub-pixel convolution."""
+    """Convolutions, the last of which gives nine channels that become 3x3 pixels each (sub-pixel convolution)."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(1, 32, 5, padding=2), nn.Tanh(), nn.Conv2d(32, 32, 3, padding=1), nn.Tanh(),
@@ -128,7 +133,7 @@ def encoder(torch: Any) -> Any:
 
 BODY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 SMALL = {**BODY, "vocab_size": 200}
-"""Sizes that have the same name in most configurations of transformers."""
+"""Configuration of a small model: names that most configurations of the transformers package share."""
 DECODER = {**SMALL, "num_key_value_heads": 2, "use_cache": False, "max_position_embeddings": 64}
 TEXT, LAST = ids(24, 200), "last_hidden_state"
 

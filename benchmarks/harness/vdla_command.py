@@ -1,4 +1,4 @@
-"""`vdla`, the command, in a separate process."""
+"""Runs the command `vdla` in a separate process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
-"""The command of `vdla`; its arguments follow."""
+"""The words that start `vdla`; its arguments follow."""
 
 
 def size(path: Path) -> int:

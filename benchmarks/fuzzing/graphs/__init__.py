@@ -1,1 +1,1 @@
-"""Random valid graphs over every operator of the importers' tables, with the values that each tensor should have."""
+"""Random valid graphs over every operator of the importers' tables, with the expected value of each tensor."""

@@ -1,5 +1,5 @@
-"""Graphs under construction, node by node: each tensor has a value, and a tolerance (`spread`) within which other
-values are right too.
+"""Graphs under construction, node by node: each tensor has a value and, for each element, a tolerance (`spread`) within
+which other values are right, too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from .values import SHAPES, fresh_array
 MOST_ELEMENTS = 2048
 """Largest number of elements of a tensor."""
 MOST_GATED = 1e4
-"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits if the gates are
-large.
+"""Largest input of recurrent layers: a result is a difference of gates, which loses its digits if the gates are large.
 """
 OF_FINITE = (
     ROUNDED
@@ -37,9 +36,9 @@ OF_FINITE = (
         *("Conv", "ConvTranspose", "LRN"),
     }
 )
-"""Operators whose result is undefined for inputs that are not finite. NaN and infinity have no integer; NaN is no bound
-and has no order. ONNX Runtime ignores NaN in maxima and in the activations of recurrent layers, and propagates NaN to
-neighbours in convolutions and in running sums.
+"""Operators whose result is undefined for inputs that are not finite: an integer cannot be NaN or infinity, and NaN has
+no order and cannot be a bound. ONNX Runtime ignores NaN in maxima and in the activations of recurrent layers, and
+propagates NaN to neighbours in convolutions and in running sums.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
@@ -52,7 +51,7 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A tensor of a graph. `spread`: for each element the largest distance of another right value.
+    """A tensor of a graph. `spread`: for each element, the largest distance at which another value is still right.
 
     `held`: drawings use the tensor only by its name and never choose it at random.
     """
@@ -93,9 +92,9 @@ class Builder:
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor of one of the types and ranks: with probability `old` an existing tensor, else a new
-        one, which is a constant with probability `constant`. If `shape` is given, it is the tensor's shape. Raises
-        UnfitError if no value fits.
+        """The name of a tensor of one of `dtypes` and `ranks`: with probability `old` an existing tensor, else a new
+        one, which is a constant with probability `constant`. `shape`, if given, is the tensor's shape. `fit`: condition
+        on the tensor's value. Raises UnfitError if no value fits.
         """
         if self.draw.chance(old):
             names = [
@@ -120,7 +119,7 @@ class Builder:
         raise UnfitError("no new value fits")
 
     def new(self, array: np.ndarray | np.generic, *, constant: bool, held: bool = False) -> str:
-        """Adds a constant or an input of the model with this value; returns its name."""
+        """Adds a constant or an input of the model with the value `array`; returns its name."""
         array = np.asarray(array)
         if array.size > MOST_ELEMENTS:
             raise UnfitError(f"{array.size} elements")
@@ -153,7 +152,7 @@ class Builder:
         return schema
 
     def types(self, name: str, formal: int | str) -> list[str]:
-        """The types that an input of an operator may have, as numpy's names."""
+        """The types, by numpy's names, that the input `formal` (index or name) of operator `name` may have."""
         for index, entry in enumerate(self.schema(name).inputs):
             if formal in (index, entry.name):
                 return type_names(entry.types)
@@ -162,10 +161,10 @@ class Builder:
     def apply(
         self, operator: Operator, formals: Mapping[str, Given], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """Adds a node of one of ONNX's own operators; returns the names of its outputs.
+        """Adds a node of an operator of ONNX's own domain; returns the names of its outputs.
 
-        `formals`: its inputs, by their names in the newest schema; those that are attributes in the graph's opset
-        become attributes of the same names. Raises UnfitError if the node is not valid.
+        `formals`: inputs of the node, by their names in the newest schema; inputs that the graph's opset has as
+        attributes become attributes of the same name. Raises UnfitError if the node is not valid.
         """
         schema = self.schema(operator.name)
         names: list[str] = []
@@ -193,7 +192,9 @@ class Builder:
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """Adds a node with these inputs in order. Attributes that are None are left out. Raises UnfitError."""
+        """Adds a node with `inputs` in this order; returns the names of its outputs. Attributes that are None are left
+        out. Raises UnfitError.
+        """
         given = list(inputs)
         while given and not given[-1]:
             given.pop()
@@ -263,7 +264,9 @@ class Builder:
         return outputs
 
     def drawn(self, attempt: Callable[[], object]) -> bool:
-        """Runs an attempt to add nodes; returns whether they are valid. A failed attempt leaves the graph unchanged."""
+        """Runs `attempt`, which adds nodes; returns whether they are valid. A failed attempt leaves the graph
+        unchanged.
+        """
         nodes, inputs, grids = len(self.nodes), len(self.inputs), len(self.grids)
         values, reads, scales = dict(self.values), set(self.reads), dict(self.scales)
         try:
@@ -277,7 +280,7 @@ class Builder:
     # --- the model
 
     def model(self, outputs: Sequence[str]) -> onnx.ModelProto:
-        """The model with these outputs, without tensors that no node reads."""
+        """The model with the given outputs, without constants and inputs that no node reads."""
         constants = [
             v for v in self.values.values() if v.name in self.reads and v.constant and self._is_leaf(v.name)
         ]
@@ -292,7 +295,7 @@ class Builder:
         return helper.make_model(graph, opset_imports=self.opsets, ir_version=IR_VERSION)
 
     def feeds(self) -> dict[str, np.ndarray]:
-        """The arrays of the model's inputs."""
+        """The arrays of the model's inputs, by name."""
         return {name: self.array(name) for name in self.inputs if name in self.reads}
 
     def made(self) -> list[Value]:
@@ -309,7 +312,7 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 
 
 def outer_names(node: onnx.NodeProto) -> list[str]:
-    """Names of the tensors outside of a node that its subgraphs read."""
+    """Names of the tensors defined outside of a node that its subgraphs read."""
     found: list[str] = []
     for body in subgraphs(node):
         own = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
@@ -322,7 +325,7 @@ def outer_names(node: onnx.NodeProto) -> list[str]:
 
 def _overflows(data: np.ndarray, scale: np.ndarray) -> bool:
     """Whether the largest element divided by the smallest scale exceeds the range of the type: the result of ONNX's
-    reference is then undefined.
+    reference implementation is then undefined.
     """
     if not data.size or not is_float(data.dtype):
         return False
@@ -346,7 +349,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def type_names(types: Sequence[str] | set[str]) -> list[str]:
-    """The tensor types of a schema by numpy's names, sorted; without texts and complex numbers."""
+    """numpy's names of the tensor types in `types` (ONNX's names), sorted; strings and complex numbers are left out."""
     found = set()
     for entry in types:
         inner = entry.removeprefix("tensor(").removesuffix(")")

@@ -45,7 +45,9 @@ def operator_text(node: onnx.NodeProto) -> str:
 
 
 def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
-    """The outcome if the command rejected the model: with the operators of the nodes that its message names."""
+    """The outcome for a rejected model: "wrong" if the message is badly formed, else "refused" with the operators of
+    the nodes that the message names.
+    """
     text = str(error)
     lines = text.splitlines()
     if not all(line.isprintable() for line in lines) or (
@@ -60,7 +62,9 @@ def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
 
 
 def disputed(builder: Builder) -> str | None:
-    """The first node for which ONNX's reference implementation and ONNX Runtime differ; None if there is none."""
+    """The first node on which ONNX's reference implementation and ONNX Runtime disagree; None if they agree on all
+    nodes.
+    """
     for node in builder.nodes:
         outputs = [name for name in node.output if name]
         if builder.values[outputs[0]].engine != "onnxruntime":

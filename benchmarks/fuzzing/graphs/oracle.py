@@ -17,23 +17,23 @@ from vdla.compiler.graph.onnx_attributes import read_node, subgraphs
 from vdla.compiler.graph.onnx_constants import reference_is_mistaken
 
 IR_VERSION = 10
-"""IR version of all models here: the first version with integers of 4 bits."""
+"""ONNX IR version of all models here: the first version with 4-bit integers."""
 Engine = Literal["onnxruntime", "reference"]
 
 
 class NoValueError(Exception):
-    """A node that an engine cannot run."""
+    """Raised for a node that an engine (ONNX Runtime or ONNX's reference implementation) cannot run."""
 
 
 SHORT = frozenset(("float16", "bfloat16"))
-"""Types in which ONNX's reference implementation rounds each step of a function."""
+"""Types for which ONNX's reference implementation rounds after each step of a function, not only at its end."""
 OF_TYPE = frozenset(("BitCast", "QuantizeLinear", "DequantizeLinear"))
-"""Operators whose result depends on the type of their inputs, not only on the values."""
+"""Operators whose result depends on the type of their inputs, not only on the values of the inputs."""
 
 
 @dataclass(slots=True)
 class NodeRun:
-    """A function from arrays, by tensor name, to the outputs of one node; `engine` computes them."""
+    """A function from arrays, by tensor name, to the outputs of one node; `engine` computes the outputs."""
 
     node: onnx.NodeProto
     opsets: Sequence[onnx.OperatorSetIdProto]
@@ -41,7 +41,7 @@ class NodeRun:
     _run: Callable[[Mapping[str, np.ndarray]], Any] = field(repr=False)
 
     def __call__(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The node's outputs, without those that have no name. Raises NoValueError."""
+        """The node's outputs; optional outputs without a name are left out. Raises NoValueError."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
@@ -56,8 +56,8 @@ def node_run(
     feeds: Mapping[str, np.ndarray],
     engine: Engine | None = None,
 ) -> NodeRun:
-    """The run of a node on arrays of the types and shapes of `feeds`: by `engine` or, if it is None, by ONNX Runtime if
-    it can.
+    """A function that runs a node on arrays of the types and shapes of `feeds`: by `engine` or, if `engine` is None, by
+    ONNX Runtime if possible, else by ONNX's reference implementation.
 
     Raises NoValueError if no engine can run the node.
     """
@@ -97,7 +97,7 @@ def node_model(
 
 
 def element_type(dtype: np.dtype[Any]) -> int:
-    """ONNX's number of a type."""
+    """ONNX's number of the element type `dtype`."""
     return helper.np_dtype_to_tensor_dtype(dtype)
 
 

@@ -1,5 +1,5 @@
-"""Graphs with quantized tensors: a pair of QuantizeLinear and DequantizeLinear follows the node that
-computes a tensor.
+"""Graphs with quantized tensors: a "pair" of QuantizeLinear and DequantizeLinear follows each node that computes a
+tensor, as static quantizers write it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .tables import Operator
 from .values import SHAPES
 
 PAIRED = 0.92
-"""Share of results that are followed by a QuantizeLinear and DequantizeLinear; the others stay float."""
+"""Share of results that are followed by a pair; the others stay float."""
 TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
-"""Operators with results that may be a quantization step away, because the accelerator rounds twice: a linear Resize
+"""Operators whose results may be off by one quantization step, because the accelerator rounds twice: a linear Resize
 rounds after its columns and after its rows.
 """
 QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
@@ -45,8 +45,8 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor. If float32 is allowed, the tensor is a dequantized one: a result, an input or a
-        constant.
+        """The name of a tensor of one of `dtypes`. If float32 is among them, a dequantized tensor: a node's result, an
+        input or a constant.
         """
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
@@ -97,8 +97,8 @@ class QuantizedBuilder(Builder):
         return self.pair(name)
 
     def pair(self, name: str, *, steps: float = 0.0) -> str:
-        """Adds QuantizeLinear and DequantizeLinear for a tensor; its integers may differ from the oracle's by
-        `steps`.
+        """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`; returns the name of the dequantized
+        tensor. Its integers may differ from the oracle's by `steps`.
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)
@@ -112,8 +112,8 @@ class QuantizedBuilder(Builder):
         return made
 
     def weight(self, shape: Sequence[int], *, channel: int | None = None, spread: float = 1.0) -> str:
-        """Constant int8 weights that are dequantized, with one scale for all or a scale for each element of axis
-        `channel`.
+        """Adds constant int8 weights and a DequantizeLinear, with one scale for all weights or one for each element of
+        axis `channel`; returns the name of the dequantized tensor.
         """
         many = () if channel is None or self.opset < 13 else (shape[channel],)
         scales = self.draw.rng.uniform(0.005, 0.01, many).astype(np.float32) * np.float32(spread)
@@ -127,7 +127,9 @@ class QuantizedBuilder(Builder):
         return self.constants_alone(DEQUANTIZE, names, scale=names[1], **attributes)
 
     def bias(self, data: str, weights: str, count: int) -> str:
-        """Constant int32 biases, whose scale is the product of two scales."""
+        """Adds `count` constant int32 biases, whose scale is the product of the scales of `data` and `weights`; returns
+        the name of the dequantized tensor.
+        """
         first, second = self.scales.get(data), self.scales.get(weights)
         if first is None or second is None:
             return self.new(self.draw.rng.normal(size=count).astype(np.float32), constant=True)
@@ -140,7 +142,7 @@ class QuantizedBuilder(Builder):
     def constants_alone(
         self, operator: Operator, names: Sequence[str], *, scale: str, **attributes: Any
     ) -> str:
-        """Adds a node whose inputs are all constants; graphs have such nodes for weights."""
+        """Adds a node whose inputs are all constants, as graphs have it for weights; returns the name of its output."""
         for _ in range(200):
             try:
                 (made,) = super().node(operator, names, **attributes)
@@ -171,7 +173,7 @@ class QuantizedBuilder(Builder):
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """Adds a node, and a pair after each float result that should have one."""
+        """Adds a node, and a pair after each of its float results that is to be quantized."""
         names = super().node(operator, inputs, outputs=outputs, **attributes)
         if operator in (QUANTIZE, DEQUANTIZE):
             return names

@@ -1,7 +1,7 @@
-"""Spreads: for each element of a tensor the allowed difference between another right value and the oracle's value.
+"""Spreads: for each element of a tensor, how far another right value may be from the oracle's value (the expected one).
 
-A result that is rounded in another way, or a sum in another order, may change every element computed from it. The size
-of these changes is found by running the node on inputs that are changed within their own spreads, in random directions.
+A result that is rounded in another way, or a sum in another order, may change every element computed from it. To find
+the size of these changes, the node is run on inputs that are changed within their own spreads, in random directions.
 Results of operators that only move elements, and results of integers, have no spread. A node whose result changes
 abruptly with its inputs is unstable, and is not added to a graph.
 """
@@ -26,22 +26,28 @@ UNITS: Mapping[str, float] = {
     "float16": 2.0**-10,
     "bfloat16": 2.0**-7,
 }
-"""Relative size of the rounding errors of each type; for float32 four units, as functions such as exp are not exact."""
+"""Relative size of the rounding errors of each type. For float32 it is four units in the last place, since functions
+such as exp are not exact.
+"""
 MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
-"""Largest spread relative to the largest element; beyond it a comparison would be meaningless."""
+"""Largest spread relative to the tensor's largest element; with a larger one a comparison would be meaningless."""
 ALLOWED = 4.0
-"""Factor of the spread by which a result may differ from the oracle's value; for integers 1."""
+"""Multiple of the spread by which a float result may differ from the oracle's value; an integer result may differ by
+the spread itself.
+"""
 _JUMP = 1e-2
-"""A larger change of a result, relative to its largest element, by a few roundings of the inputs counts as abrupt."""
+"""A change of a result, relative to its largest element, counts as abrupt if it is larger than this and a few roundings
+of the inputs cause it.
+"""
 
 
 class UnstableError(Exception):
-    """A result that cannot be checked, because another right result may have any value."""
+    """Raised for a result that cannot be checked, because any value may be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Absolute distances in float64, in the shape of the tensor."""
+    """Largest distance of a right value from the oracle's, float64, for each element of a tensor."""
 
     array: np.ndarray
 
@@ -126,7 +132,7 @@ DIVIDES = frozenset(("Div", "Mod", "Reciprocal"))
 
 
 def _may_be_zero(array: np.ndarray, spread: Spread) -> bool:
-    """Whether an element is within its spread of 0."""
+    """Whether an element of `array` could be 0 within ALLOWED times its spread."""
     with np.errstate(all="ignore"):
         distance = np.abs(array.astype(np.float64))
     return bool(((distance <= ALLOWED * spread.array) & (spread.array > 0)).any())
@@ -134,14 +140,14 @@ def _may_be_zero(array: np.ndarray, spread: Spread) -> bool:
 
 NEAR_TIE = 0.01
 """Distance from a tie, in steps, within which a value may be rounded either way. The bias of integer sums is rounded to
-whole steps of the product of both scales; half of such a step can be this share of a step of the output.
+whole multiples of the product of both scales; half of this product can be NEAR_TIE of a step of the output.
 """
 
 
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """The inputs of an operator that quantizes its first input, with a spread of at least NEAR_TIE of the largest step.
+    """The inputs of an operator that quantizes its first input; their spread is at least NEAR_TIE of the largest step.
 
     The step is the operator's scale, or a 255th of the input's range.
     """
@@ -164,16 +170,16 @@ ROUNDED_INSIDE: Mapping[str, float] = {
     **dict.fromkeys((*RECURRENT, "DFT", "STFT"), 2.0**-20),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), 2.0**-17),
 }
-"""Operators with internal roundings (inputs to 256 steps, positions between elements, sums of each step, the mean of
-equal elements, whose rounding the division by their deviation enlarges), and the error
-of a result relative to the largest element.
+"""Error of a result relative to its largest element, for operators with internal roundings: of inputs to 256 steps, of
+positions between elements, of the sum of each step, and of the mean of equal elements, whose rounding error grows when
+it is divided by their deviation.
 """
 SUMS = frozenset(("Mean", "Sum"))
 """Operators that round a sum even if the result is equal to an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
     ("Sigmoid", "Scan", "Loop", "If", *RECURRENT, "DynamicQuantizeLSTM"), 2.0**-26
 )
-"""Operators that may contain a Sigmoid, and the absolute error of ONNX Runtime's Sigmoid, which far from 0 is not
+"""Operators that may contain a Sigmoid, and the absolute error of ONNX Runtime's Sigmoid: far from 0 this error is not
 relative to the result.
 """
 FIXED_POINT = frozenset(("QLinearSoftmax",))
@@ -190,8 +196,8 @@ def _widen(
     roundings: float,
     rng: np.random.Generator,
 ) -> None:
-    """Enlarges `changes` to the changes that `results` have when inputs change by their spreads and by `roundings`
-    roundings.
+    """Enlarges each of `changes` to the change of the result when inputs change by their spreads and by `roundings`
+    rounding errors.
     """
     for attempt in range(TRIES):
         given = {
@@ -237,7 +243,9 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...], attempt: int) -> np
 
 
 def _moved(array: np.ndarray, given: Sequence[np.ndarray]) -> bool:
-    """Whether all elements are elements of the inputs up to sign, or fill values (0, infinity, NaN)."""
+    """Whether each element of `array` equals an element of the inputs up to sign, or a fill value (0,
+    infinity, NaN).
+    """
     if not is_real(array.dtype):
         return False
     known = [np.abs(other.astype(np.float64)).reshape(-1) for other in given if other.dtype == array.dtype]
@@ -257,9 +265,9 @@ def _largest(array: np.ndarray) -> float:
 
 
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
-    """The difference between a result and the wanted one, as text; None if there is none.
+    """The difference between a result and the wanted result, as text; None if they agree.
 
-    A difference is another shape or type, or a value outside the spread. Integers may differ by `steps`, floats by the
+    They differ in shape, in type, or in a value outside the spread. Integers may differ by `steps`, floats by the
     smallest normal number, because processors may treat smaller numbers as 0.
     """
     if got.shape != wanted.shape:

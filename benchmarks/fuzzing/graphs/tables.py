@@ -22,13 +22,13 @@ class Operator(NamedTuple):
 
 
 QUANTIZED: tuple[Kind, ...] = ("quantized", "either", "both", "integers")
-"""Kinds of rows that are for quantized networks."""
+"""Kinds of rows of the importers' tables that apply to quantized networks."""
 FLOATING: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control")
-"""Kinds of rows that are for all other networks."""
+"""Kinds of rows of the importers' tables that apply to networks that are not quantized."""
 _THEIRS: tuple[Kind, ...] = ("integers", "contributed")
-"""Kinds of rows that are for ONNX Runtime's own operators, except for those in `_BOTH`."""
+"""Kinds of rows for operators of ONNX Runtime's own domain, except for those in `_BOTH`."""
 _BOTH = ("QLinearConv", "QLinearMatMul")
-"""Operators on integers that are ONNX Runtime's and also ONNX's own."""
+"""Operators on integers that exist in ONNX Runtime's domain and in ONNX's own."""
 WITHOUT_ORACLE = frozenset(
     (Operator(CONTRIBUTED, "QLinearMatMul"), Operator(CONTRIBUTED, "QLinearReduceMean"))
 )
@@ -46,7 +46,7 @@ def quantized_operators() -> tuple[Operator, ...]:
 
 
 def rows_of(operator: Operator) -> tuple[Row[Any, Any], ...]:
-    """All rows of an operator."""
+    """All rows of an operator in the importers' tables."""
     return onnx_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
 
 

@@ -1,4 +1,4 @@
-"""New values of tensors: shapes, types by how common they are, and arrays with values that often cause errors."""
+"""New values of tensors: shapes, types (common ones more often), and arrays with values that often cause errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHAPES: Mapping[int, Sequence[tuple[int, ...]]] = MappingProxyType(
         5: ((1, 2, 3, 4, 2), (2, 1, 3, 3, 3), (1, 4, 2, 3, 4)),
     }
 )
-"""Shapes of new tensors by rank, including sizes 1 and 0 and sizes of whole vectors."""
+"""Shapes of new tensors by rank; among them are sizes 0 and 1, and multiples of the vector length."""
 WEIGHTS: Mapping[str, int] = MappingProxyType(
     {"float32": 60, "float16": 6, "bfloat16": 3, "int64": 6, "int32": 6, "bool": 4, "int8": 3, "uint8": 3}
 )

@@ -1,4 +1,6 @@
-"""Drawings of If, Loop and Scan: their bodies have a few nodes, which also read tensors outside of the body."""
+"""Drawings (random nodes) of If, Loop and Scan: their bodies have a few nodes, which also read tensors from outside the
+body.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def _info(name: str, shape: Any, kind: int = _FLOAT) -> onnx.ValueInfoProto:
 
 
 def branches(b: Builder, operator: Operator) -> None:
-    """Adds an If whose condition is a constant or known at run time only."""
+    """Adds an If whose condition is a constant, or is known at run time only."""
     data = b.tensor(["float32"], ranks=(1, 2, 3))
     shape = b.array(data).shape
     other = b.tensor(["float32"], shape=shape)

@@ -1,4 +1,6 @@
-"""Operators that move elements, and operators that only change or return a tensor's shape."""
+"""Drawings (random nodes) of operators that move elements, and of operators that only change or return a tensor's
+shape.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def reshape(b: Builder, operator: Operator) -> None:
 
 
 def squeeze(b: Builder, operator: Operator) -> None:
-    """Squeeze of all or some sizes of 1, and Unsqueeze."""
+    """A Squeeze of all or some dimensions of size 1, or an Unsqueeze."""
     data = _any(b, operator, (0, 1, 2, 3, 4))
     shape = b.array(data).shape
     if operator.name == "Squeeze":
@@ -101,7 +103,7 @@ def split(b: Builder, operator: Operator) -> None:
 
 
 def cut(b: Builder, operator: Operator) -> None:
-    """A Slice forwards or backwards, also beyond the ends."""
+    """A Slice forwards or backwards, whose bounds may be beyond the ends."""
     data = _any(b, operator)
     array = b.array(data)
     along = axes(b.draw, array.ndim) if b.draw.chance(0.85) else list(range(1 + b.draw.below(array.ndim)))
@@ -134,7 +136,7 @@ def cut(b: Builder, operator: Operator) -> None:
 
 
 def gather(b: Builder, operator: Operator) -> None:
-    """A Gather, GatherElements or GatherND, with constant or other indices, also negative ones."""
+    """A Gather, GatherElements or GatherND. Indices are constants or not, and may be negative."""
     data = _any(b, operator)
     array = b.array(data)
     attributes: dict[str, Any] = {}
@@ -197,7 +199,7 @@ def scatter(b: Builder, operator: Operator) -> None:
 
 
 def expand(b: Builder, operator: Operator) -> None:
-    """An Expand to shapes that broadcast either way."""
+    """An Expand; sizes of 1 may be in the tensor's shape or in the requested shape, which broadcast."""
     data = _any(b, operator, (0, 1, 2, 3))
     shape = b.array(data).shape
     target = [b.draw.of((2, 3)) if size == 1 else size for size in shape]
@@ -244,7 +246,7 @@ def pad(b: Builder, operator: Operator) -> None:
 
 
 def blocks(b: Builder, operator: Operator) -> None:
-    """DepthToSpace and SpaceToDepth."""
+    """A DepthToSpace or SpaceToDepth."""
     size = b.draw.of((2, 2, 3, 1))
     if operator.name == "DepthToSpace":
         shape = (
@@ -292,7 +294,7 @@ def reverse_sequence(b: Builder, operator: Operator) -> None:
 
 
 def shape(b: Builder, operator: Operator) -> None:
-    """A Shape: all sizes of a tensor, or a part of them."""
+    """A Shape that returns all sizes of a tensor, or some consecutive ones."""
     b.apply(operator, {"data": _any(b, operator, (0, 1, 2, 3, 4))}, **random_attributes(b, operator, 3))
 
 
@@ -306,7 +308,7 @@ def eye(b: Builder, operator: Operator) -> None:
 
 
 def counted(b: Builder, operator: Operator) -> None:
-    """A Range or ConstantOfShape of constants, whose result is combined with a tensor."""
+    """A Range or ConstantOfShape with constant inputs; the result is combined with a tensor."""
     kind = b.draw.of(("float32", "int64", "int32"))
     count = 1 + b.draw.below(6)
     if operator.name == "Range":

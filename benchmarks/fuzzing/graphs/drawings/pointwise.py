@@ -1,7 +1,7 @@
-"""Operators that can be drawn from their schema alone: element-wise operators, and some operators of rows and of whole
-tensors.
+"""Drawings (random nodes) of operators from their schema alone: element-wise operators, and some operators on rows and
+on whole tensors.
 
-They are used for every operator without a drawing of its own.
+`pointwise` draws every operator that has no drawing function of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ MOST_RANK = 4
 
 
 def pointwise(b: Builder, operator: Operator) -> None:
-    """Draws inputs of one shape, or of shapes that broadcast, of types that the schema allows."""
+    """A node with the inputs of its schema: of equal shapes or shapes that broadcast, of types that the
+    schema allows.
+    """
     schema = b.schema(operator.name)
     constraints = {entry.type_param_str: list(entry.allowed_type_strs) for entry in schema.type_constraints}
     bound: dict[str, str] = {}
@@ -65,8 +67,8 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """The condition on the values of an input of an operator: for example, no divisors 0 or -1 (signed), no shifts by
-    all bits or more.
+    """The condition on the value of input `place` of an operator: for example, divisors are not 0 (nor -1 if signed),
+    and shifts are shorter than the type.
     """
 
     def divides(array: np.ndarray) -> bool:
@@ -85,7 +87,9 @@ def _fit(operator: str, place: int) -> Fit:
 
 
 def with_operands(*more: str):
-    """A drawing for operators whose first input is any tensor, and whose inputs `more` are axes of it."""
+    """A drawing for operators whose first input is any tensor, and whose further inputs, named `more`, are axes of this
+    tensor.
+    """
 
     def draw_node(b: Builder, operator: Operator) -> None:
         data = b.tensor([weighted(b.draw, b.types(operator.name, 0))], ranks=(1, 2, 3, 4))

@@ -1,4 +1,4 @@
-"""Products of matrices, contractions and transforms."""
+"""Drawings (random nodes) of products of matrices, contractions and transforms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EQUATIONS: Sequence[tuple[str, Sequence[tuple[int, ...]]]] = (
 
 
 def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a second factor for a factor of `shape`; their batch dimensions broadcast."""
+    """The shape of the second factor of a product whose first factor has `shape`; their batch dimensions broadcast."""
     columns = b.draw.of((1, 3, 8, 5, 17))
     if len(shape) == 1 or b.draw.chance(0.5):
         return (shape[-1], columns)
@@ -45,7 +45,7 @@ def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def matmul(b: Builder, operator: Operator) -> None:
-    """A MatMul of vectors, matrices or batches of them."""
+    """A MatMul of vectors, matrices or batches of matrices."""
     dtype = b.draw.of(FLOATS)
     a = b.tensor([dtype], ranks=(1, 2, 3, 4, 2, 3), constant=0.1)
     other = b.tensor([dtype], shape=_matrices(b, b.array(a).shape), constant=0.6, old=0.3)
@@ -53,7 +53,7 @@ def matmul(b: Builder, operator: Operator) -> None:
 
 
 def gemm(b: Builder, operator: Operator) -> None:
-    """A Gemm with either factor transposed or not, and a bias of any shape that broadcasts."""
+    """A Gemm; each factor is transposed or not, and the bias has any shape that broadcasts."""
     dtype = b.draw.of(FLOATS[:6])
     a = b.tensor([dtype], ranks=(2,))
     transposed, turned = b.draw.below(2), b.draw.below(2)
@@ -73,7 +73,7 @@ def gemm(b: Builder, operator: Operator) -> None:
 
 
 def integer_product(b: Builder, operator: Operator) -> None:
-    """MatMulInteger, with zero points of one number, of rows and of columns."""
+    """A MatMulInteger; zero points are a single number, or one for each row or column."""
     a = b.tensor(["uint8", "int8"], ranks=(2, 3))
     array = b.array(a)
     other = b.tensor(
@@ -96,7 +96,7 @@ def einsum(b: Builder, operator: Operator) -> None:
 
 
 def fourier(b: Builder, operator: Operator) -> None:
-    """DFT of real and complex signals, and its inverse."""
+    """A DFT of real or complex signals, or its inverse."""
     parts = b.draw.of((1, 2))
     data = b.tensor(["float32"], shape=(*b.draw.of(((1, 8), (2, 5), (1, 4, 6))), parts))
     rank = b.array(data).ndim
@@ -118,7 +118,7 @@ def fourier(b: Builder, operator: Operator) -> None:
 
 
 def short_fourier(b: Builder, operator: Operator) -> None:
-    """STFT with and without a window."""
+    """An STFT with or without a window."""
     length = b.draw.of((4, 6, 8))
     data = b.tensor(["float32"], shape=(b.draw.of((1, 2)), 16, 1))
     formals: dict[str, Any] = {"signal": data, "frame_step": np.asarray(b.draw.of((2, 3, 4)), np.int64)}
@@ -131,7 +131,7 @@ def short_fourier(b: Builder, operator: Operator) -> None:
 
 
 def dynamic_product(b: Builder, operator: Operator) -> None:
-    """com.microsoft DynamicQuantizeMatMul and MatMulIntegerToFloat."""
+    """A DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft."""
     floats = operator.name == "DynamicQuantizeMatMul"
     a = b.tensor(["float32"] if floats else ["uint8", "int8"], ranks=(2, 3))
     depth, columns = b.array(a).shape[-1], b.draw.of((1, 4, 9))
@@ -151,7 +151,7 @@ def dynamic_product(b: Builder, operator: Operator) -> None:
 
 
 def narrow_product(b: Builder, operator: Operator) -> None:
-    """com.microsoft MatMulNBits: weights of 4 or 8 bits in blocks."""
+    """A MatMulNBits of the domain com.microsoft: weights of 2, 4 or 8 bits, quantized in blocks."""
     bits, block = b.draw.of((4, 4, 4, 8, 2)), b.draw.of((16, 32))
     depth, columns = b.draw.of((16, 32, 40, 64)), b.draw.of((1, 4, 8))
     blocks = -(-depth // block)

@@ -1,4 +1,4 @@
-"""QuantizeLinear, DequantizeLinear, and operators on integers with scales."""
+"""Drawings (random nodes) of QuantizeLinear, DequantizeLinear, and operators on quantized tensors with scales."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTRIBUTED = "com.microsoft"
 
 
 class Grid(NamedTuple):
-    """The names of a tensor of 8-bit integers, its scale and its zero point."""
+    """A quantized tensor, as the names of three tensors: its 8-bit integers, its scale and its zero point."""
 
     tensor: str
     scale: str
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
 
 def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 0.1) -> Grid:
-    """A quantized tensor of a given shape: one of the graph's, or a new one."""
+    """A quantized tensor of a given shape: an existing one of the graph, or a new one."""
     types = [kind] if kind else ["uint8", "int8"]
     known = [
         g
@@ -42,7 +42,7 @@ def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 
 
 
 def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
-    """A quantized tensor of any shape of the given ranks: one of the graph's, or a new one."""
+    """A quantized tensor of any shape with one of the given ranks: an existing one of the graph, or a new one."""
     known = [g for g in grids(b) if b.array(g.tensor).ndim in ranks]
     if known and b.draw.chance(0.75):
         return known[-1] if b.draw.chance(0.4) else b.draw.of(known)
@@ -63,7 +63,7 @@ def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
 
 
 def scale_of(b: Builder, kind: str, largest: float = 0.0) -> tuple[str, str]:
-    """Names of a new scale and zero point, for values up to `largest` (0: of random size)."""
+    """Names of a new scale and a new zero point, for values up to `largest` (0: of any size)."""
     scale = (largest / 110 if largest else 0.02) * b.draw.rng.uniform(0.7, 1.4)
     zero = 0
     if b.draw.chance(0.6):
@@ -83,7 +83,7 @@ def _largest(b: Builder, g: Grid) -> float:
 
 
 def quantize(b: Builder, operator: Operator) -> None:
-    """QuantizeLinear per tensor, per channel and in blocks, to every type."""
+    """A QuantizeLinear to any type: per tensor, per channel or in blocks."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     kind = b.draw.of(
@@ -106,7 +106,7 @@ def quantize(b: Builder, operator: Operator) -> None:
 
 
 def _scales(b: Builder, shape: Sequence[int]) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """The shape of scales, and the attributes that give their axis."""
+    """The shape of scales for a tensor of `shape`, and the attributes that select their axis and block size."""
     if b.opset < 13 or b.draw.chance(0.6):
         return (), {}
     along = axis(b.draw, len(shape))
@@ -139,7 +139,7 @@ def dequantize(b: Builder, operator: Operator) -> None:
 
 
 def _weights(b: Builder, shape: Sequence[int], kind: str, channel: int) -> Grid:
-    """Constant weights, with one scale for all or a scale for each channel."""
+    """Constant weights, with one scale for all or one scale for each channel."""
     data = b.draw.rng.integers(
         -127 if kind == "int8" else 0, 128 if kind == "int8" else 256, tuple(shape)
     ).astype(kind)
@@ -154,7 +154,7 @@ def _result(b: Builder, kind: str, largest: float) -> tuple[str, str]:
 
 
 def qlinear_convolution(b: Builder, operator: Operator) -> None:
-    """QLinearConv of ONNX, and of ONNX Runtime with channels last."""
+    """A QLinearConv of ONNX, or ONNX Runtime's variant with channels last."""
     x = any_grid(b, (4,) if b.draw.chance(0.85) else (3,))
     array = b.array(x.tensor)
     last = operator.domain == CONTRIBUTED and b.draw.chance(0.6)
@@ -178,7 +178,7 @@ def qlinear_convolution(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_product(b: Builder, operator: Operator) -> None:
-    """QLinearMatMul and QGemm."""
+    """A QLinearMatMul or QGemm."""
     gemm = operator.name == "QGemm"
     a = any_grid(b, (2,) if gemm else (2, 3))
     array = b.array(a.tensor)
@@ -228,7 +228,7 @@ def qlinear_pair(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_single(b: Builder, operator: Operator) -> None:
-    """An operator on one quantized tensor: a function, a softmax, a mean or a pool."""
+    """An operator on one quantized tensor: an element-wise function, a softmax, a mean or a pool."""
     name = operator.name
     a = any_grid(b, (4, 3) if "Pool" in name else (1, 2, 3, 4))
     array = b.array(a.tensor)
@@ -279,7 +279,7 @@ def qlinear_concat(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_where(b: Builder, operator: Operator) -> None:
-    """A QLinearWhere of two tensors by truth values."""
+    """A QLinearWhere that selects between two tensors by a boolean tensor."""
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     other = grid(b, array.shape, kind=array.dtype.name, constant=0.4)
@@ -290,7 +290,7 @@ def qlinear_where(b: Builder, operator: Operator) -> None:
 
 
 def channels_last_pool(b: Builder, operator: Operator) -> None:
-    """NhwcMaxPool."""
+    """An NhwcMaxPool: a max pool with channels last."""
     a = any_grid(b, (4,))
     planes = np.moveaxis(b.array(a.tensor), -1, 1)
     kernel = tuple([min(k, n) for k, n in zip(_kernel(b, planes), planes.shape[2:], strict=True)])

@@ -1,4 +1,6 @@
-"""Layers with weights as static quantizers write them: int8 weights by channel, int32 biases."""
+"""Drawings (random nodes) of layers with weights as static quantizers write them: int8 weights by channel, int32
+biases.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from .windows import _kernel, window
 
 
 def layer(b: Builder, operator: Operator) -> None:
-    """Conv, ConvTranspose, Gemm or MatMul with constant weights."""
+    """A Conv, ConvTranspose, Gemm or MatMul with constant weights."""
     assert isinstance(b, QuantizedBuilder)
     if operator.name in ("Gemm", "MatMul"):
         _product(b, operator)

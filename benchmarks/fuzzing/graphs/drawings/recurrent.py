@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN, and ONNX Runtime's quantized form of LSTM."""
+"""Drawings (random nodes) of LSTM, GRU and RNN, and of ONNX Runtime's quantized form of LSTM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions, extremes, sorted elements and normalizations."""
+"""Drawings (random nodes) of reductions, extremes, sorted elements and normalizations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..values import weighted
 
 
 def reduction(b: Builder, operator: Operator) -> None:
-    """A reduction over some axes, all axes or none."""
+    """A reduction over some axes, over all axes, or over none."""
     data = b.tensor(
         [weighted(b.draw, b.types(operator.name, 0))], ranks=range(5) if b.draw.chance(0.3) else (2, 3, 4)
     )
@@ -25,7 +25,7 @@ def reduction(b: Builder, operator: Operator) -> None:
 
 
 def top_k(b: Builder, operator: Operator) -> None:
-    """A TopK, with values and indices or one of them."""
+    """A TopK with both outputs, values and indices."""
     data = b.tensor([weighted(b.draw, b.types("TopK", 0))], ranks=(1, 2, 3))
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -62,7 +62,7 @@ def batch_normalization(b: Builder, operator: Operator) -> None:
 
 
 def layer_normalization(b: Builder, operator: Operator) -> None:
-    """LayerNormalization with or without bias, or RMSNormalization."""
+    """A LayerNormalization with or without bias, or an RMSNormalization."""
     data = b.tensor(["float32"] if b.draw.chance(0.8) else ["float16", "bfloat16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     along = axis(b.draw, array.ndim) if b.draw.chance(0.6) else -1
@@ -80,7 +80,7 @@ def layer_normalization(b: Builder, operator: Operator) -> None:
 
 
 def instance_normalization(b: Builder, operator: Operator) -> None:
-    """InstanceNormalization of lines, planes and volumes."""
+    """An InstanceNormalization of tensors with one, two or three spatial dimensions."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16"], ranks=(3, 4, 5))
     array = b.array(data)
     parts = {
@@ -90,7 +90,7 @@ def instance_normalization(b: Builder, operator: Operator) -> None:
 
 
 def local_response(b: Builder, operator: Operator) -> None:
-    """LRN over one to five channels."""
+    """An LRN (local response normalization) over one to five channels."""
     data = b.tensor(["float32"], ranks=(3, 4))
     attributes: dict[str, Any] = {
         name: value
@@ -117,7 +117,7 @@ def group_normalization(b: Builder, operator: Operator) -> None:
 
 
 def mean_variance(b: Builder, operator: Operator) -> None:
-    """A MeanVarianceNormalization over the axes of planes, or over other axes."""
+    """A MeanVarianceNormalization over its default axes (0, 2, 3), or over other axes."""
     data = b.tensor(["float32"], ranks=(4,) if b.draw.chance(0.7) else (2, 3), constant=0.05)
     rank = b.array(data).ndim
     given = sorted({a % rank for a in axes(b.draw, rank)}) if rank != 4 or b.draw.chance(0.6) else None

@@ -1,4 +1,6 @@
-"""Drawings by operator: operators that are not in the table are drawn by their schema alone."""
+"""Table of drawings (functions that add a random node) by operator; an operator that is not in the table is drawn by
+its schema alone.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         "NhwcMaxPool": quantized.channels_last_pool,
     }
 )  # fmt: skip
-"""Drawings by operator name, for all domains."""
+"""Drawings by operator name; operators of all domains share the names."""
 
 
 def drawing_of(operator: Operator) -> Drawing:
